@@ -1,7 +1,9 @@
 """What holds for every test."""
 
+import faulthandler
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     places = {path: place for place, path in enumerate(sizes)}
     items.sort(key=lambda item: (-slow[item.path], -sizes[item.path], places[item.path]))
+
+
+STDERR = pytest.StashKey[int]()
+LIMIT_S = 60.0
+"""The `timeout` of pyproject.toml, also where a test runs these files under another configuration."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # nothing is captured yet
+    config.stash[STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that never lets go of the interpreter's lock ends its process.
+
+    pytest-timeout cannot end it: it needs that lock. xdist reports the test as failed and goes on
+    with another process.
+    """
+    marker = item.get_closest_marker("timeout")
+    limit_s = float(marker.args[0] if marker and marker.args else LIMIT_S)
+    faulthandler.dump_traceback_later(2 * limit_s, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session", autouse=True)

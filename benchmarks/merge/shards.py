@@ -6,8 +6,9 @@ from pathlib import Path
 
 import orjson
 
-from palestra.rollouts import Manifest, Shard, ShardOf
+from palestra.rollouts import Manifest, ShardOf
 from palestra.schema import RunPaths
+from palestra.settings import Shard
 
 REPEATS = 16
 REF = {"type": "responses_api_agents", "name": "agent"}

@@ -8,7 +8,7 @@ import uvloop
 
 from benchmarks.rollout_overhead.payloads import MODEL
 from palestra.fleet import rare_collections
-from palestra.fleet.listener import serving
+from palestra.fleet.sockets import serving
 from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 from palestra.transport import HttpClient, ServerClient
 

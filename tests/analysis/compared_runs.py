@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from palestra.analysis.comparison import Comparison, Side, compare, load_side, pair
+from palestra.analysis import ComparedRun, Comparison, comparison_of, load_side, pair_tasks
 from profiled_runs import Run, failed, materialized, scored
 
 Rewards = Mapping[int, Sequence[float | None]]
@@ -25,7 +25,7 @@ def write_run(folder: Path, rewards: Rewards, **fields: Any) -> Path:
     return run.paths.output
 
 
-def sides(folder: Path, a: Rewards, b: Rewards) -> tuple[Side, Side]:
+def sides(folder: Path, a: Rewards, b: Rewards) -> tuple[ComparedRun, ComparedRun]:
     """Two runs, loaded."""
     return (
         load_side(write_run(folder / "a", a), name="A"),
@@ -36,4 +36,4 @@ def sides(folder: Path, a: Rewards, b: Rewards) -> tuple[Side, Side]:
 def compared(folder: Path, a: Rewards, b: Rewards, *metrics: str) -> Comparison:
     """Two runs, compared."""
     one, other = sides(folder, a, b)
-    return compare(one, other, pair(one, other), metrics=metrics)
+    return comparison_of(one, other, pair_tasks(one, other), metrics=metrics)

@@ -13,10 +13,16 @@ from compared_runs import compared, sides, write_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.analysis.comparison import compare, judge, load_side, pair, settings_that_differ
+from palestra.analysis.comparison import (
+    comparison_of,
+    judge_comparison,
+    load_side,
+    pair_tasks,
+    settings_that_differ,
+)
+from palestra.analysis.comparison.compare import mcnemar_p
 from palestra.analysis.fingerprints import fingerprints
-from palestra.analysis.significance import mcnemar_p
-from palestra.analysis.task_values import best_of_k, mean_of_present
+from palestra.analysis.views import best_of_k, mean_of_present
 from palestra.errors import ConfigError, InputDataError
 
 SOLVED = {task: [1.0, 1.0] for task in range(12)}
@@ -111,7 +117,7 @@ def test_a_field_too_large_to_compute_with_is_refused_by_name(tmp_path: Path) ->
     a, b = load_side(one, name="A"), load_side(other, name="B")
 
     with pytest.raises(InputDataError, match="score goes beyond"):
-        compare(a, b, pair(a, b), metrics=["score"])
+        comparison_of(a, b, pair_tasks(a, b), metrics=["score"])
 
 
 def test_mcnemar_is_of_single_binary_rollouts(tmp_path: Path) -> None:
@@ -143,7 +149,7 @@ def test_tasks_of_one_run_only_are_refused_with_the_first_ten(tmp_path: Path) ->
     a, b = sides(tmp_path, SOLVED, {0: [1.0, 1.0], 40: [1.0, 1.0]})
 
     with pytest.raises(InputDataError, match="11 only in A") as caught:
-        pair(a, b)
+        pair_tasks(a, b)
 
     assert (
         "11 only in A (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …); 1 only in B (40)" in caught.value.message
@@ -153,7 +159,7 @@ def test_tasks_of_one_run_only_are_refused_with_the_first_ten(tmp_path: Path) ->
 
 def test_unmatched_tasks_are_left_out_when_told(tmp_path: Path) -> None:
     a, b = sides(tmp_path, SOLVED, {0: [1.0, 1.0], 40: [1.0, 1.0]})
-    pairs = pair(a, b, allow_unmatched=True)
+    pairs = pair_tasks(a, b, allow_unmatched=True)
 
     assert pairs.tasks == [0]
     assert pairs.notices == [
@@ -165,7 +171,7 @@ def test_runs_without_a_common_task_are_refused_whatever_is_allowed(tmp_path: Pa
     a, b = sides(tmp_path, {0: [1.0]}, {1: [1.0]})
 
     with pytest.raises(InputDataError, match="share no task index"):
-        pair(a, b, allow_unmatched=True, allow_different_rows=True)
+        pair_tasks(a, b, allow_unmatched=True, allow_different_rows=True)
 
 
 def test_another_prompt_under_the_same_index_is_refused_and_named(tmp_path: Path) -> None:
@@ -175,11 +181,11 @@ def test_another_prompt_under_the_same_index_is_refused_and_named(tmp_path: Path
     b = load_side(path, name="B")
 
     with pytest.raises(InputDataError, match=r"1 of 12 tasks ask something else") as caught:
-        pair(a, b)
+        pair_tasks(a, b)
 
     assert caught.value.message.endswith(": 3 (responses_create_params.input)")
-    assert 3 not in pair(a, b, allow_unmatched=True).tasks
-    assert 3 in pair(a, b, allow_different_rows=True).tasks
+    assert 3 not in pair_tasks(a, b, allow_unmatched=True).tasks
+    assert 3 in pair_tasks(a, b, allow_different_rows=True).tasks
 
 
 def test_a_reordered_dataset_is_recognised(tmp_path: Path) -> None:
@@ -193,7 +199,7 @@ def test_a_reordered_dataset_is_recognised(tmp_path: Path) -> None:
         edit(inputs_of(path), old, new)
 
     with pytest.raises(InputDataError, match=r"2 of 12") as caught:
-        pair(a, load_side(path, name="B"))
+        pair_tasks(a, load_side(path, name="B"))
 
     assert "2 of these rows are in the other run under another index" in caught.value.hint
 
@@ -203,7 +209,7 @@ def test_another_expected_answer_is_another_task(tmp_path: Path) -> None:
     b = load_side(write_run(tmp_path / "b", SOLVED, expected_answer="5"), name="B")
 
     with pytest.raises(InputDataError, match=r"12 of 12 .*: 0 \(expected_answer\), 1 "):
-        pair(a, b)
+        pair_tasks(a, b)
 
 
 def test_spelling_agent_and_sampling_do_not_make_another_task(tmp_path: Path) -> None:
@@ -216,7 +222,7 @@ def test_spelling_agent_and_sampling_do_not_make_another_task(tmp_path: Path) ->
     )
     b = load_side(path, name="B")
 
-    pairs = pair(a, b)
+    pairs = pair_tasks(a, b)
     assert len(pairs.tasks) == 12
     assert settings_that_differ(a, b, pairs) == ["temperature: absent -> 0.7"]
 
@@ -251,30 +257,32 @@ def test_a_run_without_its_inputs_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_gate_passes_what_is_not_worse(tmp_path: Path) -> None:
-    assert judge(compared(tmp_path, SOLVED, SOLVED)).passed
-    assert judge(compared(tmp_path, FAILED, SOLVED)).passed
+    assert judge_comparison(compared(tmp_path, SOLVED, SOLVED)).passed
+    assert judge_comparison(compared(tmp_path, FAILED, SOLVED)).passed
 
 
 def test_a_gate_fails_what_is_worse_unless_it_is_within_the_tolerance(tmp_path: Path) -> None:
     b = {task: [1.0, float(task > 5)] for task in range(12)}
     found = compared(tmp_path, SOLVED, b)
 
-    assert not judge(found).passed
-    assert judge(found).reason.startswith("B is significantly worse by more than 0: reward -0.25")
-    assert judge(found, tolerance=0.3).passed
+    assert not judge_comparison(found).passed
+    assert judge_comparison(found).reason.startswith(
+        "B is significantly worse by more than 0: reward -0.25"
+    )
+    assert judge_comparison(found, tolerance=0.3).passed
 
 
 def test_a_gate_fails_when_missing_rollouts_could_hide_a_regression(tmp_path: Path) -> None:
     found = compared(tmp_path, SOLVED, {task: [1.0, None] for task in range(12)})
-    gate = judge(found)
+    gate = judge_comparison(found)
 
     assert not gate.passed
     assert "too much is missing to tell" in gate.reason
-    assert judge(found, scored_only=True).passed
+    assert judge_comparison(found, scored_only=True).passed
 
 
 def test_a_gate_that_sees_one_task_fails(tmp_path: Path) -> None:
-    assert not judge(compared(tmp_path, {0: [0.0]}, {0: [1.0]})).passed
+    assert not judge_comparison(compared(tmp_path, {0: [0.0]}, {0: [1.0]})).passed
 
 
 @pytest.mark.parametrize("end", ["value", "low", "high"])
@@ -287,7 +295,7 @@ def test_a_gate_refuses_a_difference_that_is_not_finite(
     broken = replace(found, metrics=[replace(found.reward, difference=difference)])
 
     with pytest.raises(InputDataError, match="not finite, so the gate cannot decide"):
-        judge(broken)
+        judge_comparison(broken)
 
 
 def test_a_gate_refuses_a_range_that_is_not_finite_unless_it_leaves_it_out(tmp_path: Path) -> None:
@@ -297,8 +305,8 @@ def test_a_gate_refuses_a_range_that_is_not_finite_unless_it_leaves_it_out(tmp_p
     broken = replace(found, metrics=[reward])
 
     with pytest.raises(InputDataError, match="not finite"):
-        judge(broken)
-    assert judge(broken, scored_only=True).passed
+        judge_comparison(broken)
+    assert judge_comparison(broken, scored_only=True).passed
 
 
 @pytest.mark.filterwarnings("error")
@@ -307,7 +315,7 @@ def test_the_largest_rewards_are_compared_without_overflow(tmp_path: Path, size:
     a = {task: [size, size / (task + 1)] for task in range(12)}
     b = {task: [-size, None] for task in range(12)}
 
-    assert not judge(compared(tmp_path, a, b)).passed
+    assert not judge_comparison(compared(tmp_path, a, b)).passed
 
 
 @given(
@@ -336,7 +344,7 @@ def test_shards_and_packed_files_make_a_side(tmp_path: Path) -> None:
             file.unlink()
     shards = load_side(f"{tmp_path}/[01]/*.jsonl.gz", name="B")
 
-    assert pair(whole, shards).tasks == list(range(12))
+    assert pair_tasks(whole, shards).tasks == list(range(12))
     assert shards.fingerprints == whole.fingerprints
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from palestra.analysis import summarize
-from palestra.analysis.seeds import SeedRun, read_answers, score_model
+from palestra.analysis import SeedRun, read_answers, score_model, summarize
 from palestra.analysis.seeds.answers import NO_ANSWER, majority_of_rows
 from palestra.errors import ConfigError
 from palestra.metrics import compute_pass_majority_metrics, majority_at_k

@@ -9,25 +9,24 @@ from compared_runs import write_run
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from palestra.analysis import RunFrame
-from palestra.analysis.comparison import load_side
+from palestra.analysis import RunFrame, load_side
 from palestra.analysis.selection import (
-    Band,
-    Criteria,
+    RateBand,
     Selection,
-    Verdict,
+    SelectionCriteria,
+    TaskVerdict,
     check_destination,
-    export,
-    origin,
+    export_selection,
     provenance_path,
     rollouts_to_decide,
-    select,
+    selection_of,
+    selection_origin,
 )
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import wilson_interval
 from profiled_runs import Run, materialized, scored
 
-MIDDLE = Band(0.1, 0.9)
+MIDDLE = RateBand(0.1, 0.9)
 
 
 def frame_of(folder: Path, solved: list[tuple[int, int]], missing: int = 0) -> RunFrame:
@@ -48,13 +47,13 @@ def verdicts(selection: Selection) -> list[str]:
 )
 def test_a_malformed_band_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"is not LOW\.\.HIGH"):
-        Band.parse(text)
+        RateBand.parse(text)
 
 
 def test_a_band_includes_both_of_its_ends(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, [(0, 10), (1, 10), (3, 10), (9, 10), (10, 10)])
 
-    assert verdicts(select(frame, Criteria(MIDDLE))) == [
+    assert verdicts(selection_of(frame, SelectionCriteria(MIDDLE))) == [
         "too hard",
         "kept",
         "kept",
@@ -65,12 +64,12 @@ def test_a_band_includes_both_of_its_ends(tmp_path: Path) -> None:
 
 def test_what_failed_to_run_is_not_difficult(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, [(2, 2), (1, 2), (0, 0)], missing=6)
-    tasks = select(frame, Criteria(Band(0.4, 0.9))).tasks
+    tasks = selection_of(frame, SelectionCriteria(RateBand(0.4, 0.9))).tasks
 
     assert [(task.verdict, task.pass_rate) for task in tasks] == [
-        (Verdict.TOO_EASY, 1.0),
-        (Verdict.KEPT, 0.5),
-        (Verdict.NO_ROLLOUTS, None),
+        (TaskVerdict.TOO_EASY, 1.0),
+        (TaskVerdict.KEPT, 0.5),
+        (TaskVerdict.NO_ROLLOUTS, None),
     ]
     assert (tasks[2].requested, tasks[2].failures) == (6, {"timeout": 6})
 
@@ -78,7 +77,7 @@ def test_what_failed_to_run_is_not_difficult(tmp_path: Path) -> None:
 def test_too_few_rollouts_decide_nothing(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, [(0, 3), (2, 4), (0, 4)])
 
-    assert verdicts(select(frame, Criteria(MIDDLE, min_rollouts=4))) == [
+    assert verdicts(selection_of(frame, SelectionCriteria(MIDDLE, min_rollouts=4))) == [
         "undecided",
         "kept",
         "too hard",
@@ -87,7 +86,7 @@ def test_too_few_rollouts_decide_nothing(tmp_path: Path) -> None:
 
 def test_only_decided_tasks_when_told(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, [(20, 40), (1, 4), (0, 4), (0, 100)])
-    found = select(frame, Criteria(MIDDLE, decided_only=True))
+    found = selection_of(frame, SelectionCriteria(MIDDLE, decided_only=True))
 
     assert verdicts(found) == ["kept", "undecided", "undecided", "too hard"]
     assert [task.borderline for task in found.tasks] == [False, True, True, False]
@@ -95,17 +94,17 @@ def test_only_decided_tasks_when_told(tmp_path: Path) -> None:
 
 def test_the_most_learnable_come_first(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, [(1, 8), (4, 8), (0, 8), (3, 8), (8, 8), (5, 8)])
-    found = select(frame, Criteria(by_learnability=True, limit=3))
+    found = selection_of(frame, SelectionCriteria(by_learnability=True, limit=3))
 
     assert [found.tasks[at].task for at in found.kept] == [1, 3, 5]
-    assert found.of(Verdict.OVER_LIMIT)[0].task == 0
+    assert found.of(TaskVerdict.OVER_LIMIT)[0].task == 0
     assert verdicts(found)[2] == "too hard"
 
 
 def test_long_tasks_are_left_out_by_their_mean(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, [(1, 2), (1, 2), (1, 2)])  # task t takes 10 t + 0.5 tokens
 
-    assert verdicts(select(frame, Criteria(MIDDLE, max_tokens=10.5))) == [
+    assert verdicts(selection_of(frame, SelectionCriteria(MIDDLE, max_tokens=10.5))) == [
         "kept",
         "kept",
         "too long",
@@ -116,13 +115,16 @@ def test_a_token_limit_needs_tokens(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
 
     with pytest.raises(ConfigError, match="--max-tokens needs rollouts with output_tokens"):
-        select(run.load(), Criteria(MIDDLE, max_tokens=5))
+        selection_of(run.load(), SelectionCriteria(MIDDLE, max_tokens=5))
 
 
 def test_partial_credit_can_count_as_solved(tmp_path: Path) -> None:
     frame = load_side(write_run(tmp_path / "run", {0: [0.6, 0.4], 1: [0.4, 0.3]}), name="").frame
 
-    assert verdicts(select(frame, Criteria(MIDDLE, solved_at=0.5))) == ["kept", "too hard"]
+    assert verdicts(selection_of(frame, SelectionCriteria(MIDDLE, solved_at=0.5))) == [
+        "kept",
+        "too hard",
+    ]
 
 
 @given(st.integers(0, 40), st.integers(1, 40), st.sampled_from([0.05, 0.1, 0.25, 0.5, 0.9]))
@@ -140,21 +142,23 @@ def test_more_rollouts_are_as_many_as_the_interval_needs(solved: int, n: int, ed
 
 
 def test_a_rate_on_an_edge_is_never_decided(tmp_path: Path) -> None:
-    task = select(frame_of(tmp_path, [(1, 10)]), Criteria(MIDDLE)).tasks[0]
+    task = selection_of(frame_of(tmp_path, [(1, 10)]), SelectionCriteria(MIDDLE)).tasks[0]
 
     assert (task.more_rollouts, task.borderline) == (None, True)
 
 
 def test_the_ends_of_all_pass_rates_are_no_edges(tmp_path: Path) -> None:
-    tasks = select(frame_of(tmp_path, [(0, 2), (2, 2)]), Criteria(Band(0, 1))).tasks
+    tasks = selection_of(
+        frame_of(tmp_path, [(0, 2), (2, 2)]), SelectionCriteria(RateBand(0, 1))
+    ).tasks
 
-    assert [(task.verdict, task.more_rollouts) for task in tasks] == [(Verdict.KEPT, 0)] * 2
+    assert [(task.verdict, task.more_rollouts) for task in tasks] == [(TaskVerdict.KEPT, 0)] * 2
 
 
 def exported(run: Run, out: Path) -> list[bytes]:
     frame = run.load(allow_partial=True)
-    selection = select(frame, Criteria(MIDDLE))
-    export(frame, selection, out, provenance={"run": origin(frame)})
+    selection = selection_of(frame, SelectionCriteria(MIDDLE))
+    export_selection(frame, selection, out, provenance={"run": selection_origin(frame)})
     return out.read_bytes().splitlines()
 
 
@@ -205,11 +209,11 @@ def test_every_row_has_its_provenance(tmp_path: Path) -> None:
 def test_nothing_is_left_of_an_export_that_failed(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, r, float(r)) for r in range(2)])
     frame = run.load()
-    selection = select(frame, Criteria(MIDDLE))
+    selection = selection_of(frame, SelectionCriteria(MIDDLE))
     run.paths.materialized_inputs.write_text("")
 
     with pytest.raises(InputDataError, match="changed while"):
-        export(frame, selection, tmp_path / "out" / "tasks.jsonl", provenance={})
+        export_selection(frame, selection, tmp_path / "out" / "tasks.jsonl", provenance={})
 
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from palestra.analysis.significance import (
+from palestra.analysis.comparison.compare import (
     _every_total,
     _random_totals,
     holm,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from palestra.analysis.report import write_report
+from palestra.analysis import write_report
 from profiled_runs import Run, failed, materialized, scored
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]

@@ -20,8 +20,7 @@ from palestra.analysis.report.facts import (
     time_field,
 )
 from palestra.analysis.report.rows import MOST_ROLLOUTS, plan
-from palestra.analysis.report.table import table_data
-from palestra.analysis.report.tasks import by_interest, task_columns, task_lists
+from palestra.analysis.report.tasks import by_interest, table_data, task_columns, task_lists
 from profiled_runs import Run, failed, materialized, scored
 
 TASKS = st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=1, max_size=5)

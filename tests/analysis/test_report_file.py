@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from palestra.analysis import load_run
-from palestra.analysis.report import write_report
+from palestra.analysis import load_run, write_report
 from palestra.analysis.report.write import ENDING_BYTES
 from palestra.cli.profiling_commands import profile_files
 from palestra.errors import InputDataError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.analysis.report.markup import Markup, data_block, tag
+from palestra.analysis.report.markup import Markup, data_block, tag, visible, visible_line
 from palestra.analysis.report.transcript import (
     ENTRY_CHARACTERS,
     TRANSCRIPT_CHARACTERS,
@@ -15,7 +15,6 @@ from palestra.analysis.report.transcript import (
     snippet,
     transcript,
 )
-from palestra.analysis.report.visible import visible, visible_line
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from palestra.authoring import scaffold
-from palestra.authoring.freshness import foreign_rollouts, rejected_rows
+from palestra.authoring.folders import foreign_rollouts, rejected_rows
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from palestra.cli.settings import CollectArgs, args_from, concurrency
 from palestra.errors import ConfigError
+from palestra.settings import CollectArgs, args_from, concurrency
 
 
 @pytest.mark.parametrize(

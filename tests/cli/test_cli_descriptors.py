@@ -7,7 +7,7 @@ import pytest
 
 from palestra.cli.descriptors import check_descriptors, files_per_rollout, most_in_flight
 from palestra.errors import ConfigError
-from palestra.rollouts import CollectSettings
+from palestra.settings import CollectSettings
 from palestra.transport import ASGIApp, LocalEndpoint, Target
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from cli_world import FakeEndpoint, World
 
-from palestra.cli.evaluating import EvalArgs, find_target
+from palestra.cli.evaluating import find_target
 from palestra.errors import ConfigError
+from palestra.settings import EvalArgs
 
 CONFIG = """
 config_paths: [resources_servers/mcqa/configs/mcqa.yaml]

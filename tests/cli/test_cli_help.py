@@ -3,13 +3,27 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer
 from cli_world import World
 
 import palestra
 from palestra.cli.main import app
 
+SLOW = {
+    "aiohttp",
+    "fastapi",
+    "numpy",
+    "palestra.datasets",
+    "palestra.fleet",
+    "palestra.rollouts",
+    "palestra.schema",
+    "palestra.server",
+    "palestra.transport",
+}
 COMMANDS = sorted(
     (command.name or getattr(command.callback, "__name__", "").replace("_", "-"))
     for command in app.registered_commands
@@ -56,14 +70,35 @@ def test_every_command_explains_itself(world: World, command: str) -> None:
     assert f"Usage: palestra {command}" in done.out
 
 
-def test_help_waits_for_no_server_code() -> None:
+def test_no_help_waits_for_code_that_only_the_command_needs() -> None:
     """What is slow to import; `benchmarks.startup` has the figures."""
-    code = "import sys, palestra.cli.main; print(*sorted(sys.modules))"
-    loaded = subprocess.run(
+    words = [(), *_paths(typer.main.get_command(app))]
+    code = f"""
+import contextlib, io, sys
+from palestra.cli.main import app
+loaded = set()
+for path in {words!r}:
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+        app([*path, "--help"])
+    assert "Usage: " in shown.getvalue(), path
+    new = {SLOW!r} & (set(sys.modules) - loaded)
+    loaded |= new
+    if new:
+        print(*path, "imports", *sorted(new))
+"""
+    done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50
-    ).stdout.split()
+    )
 
-    assert not {"aiohttp", "fastapi", "palestra.server", "palestra.rollouts"} & set(loaded)
+    assert done.stdout.splitlines() == []
+
+
+def _paths(command: Any, *names: str) -> Iterator[tuple[str, ...]]:
+    """The words that name a command, and those below it."""
+    if names:
+        yield names
+    for name, below in getattr(command, "commands", {}).items():
+        yield from _paths(below, *names, name)
 
 
 @pytest.mark.parametrize("word", ["+help=true", "--help"])

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from cli_world import World, until
 
-from palestra.cli.reverifying import ReverifyArgs, reverify
+from palestra.cli.reverifying import reverify
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import read_jsonl
+from palestra.settings import ReverifyArgs
 
 LENIENT = """
 from palestra import environment

@@ -9,8 +9,9 @@ import pytest
 
 from palestra.cli.unfinished import unfinished_run
 from palestra.errors import ConfigError
-from palestra.rollouts import CollectSettings, InputFile, Journal, begin, intended, plan
+from palestra.rollouts import Journal, begin, intended, plan
 from palestra.schema import RunPaths
+from palestra.settings import CollectSettings, InputFile
 
 MADE_FROM: dict[str, Any] = {"agents": {"agent"}, "semantics": {"temperature": 1.0}, "version": "1"}
 

@@ -26,10 +26,11 @@ from palestra.cluster.plan import (
     to_json,
 )
 from palestra.cluster.seeds import shards_of
+from palestra.cluster.shard import count, write_done
 from palestra.cluster.stamping import stamp
-from palestra.cluster.supervisor.shard import count, write_done
-from palestra.rollouts import CollectSettings, GivenRows, InputFile, prepare
-from palestra.rollouts import Shard as Share
+from palestra.rollouts import prepare
+from palestra.settings import CollectSettings, GivenRows, InputFile
+from palestra.settings import Shard as Share
 
 SERVER_PROGRAM = Path(__file__).with_name("answering_server.py")
 AGENT = "mcqa_simple_agent"

@@ -5,11 +5,12 @@ from typing import Any
 
 from palestra.cluster.components import Facts
 from palestra.cluster.configs import ClusterConfig, find_cluster
-from palestra.cluster.options import RolloutOptions, checked_options
+from palestra.cluster.options import checked_options
 from palestra.cluster.plan import Run
 from palestra.cluster.planner import plan_run
 from palestra.cluster.render import script
 from palestra.cluster.seeds import shards_of
+from palestra.settings import RolloutOptions
 
 BASE: dict[str, Any] = {
     "config_paths": ("a.yaml",),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from palestra.cluster.supervisor.files import write_object
-from palestra.cluster.supervisor.lease import Holder, Lease, LeaseHeld, LeaseWatch
+from palestra.cluster.lease import Holder, Lease, LeaseHeld, LeaseWatch
+from palestra.cluster.records import write_object
 
 
 def gone(_job: str) -> bool:
@@ -146,7 +146,7 @@ def test_of_many_who_come_at_once_one_gets_it(path: Path) -> None:
 
 
 def test_who_was_taken_over_from_learns_of_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palestra.cluster.supervisor.lease.HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("palestra.cluster.lease.HEARTBEAT_S", 0.01)
     own = lease(path, ME)
     own.take()
     write_object(path, asdict(replace(ELSEWHERE, number=2)))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cluster_runs import service, world
 
-from palestra.cluster.supervisor import ports
+from palestra.cluster import ports
+from palestra.cluster.ports import PortLocks, answered, listeners_on
 from palestra.cluster.supervisor.context import Context
-from palestra.cluster.supervisor.ports import PortLocks, answered, listeners_on
 from palestra.cluster.supervisor.services import Service
 from palestra.cluster.supervisor.task import read_task
 

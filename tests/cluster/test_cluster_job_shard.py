@@ -8,7 +8,7 @@ import pytest
 
 from palestra.cluster import ledger
 from palestra.cluster.layout import RunFiles, ShardFiles
-from palestra.cluster.supervisor.shard import Counts, NotDone, count, is_done, write_done
+from palestra.cluster.shard import Counts, NotDone, count, is_done, write_done
 
 
 def row(task: int, rollout: int = 0, **more: Any) -> dict[str, Any]:

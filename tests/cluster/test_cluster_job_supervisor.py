@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from cluster_runs import World, driver, model_server, python, restarting, service, world
 
+from palestra.cluster.lease import Holder
 from palestra.cluster.plan import Component, OnExit, Policy, Probe, Setup
-from palestra.cluster.supervisor.lease import Holder
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ from palestra.cli.main import app
 from palestra.cli.ng import with_dashes
 from palestra.cluster.configs import SHIPPED, ClusterConfig, find_cluster
 from palestra.cluster.mounts import parse_mounts, to_cluster, to_container
-from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import Mount
-from palestra.cluster.seeds import parse_numbers, request_seed
+from palestra.cluster.seeds import request_seed
 from palestra.errors import ConfigError
+from palestra.settings import RolloutOptions, parse_numbers
 
 
 def refusal(**given: Any) -> str:

@@ -19,7 +19,7 @@ from palestra.cli.clustering.main_steps import _ray_settings
 from palestra.cli.clustering.ray_node import address_of_cluster
 from palestra.cluster.layout import JobFiles
 from palestra.cluster.plan import Component, Role
-from palestra.cluster.supervisor.ports import address_here
+from palestra.cluster.ports import address_here
 from palestra.cluster.supervisor.steps import replaced
 from palestra.errors import ConfigError, RunFailed
 

@@ -17,7 +17,7 @@ from slurm_site import CGROUP, TRACKS, slurm_site, wait_until
 from palestra.cluster.executors import executor_for
 from palestra.cluster.following import Standing, UnitStatus, status_of
 from palestra.cluster.plan import Policy
-from palestra.cluster.supervisor.ports import PortLocks
+from palestra.cluster.ports import PortLocks
 from palestra.cluster.units import read_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(200)]

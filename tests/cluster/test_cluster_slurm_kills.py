@@ -19,7 +19,7 @@ import pytest
 from cluster_runs import World, driver, model_server, world
 from slurm_site import TRACKS, local_slurm, slurm_site
 
-from palestra.cluster.supervisor.shard import is_done
+from palestra.cluster.shard import is_done
 
 pytestmark = pytest.mark.slow
 

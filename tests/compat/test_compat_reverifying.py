@@ -7,10 +7,11 @@ import pytest
 from field_project import CONFIGS, FIELD
 from hosted_apps import JUDGE, RESPONSE, run
 
-from palestra.cli.reverifying import ReverifyArgs, reverify
+from palestra.cli.reverifying import reverify
 from palestra.errors import JudgeFailure
 from palestra.fleet import Fleet
 from palestra.schema import VerifyResponse, encode_json, read_jsonl
+from palestra.settings import ReverifyArgs
 
 JUDGED = """
 from pydantic import BaseModel, ConfigDict

@@ -14,7 +14,6 @@ from sharing_world import REPO, Moves, World, jsonl, rows
 from faulty_http import Fault
 from hub_fakes import WRITER, FakeHub, fake_hub
 from palestra.datasets.entries import DatasetEntry
-from palestra.datasets.hub import HubDownload
 from palestra.datasets.sources import Sources
 from palestra.datasets.transfer import Digest, arriving
 from palestra.errors import (
@@ -24,6 +23,7 @@ from palestra.errors import (
     InputDataError,
     RunFailed,
 )
+from palestra.settings import HubDownload
 
 LARGE = jsonl(rows(400))
 SMALL = jsonl(rows(2))

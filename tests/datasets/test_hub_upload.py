@@ -9,8 +9,9 @@ from sharing_world import COLLECTION, CONFIG, REPO, World, jsonl, rows
 
 from faulty_http import Fault
 from hub_fakes import READER, FakeHub, fake_hub
-from palestra.datasets.hub import HubUpload, check_rows, target_of
+from palestra.datasets.hub import check_rows, target_of
 from palestra.errors import ConfigError, CredentialsRejected, InfraError, InputDataError, RunFailed
+from palestra.settings import HubUpload
 
 # The hub's client sends large files in a way that its own HTTP library calls old.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")

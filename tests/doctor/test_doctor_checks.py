@@ -20,8 +20,8 @@ from palestra.doctor.checks.infra import (
 from palestra.doctor.checks.machines import check_ray, check_sandboxes, check_slurm
 from palestra.doctor.findings import Severity
 from palestra.errors import Layer
-from palestra.rollouts import CollectSettings
 from palestra.sandbox import SandboxSettings
+from palestra.settings import CollectSettings
 
 GIB = 1024**3
 

@@ -16,8 +16,7 @@ from starlette.responses import StreamingResponse
 
 from author_servers import server_of
 from palestra.fleet import PROCESS, Fleet
-from palestra.fleet.listener import serving
-from palestra.fleet.sockets import listen
+from palestra.fleet.sockets import listen, serving
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer
 from palestra.server.caller import Caller

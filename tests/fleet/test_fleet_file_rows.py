@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from palestra.errors import ServerDied
-from palestra.fleet.file_rows import FileRows, rows_by
 from palestra.fleet.importing import starting_within
+from palestra.fleet.loading import FileRows, rows_by
 
 FILE = """
 from palestra import environment

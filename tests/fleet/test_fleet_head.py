@@ -22,15 +22,14 @@ from palestra.fleet import (
     AttachedFleet,
     Fleet,
     HeadAddress,
+    InstanceState,
     NoFleet,
-    State,
     attach,
     check_head_port,
     head_server,
     probe,
     summary_line,
 )
-from palestra.fleet.listener import serving
 from palestra.fleet.runfile import (
     ENDED_KEPT_S,
     EndedFleet,
@@ -43,7 +42,7 @@ from palestra.fleet.runfile import (
     write_ended_fleet,
     write_run_file,
 )
-from palestra.fleet.sockets import http_url, listen
+from palestra.fleet.sockets import http_url, listen, serving
 from palestra.transport import HttpClient, HttpRequest
 
 ANY_PORT = "++head_server.port=0"
@@ -462,7 +461,11 @@ def test_a_probe_asks_every_server_now() -> None:
 
     statuses = asyncio.run(asked())
 
-    assert [one.state for one in statuses] == [State.HEALTHY, State.UNHEALTHY, State.DEAD]
+    assert [one.state for one in statuses] == [
+        InstanceState.HEALTHY,
+        InstanceState.UNHEALTHY,
+        InstanceState.DEAD,
+    ]
     assert "refused" in statuses[1].reason or "Connect call failed" in statuses[1].reason
     assert summary_line(statuses) == "3 servers found (1 healthy, 2 unhealthy)"
 

@@ -19,8 +19,7 @@ from starlette.responses import Response as HttpResponse
 
 from palestra.errors import CallError, CredentialsRejected, Layer, Outcome, RowIdentity, to_body
 from palestra.fleet import EMBEDDED, PROCESS, Fleet
-from palestra.fleet.listener import serving
-from palestra.fleet.sockets import http_url, listen
+from palestra.fleet.sockets import http_url, listen, serving
 from palestra.schema import VerifyResponse
 from palestra.transport import CallContext, calling
 

@@ -13,9 +13,8 @@ from fleet_world import FLEET, Project, rollout
 from palestra.errors import ConfigError
 from palestra.fleet import EMBEDDED, PROCESS, Fleet
 from palestra.fleet.server_profiles.attributed import NOBODY, Attributed, running
-from palestra.fleet.server_profiles.calls import Callee, FunctionTimes
-from palestra.fleet.server_profiles.picture import flame_chart
-from palestra.fleet.server_profiles.table import callgrind_of, table_of
+from palestra.fleet.server_profiles.picture import Callee, FunctionTimes, flame_chart
+from palestra.fleet.server_profiles.profiler import callgrind_of, table_of
 from palestra.transport import HttpRequest
 
 PROFILED = ("+profiling_enabled=true", "+profiling_results_dirpath=profiles")

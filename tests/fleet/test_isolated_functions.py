@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import author_deeds
+from palestra.config import InstanceConfig, ServerType
 from palestra.errors import CallError, Outcome
-from palestra.fleet import load_server_class, server_client
+from palestra.fleet import build_server, server_client
 from palestra.schema import VerifyRequest, response_of
-from palestra.server import FunctionServer, ResourcesServerConfig
+from palestra.server import FunctionServer
 from palestra.transport import CallContext, calling
 
 pytestmark = [
@@ -30,9 +31,19 @@ Endings = dict[str, float | CallError]
 
 
 def server_of(file: Path) -> FunctionServer:
-    made = load_server_class(file)
-    assert issubclass(made, FunctionServer)
-    return made(config=ResourcesServerConfig(name="env"), server_client=server_client({}, {}))
+    instance = InstanceConfig(
+        name="env",
+        type=ServerType.RESOURCES,
+        implementation="serving",
+        settings={},
+        host="127.0.0.1",
+        port=None,
+        entrypoint=file.name,
+        folder=file.parent,
+    )
+    server = build_server(instance, server_client({}, {}))
+    assert isinstance(server, FunctionServer)
+    return server
 
 
 async def ending(server: FunctionServer, kind: str, limit_s: float = LIMIT_S) -> float | CallError:

@@ -6,9 +6,9 @@ import struct
 from typing import Any
 
 from palestra.fleet import server_client
-from palestra.fleet.isolation.bodies import body_bytes, read_body
 from palestra.fleet.isolation.client import Questions
 from palestra.fleet.isolation.replica import ReplicaCalls
+from palestra.fleet.isolation.results import body_bytes, read_body
 from palestra.fleet.isolation.wire import (
     BUG,
     CALL,

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from verifying import ENVIRONMENTS, RECORDED
 
-from palestra.cli.reverifying import ReverifyArgs, reverify
+from palestra.cli.reverifying import reverify
 from palestra.schema import read_jsonl
+from palestra.settings import ReverifyArgs
 
 PROMISED = (
     "arc_agi",

@@ -6,15 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from palestra.rollouts import (
-    Collected,
-    CollectSettings,
-    InputFile,
-    PreparedRun,
-    prepare,
-    run,
-)
+from palestra.rollouts import Collected, PreparedRun, prepare, run
 from palestra.schema import RolloutKey, RunPaths, VerifyResponse, key_of
+from palestra.settings import CollectSettings, InputFile
 from palestra.transport import ASGIApp, HttpClient, ServerClient, Target, current_call
 
 AGENT = "agent"

@@ -17,7 +17,8 @@ from scripted_runs import (
 )
 
 from palestra.errors import InputDataError
-from palestra.rollouts import Drained, GivenRows, PreparedRun, Shard, StaleRun, run
+from palestra.rollouts import Drained, PreparedRun, StaleRun, run
+from palestra.settings import GivenRows, Shard
 
 REF = {"type": "responses_api_agents", "name": AGENT}
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from palestra.errors import InputDataError
-from palestra.rollouts import CollectSettings, InputFile, begin, discard, plan, read_manifest
+from palestra.rollouts import begin, discard, plan, read_manifest
+from palestra.settings import CollectSettings, InputFile
 
 CONTENT = b'{"responses_create_params": {"input": "a"}}\n'
 

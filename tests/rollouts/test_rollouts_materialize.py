@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scripted_runs import AGENT, read_rows, settings, task, write_rows
 
 from palestra.errors import ConfigError, InputDataError
-from palestra.rollouts import InputFile, Materialized, materialize
+from palestra.rollouts import Materialized, materialize
+from palestra.settings import InputFile
 
 
 def made(folder: Path, *rows: Any, **changes: Any) -> list[dict[str, Any]]:

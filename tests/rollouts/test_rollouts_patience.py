@@ -2,7 +2,7 @@
 
 import pytest
 
-from palestra.rollouts.arguments import CollectArgs, args_from
+from palestra.settings import CollectArgs, args_from
 
 
 @pytest.mark.parametrize(

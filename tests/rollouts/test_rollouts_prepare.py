@@ -426,7 +426,8 @@ def test_the_next_run_removes_what_a_killed_command_had_planned(folder: Path) ->
     script = """
 import os, signal, sys
 from pathlib import Path
-from palestra.rollouts import CollectSettings, InputFile, plan
+from palestra.rollouts import plan
+from palestra.settings import (CollectSettings, InputFile)
 tasks, output = map(Path, sys.argv[1:])
 settings = CollectSettings(inputs=(InputFile(tasks),), output_jsonl_fpath=output,
                            agent_name="an_agent")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_runs import paths, prepared, read_rows, task, write_rows
 
-from palestra.rollouts import InputFile, PreparedRun, Shard, StaleRun
+from palestra.rollouts import PreparedRun, StaleRun
+from palestra.settings import InputFile, Shard
 
 
 def shard_of(folder: Path, index: int, of: int, **changes: Any) -> list[dict[str, Any]]:

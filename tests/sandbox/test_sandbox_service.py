@@ -13,8 +13,7 @@ from escaping import isolating, nothing_left
 
 from palestra.cli.serving import serve_sandbox
 from palestra.errors import ConfigError, InfraError
-from palestra.fleet.listener import serving
-from palestra.fleet.sockets import listen
+from palestra.fleet.sockets import listen, serving
 from palestra.sandbox import (
     Conversation,
     ConversationEnded,

@@ -19,8 +19,7 @@ from fuzzed_requests import findings_at, fuzzer
 from palestra.config import PACKAGE_ROOT, ServerType, load_config
 from palestra.errors import ConfigError
 from palestra.fleet import assembled
-from palestra.fleet.listener import serving
-from palestra.fleet.sockets import listen
+from palestra.fleet.sockets import listen, serving
 from palestra.responses_api_models.local_model.running import require_engine
 from palestra.responses_api_models.local_model.weights import find_weights
 from palestra.testing import ScriptedModel, scripted_endpoint
@@ -121,7 +120,7 @@ def verifiers_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     (tmp_path / "verifiers/__init__.py").write_text(STAND_IN)
     (clients / "openai_chat_completions_client.py").write_text(STAND_IN_CLIENT)
     yield
-    agent = "palestra.responses_api_agents.verifiers_agent.client"
+    agent = "palestra.responses_api_agents.verifiers_agent.app"
     for name in [name for name in sys.modules if name.split(".")[0] == "verifiers"] + [agent]:
         sys.modules.pop(name, None)
 

@@ -12,8 +12,7 @@ from starlette.responses import PlainTextResponse
 from author_servers import ask, error_of, server_of, turn
 from palestra.config import Redactor
 from palestra.errors import RowIdentity
-from palestra.fleet.listener import serving
-from palestra.fleet.sockets import listen
+from palestra.fleet.sockets import listen, serving
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, ResourcesServerConfig, tool
 from palestra.transport import (

@@ -8,8 +8,7 @@ import pytest
 
 from author_servers import ask, error_of, nobody, turn
 from palestra.errors import InfraError
-from palestra.fleet.listener import serving
-from palestra.fleet.sockets import listen
+from palestra.fleet.sockets import listen, serving
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
 from palestra.server import ResourcesServer, ResourcesServerConfig, Session, tool
 from palestra.server.mcp import MCP_PATH, MCP_SESSION_HEADER, TOKEN_HEADER

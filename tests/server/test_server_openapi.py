@@ -23,7 +23,7 @@ from palestra.errors import (
     VerifierError,
     to_body,
 )
-from palestra.schema.openapi import COMPONENTS, Components, complete
+from palestra.schema.openapi import COMPONENTS, SchemaComponents, complete_document
 from palestra.server import ResourcesServer, Server
 
 CONFIGS = shipped.configs()
@@ -76,7 +76,7 @@ def test_schemas_of_one_name_that_differ_have_components_of_their_own() -> None:
         outer = create_model("Outer", inner=(inner, ...))
         return create_model("Body", outer=(outer, ...)).model_json_schema()
 
-    components = Components({})
+    components = SchemaComponents({})
     placed = [components.placed(body(kind)) for kind in (int, str, float, int)]
 
     references = [schema["properties"]["outer"]["$ref"] for schema in placed]
@@ -92,7 +92,7 @@ def test_the_mapping_of_a_tagged_union_leads_into_the_components() -> None:
         "$defs": {"A": {"type": "object"}},
     }
 
-    placed = Components({}).placed(schema)
+    placed = SchemaComponents({}).placed(schema)
 
     assert placed["discriminator"]["mapping"] == {"a": f"{COMPONENTS}A"}
     assert "$defs" not in placed
@@ -135,6 +135,6 @@ def test_the_failures_of_an_authors_route_are_described_as_they_are_answered() -
 )
 def test_every_failure_is_as_the_envelopes_schema_says(failure: CallError) -> None:
     document: dict[str, Any] = {"paths": {"/": {"get": {}}}}
-    complete(document, {500})
+    complete_document(document, {500})
 
     validator_for(document["components"]["schemas"]["ErrorEnvelope"]).validate(to_body(failure))

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from palestra.server.aside import Aside
+from palestra.server.author_calls import Aside
 from palestra.server.own_errors import PAUSE_S, OwnErrors, own_frames
 
 

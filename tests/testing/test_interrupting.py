@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from palestra.conformance import LoopGuard
-from palestra.testing.interrupting import Interruption
+from palestra.testing.verifying import Interruption
 
 LATE_WAKE = textwrap.dedent(
     """
     import signal, threading, time
     from palestra.conformance import LoopGuard
-    from palestra.testing.interrupting import Interruption
+    from palestra.testing.verifying import Interruption
 
     send, is_sending = signal.pthread_kill, threading.Event()
 

@@ -31,7 +31,7 @@ from palestra.transport import (
     Target,
     calling,
 )
-from palestra.transport.exchange_line import exchange_line
+from palestra.transport.answered import exchange_line
 
 
 def test_everything_in_all_exists() -> None:

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from palestra.errors import RowIdentity
-from palestra.fleet.listener import serving
-from palestra.fleet.sockets import listen
+from palestra.fleet.sockets import listen, serving
 from palestra.schema import (
     Response,
     ResponseCreateParams,

@@ -3,16 +3,49 @@
 `load_run` joins a run's files into a `RunFrame` of numpy columns; the rest reads frames.
 """
 
-from palestra.analysis.compression import is_compressed
-from palestra.analysis.frame import Completeness, Places, RunFrame
+from palestra.analysis.comparison import (
+    ComparedRun,
+    Comparison,
+    MetricComparison,
+    Regression,
+    RegressionGate,
+    RunCounts,
+    comparison_of,
+    judge_comparison,
+    load_side,
+    pair_tasks,
+    refuse_shared_files,
+)
+from palestra.analysis.frame import RowPositions, RunCompleteness, RunFrame
 from palestra.analysis.intervals import Estimate, estimate_difference, estimate_level
 from palestra.analysis.load import load_run
 from palestra.analysis.manifests import MixedRuns
-from palestra.analysis.sources import Files, rollout_files
+from palestra.analysis.report import write_report
+from palestra.analysis.seeds import (
+    ModelScores,
+    SeedRun,
+    SeedScore,
+    majorities_of,
+    read_answers,
+    score_model,
+)
+from palestra.analysis.selection import (
+    JudgedTask,
+    RateBand,
+    Selection,
+    SelectionCriteria,
+    TaskVerdict,
+    check_destination,
+    export_selection,
+    provenance_path,
+    selection_of,
+    selection_origin,
+)
+from palestra.analysis.sources import Files, is_compressed, rollout_files
 from palestra.analysis.summary import (
+    GroupScores,
     GroupSummary,
     RunSummary,
-    Scores,
     agent_metrics,
     summarize,
     write_agent_metrics,
@@ -21,27 +54,55 @@ from palestra.analysis.task_rows import profile_tasks, write_reward_profiling
 from palestra.analysis.views import OverRequested, PassAtK, Range, RangeAtK
 
 __all__ = [
-    "Completeness",
+    "ComparedRun",
+    "Comparison",
     "Estimate",
     "Files",
+    "GroupScores",
     "GroupSummary",
+    "JudgedTask",
+    "MetricComparison",
     "MixedRuns",
+    "ModelScores",
     "OverRequested",
     "PassAtK",
-    "Places",
     "Range",
     "RangeAtK",
+    "RateBand",
+    "Regression",
+    "RegressionGate",
+    "RowPositions",
+    "RunCompleteness",
+    "RunCounts",
     "RunFrame",
     "RunSummary",
-    "Scores",
+    "SeedRun",
+    "SeedScore",
+    "Selection",
+    "SelectionCriteria",
+    "TaskVerdict",
     "agent_metrics",
+    "check_destination",
+    "comparison_of",
     "estimate_difference",
     "estimate_level",
+    "export_selection",
     "is_compressed",
+    "judge_comparison",
     "load_run",
+    "load_side",
+    "majorities_of",
+    "pair_tasks",
     "profile_tasks",
+    "provenance_path",
+    "read_answers",
+    "refuse_shared_files",
     "rollout_files",
+    "score_model",
+    "selection_of",
+    "selection_origin",
     "summarize",
     "write_agent_metrics",
+    "write_report",
     "write_reward_profiling",
 ]

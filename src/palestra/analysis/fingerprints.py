@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from palestra.analysis.compression import open_rows
 from palestra.analysis.scan import decode_value, split_row
+from palestra.analysis.sources import open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import TaskIndex
 from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX

@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Collection, Sequence
 
-from palestra.cli.settings import COMMAND_SETTINGS
 from palestra.config import is_secret_name
+from palestra.settings import COMMAND_SETTINGS
 
 _NOT_OF_THE_VERIFIER = COMMAND_SETTINGS | {"head_server"}
 _UNKNOWN = '"+config_paths=[…]"'

@@ -7,31 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict
 
 from palestra.authoring import FolderReport, check_folder, scaffold, write_config
 from palestra.cli.console import notice, say, shown
 from palestra.cli.guard import tell_guard
-from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, SERVER_TREES, nearest, project_root, renamed
 from palestra.errors import ConfigError, RunFailed
 from palestra.fleet import starting_within
+from palestra.settings import EntrypointArgs, args_from, existing_path, load
 from palestra.system import beating
 
 DEV_TEST_S = 24 * 3600.0
 """By when palestra's own tests have ended, or will not."""
 
 RESOURCES = "resources_servers"
-
-
-class EntrypointArgs(BaseModel):
-    """What `ng_init_resources_server` and `ng_test` take."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    entrypoint: str
-    should_validate_data: bool = False
 
 
 def init(given: str, *, config_only: bool = False) -> int:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.settings import BenchmarkArgs, args_from, existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, Redactor, nearest
 from palestra.datasets import datasets_of_agents
@@ -14,6 +13,7 @@ from palestra.datasets.benchmarks import Preparing, prepare_benchmarks
 from palestra.datasets.preparing import Located, locate
 from palestra.datasets.sources import credentials_in
 from palestra.errors import ConfigError
+from palestra.settings import BenchmarkArgs, args_from, existing_path, load
 
 PLACES: Final = (
     "benchmarks/*/*.yaml",

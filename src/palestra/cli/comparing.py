@@ -1,29 +1,27 @@
 """`compare`: two runs, task by task, as a table, as Markdown, or as JSON."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
-from palestra.analysis import Estimate
-from palestra.analysis.comparison import (
+from palestra.analysis import (
     Comparison,
-    Gate,
+    Estimate,
     MetricComparison,
     Regression,
+    RegressionGate,
     RunCounts,
-    compare,
-    judge,
+    comparison_of,
+    judge_comparison,
     load_side,
-    pair,
+    pair_tasks,
     refuse_shared_files,
 )
 from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
-from palestra.config import Flag, flag
 from palestra.errors import ConfigError
+from palestra.settings import CompareArgs
 
 SIGNIFICANT = 0.05
 GATE_FAILED = 1
@@ -32,53 +30,22 @@ _BOUNDS = ("metric", "tasks", "A", "B", "B - A at worst", "B - A at best")
 _REGRESSIONS = ("task", "A", "B", "change", "rollouts A", "rollouts B")
 
 
-class CompareArgs(BaseModel):
-    """What `compare` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    a: Annotated[str, Flag(metavar="A", argument=True)] = Field(
-        description="Rollouts of the run to beat."
-    )
-    b: Annotated[str, Flag(metavar="B", argument=True)] = Field(
-        description="Rollouts of the other run."
-    )
-    metrics: Annotated[tuple[str, ...], flag("--metric", "-m")] = Field(
-        default=(), description="Besides the reward: a numeric field, or pass@K; repeatable."
-    )
-    allow_unmatched: bool = Field(
-        default=False, description="Leave out tasks that the runs do not share."
-    )
-    allow_different_rows: bool = Field(
-        default=False, description="Pair tasks by index although their rows differ."
-    )
-    gate: bool = Field(default=False, description="Exit 1 when B is significantly worse than A.")
-    tolerance: float | None = Field(
-        default=None, description="With --gate: by more than so much reward; default 0."
-    )
-    scored_only: bool = Field(
-        default=False, description="With --gate: whatever missing rollouts could hide."
-    )
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
-    as_markdown: Annotated[bool, flag("--markdown")] = Field(
-        default=False, description="As Markdown."
-    )
-
-
 def compare_runs(args: CompareArgs) -> int:
     """Compare and print. 1 when the gate was asked for and did not pass, else 0."""
     _check(args)
     a, b = load_side(args.a, name="A"), load_side(args.b, name="B")
-    pairs = pair(
+    pairs = pair_tasks(
         a,
         b,
         allow_unmatched=args.allow_unmatched,
         allow_different_rows=args.allow_different_rows,
     )
-    found = compare(a, b, pairs, metrics=args.metrics)
+    found = comparison_of(a, b, pairs, metrics=args.metrics)
     gate = None
     if args.gate:
-        gate = judge(found, tolerance=args.tolerance or 0.0, scored_only=args.scored_only)
+        gate = judge_comparison(
+            found, tolerance=args.tolerance or 0.0, scored_only=args.scored_only
+        )
     for text in found.notices:
         notice(text)
     if args.as_json:
@@ -119,7 +86,7 @@ def _plain(found: Comparison) -> dict[str, object]:
     return decoded
 
 
-def _show(found: Comparison, gate: Gate | None, *, markdown: bool) -> None:
+def _show(found: Comparison, gate: RegressionGate | None, *, markdown: bool) -> None:
     for line in _head(found):
         say(f"- {line}" if markdown else line)
     for title, columns, rows in _tables(found):
@@ -162,7 +129,7 @@ def _counts(run: RunCounts) -> str:
     return f"{told} ({', '.join(lost)})" if lost else told
 
 
-def _tail(found: Comparison, gate: Gate | None) -> Iterator[str]:
+def _tail(found: Comparison, gate: RegressionGate | None) -> Iterator[str]:
     yield verdict(found.reward)
     for metric in found.metrics:
         if metric.mcnemar is not None:

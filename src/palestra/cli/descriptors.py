@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from palestra.errors import ConfigError
 from palestra.fleet import LOOPBACK
-from palestra.rollouts import AUTO, CollectSettings
+from palestra.settings import AUTO, CollectSettings
 from palestra.transport import Target
 
 RESERVE: Final = 256

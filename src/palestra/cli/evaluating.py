@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 import palestra
 from palestra.cli.again import verified_by
@@ -19,16 +18,13 @@ from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.meaning import run_meaning
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
-from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import (
     PACKAGE_ROOT,
-    Flag,
     ResolvedConfig,
     ServerType,
     did_you_mean,
-    flag,
     nearest,
     read_settings,
 )
@@ -43,52 +39,13 @@ from palestra.fleet import (
     starting_within,
     unsatisfied,
 )
-from palestra.rollouts import CollectSettings, intended
+from palestra.rollouts import intended
+from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, existing_path, load
 from palestra.system import remove_empty
 
 
-def _pairs(items: Any) -> Any:
-    """Texts KEY=VALUE as a mapping; anything else as it is."""
-    if not isinstance(items, list):
-        return items
-    pairs = [item.partition("=") for item in items]
-    if wrong := [item for item, (_, equals, _) in zip(items, pairs, strict=True) if not equals]:
-        raise ConfigError(f"--rows {wrong[0]!r} is not KEY=VALUE")
-    return {key: value for key, _, value in pairs}
-
-
-class EvalArgs(BaseModel):
-    """What `palestra eval` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    target: Annotated[str, Flag(argument=True)] = Field(
-        description="An environment's name, a Python file, or a config file."
-    )
-    model: str | None = Field(
-        default=None,
-        description="local, openai:NAME, vllm:URL[#NAME], or a configured instance.",
-    )
-    limit: int | None = Field(default=None, ge=0, description="How many tasks; 0 means none.")
-    output: Annotated[Path | None, flag("--output", "-o")] = Field(
-        default=None, description="Where scored rows go; default a new folder in runs/."
-    )
-    seed: int = Field(default=0, description="Seed of tasks made on demand.")
-    rows: Annotated[Mapping[str, str], BeforeValidator(_pairs)] = Field(
-        default_factory=dict,
-        description="KEY=VALUE for an environment that makes its tasks; may be repeated.",
-    )
-    max_output_tokens: int | None = Field(default=None, description="Tokens per turn.")
-    temperature: float | None = Field(default=None, description="Sampling temperature.")
-    group_by: str | None = Field(
-        default=None, description="A field of the rollout rows to group the table by."
-    )
-    collecting: Mapping[str, Any] = Field(default_factory=dict)
-    """What was given of the settings of `palestra collect`, by their names."""
-
-
 @dataclass(frozen=True, slots=True)
-class Target:
+class EvaluationTarget:
     """An environment to evaluate: how to configure it and where its rows come from."""
 
     name: str
@@ -118,7 +75,11 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
 
 
 def _evaluate_into(
-    output: Path, args: EvalArgs, overrides: list[str], target: Target, config: ResolvedConfig
+    output: Path,
+    args: EvalArgs,
+    overrides: list[str],
+    target: EvaluationTarget,
+    config: ResolvedConfig,
 ) -> int:
     collecting = _collect_args(args, target, config, output)
     named = verified_by(overrides, config.secrets, args.target)
@@ -141,7 +102,7 @@ def _evaluate_into(
 
 
 async def _collect(
-    config: ResolvedConfig, target: Target, settings: CollectSettings, watch: Watch
+    config: ResolvedConfig, target: EvaluationTarget, settings: CollectSettings, watch: Watch
 ) -> int:
     with_rows = _with_rows(settings, target.rows)
     return await collect_with(OwnFleet(config), with_rows, watch, metrics=False)
@@ -161,7 +122,7 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
-def find_target(args: EvalArgs, overrides: list[str]) -> Target:
+def find_target(args: EvalArgs, overrides: list[str]) -> EvaluationTarget:
     """What `args.target` means. Raises ConfigError with the nearest name when it means nothing.
 
     `overrides`: those of the command; `start_timeout` bounds the import of a file.
@@ -172,7 +133,7 @@ def find_target(args: EvalArgs, overrides: list[str]) -> Target:
         with starting_within(start_timeout_of(settings)):
             return _file_target(existing_path(given))
     if given.endswith((".yaml", ".yml")):
-        return Target(Path(given).stem, (given,))
+        return EvaluationTarget(Path(given).stem, (given,))
     config = f"resources_servers/{given}/configs/{given}.yaml"
     if existing_path(config).exists():
         return _named_target(given, config, args)
@@ -238,7 +199,7 @@ def _environments_in(root: Path) -> list[str]:
     return sorted({path.parent.parent.name for path in found})
 
 
-def _file_target(path: Path) -> Target:
+def _file_target(path: Path) -> EvaluationTarget:
     if not path.exists():
         near = did_you_mean(path.name, _own_environments())
         raise ConfigError(f"{path} does not exist{near}")
@@ -262,7 +223,7 @@ def _file_target(path: Path) -> Target:
         },
     }
     empty = "" if made.count else f"{path} has no rows: the data of its @environment is empty"
-    return Target(path.stem, extra=extra, rows=made.rows, empty=empty)
+    return EvaluationTarget(path.stem, extra=extra, rows=made.rows, empty=empty)
 
 
 def _server_name(function: str, file: str) -> str:
@@ -271,7 +232,7 @@ def _server_name(function: str, file: str) -> str:
     return name if name.endswith("_env") else f"{name}_environment"
 
 
-def _named_target(name: str, config: str, args: EvalArgs) -> Target:
+def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
     """A folder with a config. One that makes rows on demand makes as many as asked for."""
     module = f"palestra.resources_servers.{name}.rows"
     try:
@@ -279,7 +240,7 @@ def _named_target(name: str, config: str, args: EvalArgs) -> Target:
     except ModuleNotFoundError:
         found = None
     if found is None:
-        return Target(name, (config,))
+        return EvaluationTarget(name, (config,))
     maker = importlib.import_module(module)
     options: dict[str, Any] = dict(args.rows)
     count = 5 if args.limit is None else args.limit
@@ -288,16 +249,18 @@ def _named_target(name: str, config: str, args: EvalArgs) -> Target:
     except TypeError as error:
         given = ", ".join(options)
         raise ConfigError(f"{name} makes no rows with --rows {given}: {error}") from error
-    return Target(name, (config,), rows=rows, group_by=getattr(maker, "GROUP_BY", None))
+    return EvaluationTarget(name, (config,), rows=rows, group_by=getattr(maker, "GROUP_BY", None))
 
 
-def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
+def _config(target: EvaluationTarget, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
     paths, extra = model_config(args.model, overrides, target.configs, settings=args.collecting)
     merged = {**target.extra, **extra, **args.collecting, "config_paths": [*target.configs, *paths]}
     return load(overrides, ng=False, extra=merged)
 
 
-def _run_of(args: EvalArgs, target: Target, config: ResolvedConfig) -> tuple[Target, Path]:
+def _run_of(
+    args: EvalArgs, target: EvaluationTarget, config: ResolvedConfig
+) -> tuple[EvaluationTarget, Path]:
     """Where a run without `--output` goes: to a new folder, or on with an unfinished one.
 
     Returns the target too, since its rows can be read only once.
@@ -334,7 +297,7 @@ def _new_run(name: str) -> Path:
 
 
 def _collect_args(
-    args: EvalArgs, target: Target, config: ResolvedConfig, output: Path
+    args: EvalArgs, target: EvaluationTarget, config: ResolvedConfig, output: Path
 ) -> CollectArgs:
     """As `palestra collect` would be given them: what overrides say of them holds here too."""
     agents = [i for i in config.instances.values() if i.type == "responses_api_agents"]
@@ -367,7 +330,7 @@ def _refuse_settings_of_its_own(config: ResolvedConfig) -> None:
             raise ConfigError(f"palestra eval takes no {name} setting", hint=f"use {use}")
 
 
-def _input(target: Target, agents: list[Any], output: Path) -> Path:
+def _input(target: EvaluationTarget, agents: list[Any], output: Path) -> Path:
     if target.rows is None:
         paths = [
             str(dataset["jsonl_fpath"])

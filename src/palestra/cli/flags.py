@@ -42,7 +42,7 @@ def settings_command(
 ) -> Callable[[Function], Function]:
     """Add a function to `group`: its first parameter takes the flags of `models`.
 
-    `models`: `module:Class` each. `required`: settings without a default must be flags; without
+    `models`: names of `palestra.settings`, or `module:Class`. `required`: settings without a default must be flags; without
     it, they may be overrides. `without`: settings that are no flags here. `cls` and `settings`:
     as for a command of Typer's.
     """
@@ -92,9 +92,9 @@ class _Later(TyperCommand):
 
 
 def imported(name: str) -> Any:
-    """What `module:attribute` names."""
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)
+    """What `module:attribute` names; a name alone is one of `palestra.settings`."""
+    module, _, attribute = name.rpartition(":")
+    return getattr(import_module(module or "palestra.settings"), attribute)
 
 
 def _command(

@@ -5,57 +5,28 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, Final
 
 from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.doors import doors_of_agents
-from palestra.cli.settings import RenderArgs, args_from, existing_path, load
 from palestra.cli.transfers import patience_of, transfers
-from palestra.config import Flag, ResolvedConfig, ServerType, flag
-from palestra.datasets import Door, load_prompt
-from palestra.datasets.hub import HubDownload
-from palestra.datasets.importing import Columns, records_of, write_rows
-from palestra.datasets.prompts import fill_row
+from palestra.config import ResolvedConfig, ServerType
+from palestra.datasets import RowEndpoint, fill_row, load_prompt
+from palestra.datasets.importing import ColumnMapping, records_of, write_rows
 from palestra.datasets.sources import Sources, credentials_in
 from palestra.errors import ConfigError
 from palestra.schema import read_jsonl
+from palestra.settings import HubDownload, ImportArgs, RenderArgs, args_from, existing_path, load
 
 HUB: Final = "hf:"
 PROMPT_USED: Final = "prompt_config_used"
-
-
-class ImportArgs(BaseModel):
-    """What `dataset import` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    source: Annotated[str, Flag(metavar="FILE|hf:REPO", argument=True)] = Field(
-        description="CSV, TSV, JSON, JSONL or Parquet; or a repository."
-    )
-    maps: Annotated[tuple[str, ...], flag("--map")] = Field(
-        default=(), description="FIELD=COLUMN: a field of the rows, and where it comes from."
-    )
-    answer: str | None = Field(default=None, description="The column of the expected answer.")
-    prompt: str | None = Field(
-        default=None, description="A template (YAML: user, system) with {field}s."
-    )
-    environment: Annotated[str | None, flag("--env", "-e")] = Field(
-        default=None, description="Whose rows they shall be: they are held to what it takes."
-    )
-    output: Annotated[Path | None, flag("--output", "-o")] = Field(
-        default=None, description="Default <name>_rows.jsonl, here."
-    )
-    split: str | None = Field(default=None, description="hf: which split; default train.")
-    artifact: str | None = Field(default=None, description="hf: one file of the repository.")
 
 
 def import_rows(args: ImportArgs, overrides: list[str]) -> int:
     """Make rows of a file, hold them to an environment, and write them."""
     _refuse_what_cannot_be(args)
     prompt = load_prompt(existing_path(args.prompt)) if args.prompt else None
-    columns = Columns(_fields(args.maps), args.answer, prompt)
+    columns = ColumnMapping(_fields(args.maps), args.answer, prompt)
     config = _config(args.environment, overrides)
     with masking(config.secrets | credentials_in(os.environ)), _source(args, config) as source:
         output = args.output or Path(f"{source.stem}_rows.jsonl")
@@ -99,7 +70,8 @@ def _fields(maps: Sequence[str]) -> dict[str, str]:
 def _config(environment: str | None, overrides: list[str]) -> ResolvedConfig:
     extra: dict[str, Any] = {}
     if environment is not None:
-        from palestra.cli.evaluating import EvalArgs, find_target
+        from palestra.cli.evaluating import find_target
+        from palestra.settings import EvalArgs
 
         target = find_target(EvalArgs(target=environment), overrides)
         extra = {**target.extra, "config_paths": list(target.configs)}
@@ -108,7 +80,7 @@ def _config(environment: str | None, overrides: list[str]) -> ResolvedConfig:
     return config
 
 
-def _doors(config: ResolvedConfig) -> list[Door]:
+def _doors(config: ResolvedConfig) -> list[RowEndpoint]:
     """What every agent's rows have to pass: those of the environment, where there is one."""
     agents = [agent.name for agent in config.instances_of(ServerType.AGENT)]
     if not agents:

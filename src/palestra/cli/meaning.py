@@ -23,7 +23,8 @@ from palestra.config import (
     is_secret_name,
 )
 from palestra.errors import ConfigError
-from palestra.rollouts import OPERATIONAL, CollectSettings, differences, semantics_of
+from palestra.rollouts import OPERATIONAL, differences, semantics_of
+from palestra.settings import CollectSettings
 
 LONG_SECRET = 8
 """Characters from which a secret inside another setting is no coincidence: `vllm` is one."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from palestra.cli.agents_metrics import ask_agents
 from palestra.cli.console import notice, say, shown, warn_all
-from palestra.cli.settings import AggregateArgs, args_from, load
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
 from palestra.rollouts import MergePlan, plan_merge
 from palestra.schema import RunPaths
+from palestra.settings import AggregateArgs, args_from, load
 
 _OVERRIDE = re.compile(r"(\+\+?|~)|[A-Za-z_][\w.@/]*=")
 

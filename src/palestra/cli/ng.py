@@ -47,9 +47,6 @@ def _explain(name: str, about: str, models: Sequence[str]) -> None:
 
 
 CLI: Final = "palestra.cli"
-COLLECT: Final = "palestra.rollouts.arguments:CollectArgs"
-HUB_UPLOAD: Final = "palestra.datasets.hub:HubUpload"
-NETWORK: Final = f"{CLI}.settings:NetworkSettings"
 
 run = _command(
     "ng_run",
@@ -78,7 +75,7 @@ collect_rollouts = _command(
     "ng_collect_rollouts",
     "run rows through agents",
     f"{CLI}.collecting:collect",
-    COLLECT,
+    "CollectArgs",
     runs_authors_code=True,
     ng=True,
 )
@@ -87,7 +84,7 @@ e2e_collect_rollouts = _command(
     "start the configuration's servers, run its datasets of +split (train, validation, "
     "benchmark) or +input_jsonl_fpath through their agents, stop",
     f"{CLI}.collecting:collect",
-    COLLECT,
+    "CollectArgs",
     runs_authors_code=True,
     ng=True,
     own_fleet=True,
@@ -96,14 +93,14 @@ reward_profile = _command(
     "ng_reward_profile",
     "reward statistics",
     f"{CLI}.profiling_commands:profile",
-    f"{CLI}.settings:ProfileArgs",
+    "ProfileArgs",
     ng=True,
 )
 aggregate_rollouts = _command(
     "ng_aggregate_rollouts",
     "merge shards and aggregate the metrics of the whole",
     f"{CLI}.merging:aggregate_rollouts",
-    f"{CLI}.settings:AggregateArgs",
+    "AggregateArgs",
 )
 version = _command("ng_version", "what is installed, and where (+json=true)", f"{CLI}.ng:_version")
 init_resources_server = _command(
@@ -134,14 +131,14 @@ prepare_data = _command(
     "check, measure and write the datasets of the configuration's agents "
     "(+mode=train_preparation|example_validation)",
     f"{CLI}.preparing:prepare",
-    f"{CLI}.settings:PrepareArgs",
+    "PrepareArgs",
     ng=True,
 )
 materialize_prompts = _command(
     "ng_materialize_prompts",
     "fill rows into a prompt template",
     f"{CLI}.importing:render",
-    f"{CLI}.settings:RenderArgs",
+    "RenderArgs",
     ng=True,
 )
 list_benchmarks = _command(
@@ -154,23 +151,23 @@ prepare_benchmark = _command(
     "ng_prepare_benchmark",
     "run the scripts that make benchmarks' files",
     f"{CLI}.benchmarks:prepare",
-    f"{CLI}.settings:BenchmarkArgs",
+    "BenchmarkArgs",
     ng=True,
 )
 upload_dataset_to_hf = _command(
     "ng_upload_dataset_to_hf",
     "a file into a repository of the hub",
     f"{CLI}.sharing:upload_to_hub",
-    HUB_UPLOAD,
-    NETWORK,
+    "HubUpload",
+    "NetworkSettings",
     ng=True,
 )
 download_dataset_from_hf = _command(
     "ng_download_dataset_from_hf",
     "a file or splits of the hub",
     f"{CLI}.sharing:download_from_hub",
-    "palestra.datasets.hub:HubDownload",
-    NETWORK,
+    "HubDownload",
+    "NetworkSettings",
     ng=True,
 )
 upload_dataset_to_gitlab = _command(
@@ -178,7 +175,7 @@ upload_dataset_to_gitlab = _command(
     "a file into GitLab's registry (+version=x.y.z)",
     f"{CLI}.sharing:upload_to_gitlab",
     "palestra.datasets.registry:GitlabUpload",
-    NETWORK,
+    "NetworkSettings",
     ng=True,
 )
 download_dataset_from_gitlab = _command(
@@ -186,14 +183,14 @@ download_dataset_from_gitlab = _command(
     "a file of GitLab's registry (+version=x.y.z)",
     f"{CLI}.sharing:download_from_gitlab",
     "palestra.datasets.registry:GitlabDownload",
-    NETWORK,
+    "NetworkSettings",
     ng=True,
 )
 delete_dataset_from_gitlab = _command(
     "ng_delete_dataset_from_gitlab",
     "delete a dataset from GitLab's registry, after a question (+dataset_name)",
     f"{CLI}.sharing:delete_from_gitlab",
-    NETWORK,
+    "NetworkSettings",
     ng=True,
 )
 gitlab_to_hf_dataset = _command(
@@ -202,8 +199,8 @@ gitlab_to_hf_dataset = _command(
     "ng_upload_dataset_to_hf; +version and +artifact_fpath instead of +input_jsonl_fpath "
     "take the registry's file)",
     f"{CLI}.sharing:migrate",
-    HUB_UPLOAD,
-    NETWORK,
+    "HubUpload",
+    "NetworkSettings",
     ng=True,
 )
 help_ = _command("ng_help", "the list of commands", f"{CLI}.ng:_names")

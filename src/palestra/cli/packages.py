@@ -2,29 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from palestra.cli.console import notice, shown
-from palestra.cli.settings import args_from, existing_path, load
 from palestra.errors import ConfigError, RunFailed
 from palestra.fleet import cache_root, made_interpreter, requirements_of
+from palestra.settings import PipListArgs, args_from, existing_path, load
 from palestra.system import run
 
 LIST_TIMEOUT_S = 120.0
-
-
-class PipListArgs(BaseModel):
-    """What `pip-list` takes."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    entrypoint: str
-    """A server's folder, or its file."""
-    format: Literal["columns", "freeze", "json"] = "columns"
-    outdated: bool = False
-    """Only what has newer versions, which asks the package index."""
 
 
 def ng_pip_list(overrides: list[str]) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 
 from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.doors import doors_of_agents
-from palestra.cli.settings import PrepareArgs, args_from, existing_path, load
 from palestra.cli.tables import print_table
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ResolvedConfig, ServerType
@@ -35,6 +34,7 @@ from palestra.datasets.preparing import (
 )
 from palestra.datasets.sources import Sources, credentials_in
 from palestra.errors import ConfigError
+from palestra.settings import PrepareArgs, args_from, existing_path, load
 
 TOKENIZER = "tokenizer.json"
 NUMBERS = {

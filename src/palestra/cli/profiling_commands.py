@@ -11,19 +11,21 @@ from palestra.analysis import (
     Range,
     RunFrame,
     RunSummary,
+    SeedRun,
     is_compressed,
     load_run,
+    majorities_of,
+    read_answers,
     summarize,
     write_agent_metrics,
+    write_report,
     write_reward_profiling,
 )
-from palestra.analysis.report import write_report
-from palestra.analysis.seeds import SeedRun, majorities_of, read_answers
 from palestra.cli.console import notice, say, shown, warn_all
-from palestra.cli.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
 from palestra.cli.tables import print_table
 from palestra.errors import InputDataError
 from palestra.schema import RunPaths
+from palestra.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
 
 _WHAT_TO_TYPE = "name the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
 

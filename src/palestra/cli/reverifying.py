@@ -7,21 +7,19 @@ import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
 import palestra
 from palestra.cli.console import notice, say, shown, warn_all
-from palestra.cli.evaluating import EvalArgs, find_target
+from palestra.cli.evaluating import find_target
 from palestra.cli.guard import FROZEN_AFTER_S, tell_guard
-from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.meaning import servers_meaning
 from palestra.cli.reaching import OwnFleet, Reachable, unless
-from palestra.cli.settings import existing_path, load
 from palestra.cli.tables import print_table
-from palestra.config import InstanceConfig, ResolvedConfig, ServerType, flag, nearest
+from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
 from palestra.engine import truncated_and_empty
 from palestra.errors import ConfigError, Outcome, RunFailed, ServerDied
 from palestra.rollouts import Progress
@@ -47,50 +45,9 @@ from palestra.rollouts.reverification import (
     stopped_rows,
 )
 from palestra.schema import RunPaths, read_jsonl
+from palestra.settings import EvalArgs, ReverifyArgs, existing_path, load
 
 SAY_EVERY_S = 5.0
-
-
-class ReverifyArgs(BaseModel):
-    """What `palestra reverify` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    rollouts: Annotated[Path, flag("--rollouts", "-r")] = Field(
-        description="Scored rows of a run, or its failures file."
-    )
-    output: Annotated[Path, flag("--output", "-o")] = Field(
-        description="Where the new rows go (.jsonl)."
-    )
-    environment: Annotated[str | None, flag("--environment", "-e")] = Field(
-        default=None,
-        description="What verifies every row: an environment's name, a Python file, or an instance "
-        "of the configs.",
-    )
-    inputs: Path | None = Field(
-        default=None,
-        description="Materialized inputs or tasks, for fields that the rollouts lack.",
-    )
-    limit: int | None = Field(default=None, ge=0, description="First n rows; 0 means none.")
-    concurrency: int = Field(default=64, ge=1, description="Rows verified at once.")
-    timeout_s: Annotated[float, flag("--timeout")] = Field(
-        default=600.0, ge=0.001, description="Seconds that one row may take."
-    )
-    fresh_judge: bool = Field(
-        default=False, description="Ask judges anew; without it, replay answers."
-    )
-    with_failures: bool = Field(
-        default=False,
-        description="Also the answers in the run's failures file, whose verification failed.",
-    )
-    force: bool = Field(
-        default=False, description="Also with environments that need their live session."
-    )
-    overwrite: bool = Field(default=False, description="Move what is at the output to .bak.")
-    resume: bool = Field(default=False, description="Go on where it stopped.")
-    as_json: Annotated[bool, flag("--json")] = Field(
-        default=False, description="The changes as JSON."
-    )
 
 
 def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
@@ -100,7 +57,7 @@ def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
         with contextlib.ExitStack() as stack:
             work = _prepare(args, overrides, paths, stack)
             result = run_to_end(_run(work))
-    except Stopped as stopped:
+    except CommandStopped as stopped:
         notice(f"stopped by {stopped.signal.name}")
         if paths.partial.exists():
             notice(f"hint: what is done is in {_how_to_go_on(paths)}")

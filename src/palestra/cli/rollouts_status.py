@@ -12,11 +12,11 @@ import orjson
 from palestra.cli.announcing import Announcement, announcements, ask
 from palestra.cli.console import notice, say, shown
 from palestra.cli.loop import run_to_end
-from palestra.cli.settings import load
 from palestra.cli.tables import print_table
 from palestra.errors import CallError, PalestraError
 from palestra.fleet import AttachedFleet, HeadAddress, attach, http_transport
 from palestra.server import IN_FLIGHT_PATH
+from palestra.settings import load
 from palestra.transport import HttpRequest, HttpTransport
 
 SHOWN: Final = 20

@@ -3,43 +3,31 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
-from palestra.analysis.comparison import Side, load_side, pair, refuse_shared_files
-from palestra.analysis.seeds import ModelScores, SeedRun, SeedScore, read_answers, score_model
+from palestra.analysis import (
+    ComparedRun,
+    ModelScores,
+    SeedRun,
+    SeedScore,
+    load_side,
+    pair_tasks,
+    read_answers,
+    refuse_shared_files,
+    score_model,
+)
 from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
-from palestra.config import Flag, flag
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
-
-
-class ScoresArgs(BaseModel):
-    """What `scores` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    runs: Annotated[tuple[str, ...], Flag(metavar="[NAME=]RUN...", argument=True)] = Field(
-        description="Rollouts of runs over the same tasks; runs of one name are its seeds. Without "
-        "a name: the model that the rollouts name."
-    )
-    k: int = Field(default=4, ge=1, description="Attempts of pass@k and maj@k.")
-    allow_unmatched: bool = Field(
-        default=False, description="Leave out tasks that the runs do not share."
-    )
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
-    as_markdown: Annotated[bool, flag("--markdown")] = Field(
-        default=False, description="As Markdown."
-    )
-    fractions: bool = Field(default=False, description="Parts of 1 (0.9000) and not percent.")
+from palestra.settings import ScoresArgs
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class ScoreUnit:
     """How scores are shown; they come in percent."""
 
     name: str
@@ -51,8 +39,8 @@ class Unit:
         return f"{percent * self.scale:.{self.digits}f}"
 
 
-PERCENT: Final = Unit("percent", 1.0, 2)
-FRACTIONS: Final = Unit("fractions", 0.01, 4)
+PERCENT: Final = ScoreUnit("percent", 1.0, 2)
+FRACTIONS: Final = ScoreUnit("fractions", 0.01, 4)
 
 
 def show_scores(args: ScoresArgs) -> int:
@@ -93,14 +81,14 @@ def _named(run: str) -> tuple[str, str]:
 
 
 def _shared_tasks(
-    sides: Sequence[Side], *, allow_unmatched: bool
+    sides: Sequence[ComparedRun], *, allow_unmatched: bool
 ) -> tuple[list[TaskIndex], list[str]]:
-    """The tasks that all runs have, with the same rows; raises as `pair` does."""
+    """The tasks that all runs have, with the same rows; raises as `pair_tasks` does."""
     first = sides[0]
     tasks = list(first.frame.requests.tasks)
     notices: list[str] = []
     for other in sides[1:]:
-        pairs = pair(first, other, allow_unmatched=allow_unmatched)
+        pairs = pair_tasks(first, other, allow_unmatched=allow_unmatched)
         notices += [f"{other.name}: {text}" for text in pairs.notices]
         shared = set(pairs.tasks)
         tasks = [task for task in tasks if task in shared]
@@ -109,7 +97,7 @@ def _shared_tasks(
     return tasks, notices
 
 
-def _seed_run(name: str, side: Side) -> SeedRun:
+def _seed_run(name: str, side: ComparedRun) -> SeedRun:
     answers = read_answers(side.frame)
     label = name or answers.model or side.frame.rollouts_path.parent.name or side.rollouts
     return SeedRun(label, side.rollouts, side.frame, answers)
@@ -133,7 +121,7 @@ def _columns(models: Sequence[ModelScores], k: int) -> list[str]:
     return ["model", "tasks", "scored", "seeds", "pass@1", *votes, f"pass@{k}", *tail]
 
 
-def _row(model: ModelScores, unit: Unit, *, votes: bool) -> list[str]:
+def _row(model: ModelScores, unit: ScoreUnit, *, votes: bool) -> list[str]:
     majority = [_cell(model.majority, unit)] if votes else []
     unread = "-" if model.no_answer is None else f"{model.no_answer:.1f}"
     if model.no_answer is not None and unit is FRACTIONS:
@@ -150,14 +138,14 @@ def _row(model: ModelScores, unit: Unit, *, votes: bool) -> list[str]:
     ]
 
 
-def _cell(score: SeedScore | None, unit: Unit) -> str:
+def _cell(score: SeedScore | None, unit: ScoreUnit) -> str:
     if score is None:
         return "-"
     error = "" if score.standard_error is None else f" ± {unit.shown(score.standard_error)}"
     return f"{unit.shown(score.mean)}{error}"
 
 
-def _footnotes(models: Sequence[ModelScores], k: int, unit: Unit) -> Iterator[str]:
+def _footnotes(models: Sequence[ModelScores], k: int, unit: ScoreUnit) -> Iterator[str]:
     yield f"{unit.name}; ± is the standard error over seeds"
     for model in models:
         if model.cut:
@@ -181,7 +169,7 @@ def _uneven(model: ModelScores) -> bool:
     return any(score and score.seeds > 1 and score.standard_error is None for score in scores)
 
 
-def _missing(model: ModelScores, k: int, unit: Unit) -> str:
+def _missing(model: ModelScores, k: int, unit: ScoreUnit) -> str:
     named = [("pass@1", model.pass_1), (f"pass@{k}", model.pass_k)]
     if model.majority is not None:
         named.insert(1, (f"maj@{k}", model.majority))

@@ -4,94 +4,61 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
 import palestra
-from palestra.analysis import RunFrame, rollout_files
-from palestra.analysis.comparison import load_side
-from palestra.analysis.selection import (
-    Band,
-    Criteria,
+from palestra.analysis import (
     JudgedTask,
+    RateBand,
+    RunFrame,
     Selection,
-    Verdict,
+    SelectionCriteria,
+    TaskVerdict,
     check_destination,
-    export,
-    origin,
+    export_selection,
+    load_side,
     provenance_path,
-    select,
+    rollout_files,
+    selection_of,
+    selection_origin,
 )
 from palestra.cli.console import notice, say, shown
 from palestra.cli.tables import print_table
-from palestra.config import Flag, flag
 from palestra.errors import ConfigError, RunFailed
+from palestra.settings import SelectArgs
 
 
-class SelectArgs(BaseModel):
-    """What `select` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    rollouts: Annotated[str, Flag(metavar="ROLLOUTS", argument=True)] = Field(
-        description="Scored rows of a run."
-    )
-    out: Annotated[Path | None, flag("--out", "-o")] = Field(
-        default=None,
-        description="Where the kept tasks go (.jsonl); without it, a preview.",
-    )
-    band: str | None = Field(
-        default=None, description="Pass rates to keep, both ends included: 0.1..0.9."
-    )
-    min_rollouts: int = Field(default=1, ge=1, description="Scored rollouts that a task must have.")
-    max_tokens: float | None = Field(
-        default=None, ge=0, description="Mean output tokens that its rollouts may take."
-    )
-    learnability: bool = Field(
-        default=False, description="Most learnable first: p(1 - p), p the pass rate."
-    )
-    limit: int | None = Field(default=None, ge=1, description="Keep at most so many.")
-    decided_only: bool = Field(
-        default=False, description="Only where the interval of the pass rate is inside the band."
-    )
-    solved_at: float = Field(
-        default=1.0, description="From this reward on a rollout solved its task."
-    )
-    overwrite: bool = Field(default=False, description="Replace what is at --out.")
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
-
-    def criteria(self) -> Criteria:
-        """Raises ConfigError when there is nothing to select by."""
-        if self.band is None and not self.learnability:
-            raise ConfigError(
-                "nothing says which tasks to select",
-                hint="--band LOW..HIGH for pass rates, --learnability for the most learnable first",
-            )
-        return Criteria(
-            band=None if self.band is None else Band.parse(self.band),
-            min_rollouts=self.min_rollouts,
-            max_tokens=self.max_tokens,
-            solved_at=self.solved_at,
-            by_learnability=self.learnability,
-            decided_only=self.decided_only,
-            limit=self.limit,
+def _criteria(args: SelectArgs) -> SelectionCriteria:
+    """Raises ConfigError when there is nothing to select by."""
+    if args.band is None and not args.learnability:
+        raise ConfigError(
+            "nothing says which tasks to select",
+            hint="--band LOW..HIGH for pass rates, --learnability for the most learnable first",
         )
+    return SelectionCriteria(
+        band=None if args.band is None else RateBand.parse(args.band),
+        min_rollouts=args.min_rollouts,
+        max_tokens=args.max_tokens,
+        solved_at=args.solved_at,
+        by_learnability=args.learnability,
+        decided_only=args.decided_only,
+        limit=args.limit,
+    )
 
 
 def select_tasks(args: SelectArgs) -> int:
     """Select, export, and print what became of every task."""
-    criteria = args.criteria()
+    criteria = _criteria(args)
     if args.out is not None:
         check_destination(args.out, rollout_files(args.rollouts), overwrite=args.overwrite)
     frame = load_side(args.rollouts, name="the run").frame
     for text in frame.notices:
         notice(text)
-    selection = select(frame, criteria)
+    selection = selection_of(frame, criteria)
     if args.out is not None and selection.kept:
-        export(frame, selection, args.out, provenance=_provenance(frame, criteria))
+        export_selection(frame, selection, args.out, provenance=_provenance(frame, criteria))
     if args.as_json:
         say(orjson.dumps(_as_json(selection, args), option=orjson.OPT_INDENT_2).decode())
     else:
@@ -104,12 +71,12 @@ def select_tasks(args: SelectArgs) -> int:
     return 0
 
 
-def _provenance(frame: RunFrame, criteria: Criteria) -> dict[str, Any]:
+def _provenance(frame: RunFrame, criteria: SelectionCriteria) -> dict[str, Any]:
     return {
         "palestra_version": palestra.__version__,
         "command": shlex.join(["palestra", *sys.argv[1:]]),
         "criteria": asdict(criteria),
-        "run": origin(frame),
+        "run": selection_origin(frame),
     }
 
 
@@ -129,13 +96,15 @@ def _show(selection: Selection, args: SelectArgs) -> None:
         say(f"  {shown(provenance_path(args.out))}")
 
 
-def _present(selection: Selection) -> list[Verdict]:
+def _present(selection: Selection) -> list[TaskVerdict]:
     """What the table shows: what tasks can always become, and what else some became."""
-    always = (Verdict.KEPT, Verdict.TOO_EASY, Verdict.TOO_HARD, Verdict.UNDECIDED)
-    return [v for v in Verdict if v in always or v is Verdict.NO_ROLLOUTS or selection.of(v)]
+    always = (TaskVerdict.KEPT, TaskVerdict.TOO_EASY, TaskVerdict.TOO_HARD, TaskVerdict.UNDECIDED)
+    return [
+        v for v in TaskVerdict if v in always or v is TaskVerdict.NO_ROLLOUTS or selection.of(v)
+    ]
 
 
-def _row(verdict: Verdict, tasks: Sequence[JudgedTask]) -> list[str]:
+def _row(verdict: TaskVerdict, tasks: Sequence[JudgedTask]) -> list[str]:
     unsure = [task for task in tasks if task.borderline]
     more = sum(task.more_rollouts or 0 for task in unsure)
     never = sum(task.more_rollouts is None for task in unsure)
@@ -159,7 +128,7 @@ def _as_json(selection: Selection, args: SelectArgs) -> dict[str, Any]:
     unsure = [task for task in selection.tasks if task.borderline]
     return {
         "out": None if args.out is None or not selection.kept else str(args.out),
-        "counts": {verdict.value: len(selection.of(verdict)) for verdict in Verdict},
+        "counts": {verdict.value: len(selection.of(verdict)) for verdict in TaskVerdict},
         "kept": [selection.tasks[position].task for position in selection.kept],
         "failures": _failures(selection),
         "borderline": [orjson.loads(orjson.dumps(task)) for task in unsure],

@@ -10,20 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.settings import NetworkSettings, args_from, existing_path, load
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import Redactor
 from palestra.datasets.extras import needs
-from palestra.datasets.hub import HubDownload, HubUpload, UploadTarget, check_rows, target_of
-from palestra.datasets.registry import (
+from palestra.datasets.hub import UploadTarget, check_rows, target_of
+from palestra.datasets.registry import RegistryAddress
+from palestra.datasets.sources import credentials_in
+from palestra.datasets.transfer import Outgoing, TransferPatience, UploadProgress, outgoing
+from palestra.errors import ConfigError
+from palestra.settings import (
     GitlabDelete,
     GitlabDownload,
     GitlabUpload,
-    RegistryAddress,
+    HubDownload,
+    HubUpload,
+    NetworkSettings,
+    args_from,
+    existing_path,
+    load,
 )
-from palestra.datasets.sources import credentials_in
-from palestra.datasets.transfer import Outgoing, Patience, Progress, outgoing
-from palestra.errors import ConfigError
 
 if TYPE_CHECKING:
     from palestra.datasets.registry.catalogue import Catalogue
@@ -37,8 +42,8 @@ class _Run:
     """What one command works with."""
 
     tree: Tree = field(repr=False)
-    patience: Patience
-    progress: Progress
+    patience: TransferPatience
+    progress: UploadProgress
     say: Callable[[str], None]
     """As `say`, without a secret that somebody else may have put into a text."""
     yes: bool

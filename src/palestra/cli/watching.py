@@ -20,7 +20,6 @@ from palestra.errors import PalestraError
 from palestra.fleet import Lag, LagLog, Watchdog, dumping_tasks
 from palestra.rollouts import (
     Collected,
-    CollectSettings,
     EventFile,
     PreparedRun,
     Progress,
@@ -28,6 +27,7 @@ from palestra.rollouts import (
     open_for_events,
     run,
 )
+from palestra.settings import CollectSettings
 from palestra.transport import ServerClient
 
 PROGRESS_EVENT_EVERY_S: Final = 2.0
@@ -213,9 +213,9 @@ async def _told(events: EventFile | None, progress: Progress) -> AsyncIterator[N
 
 
 async def _tell(events: EventFile, progress: Progress) -> None:
-    from palestra.cli.snapshot import Meter
+    from palestra.cli.snapshot import RateMeter
 
-    meter = Meter(progress)
+    meter = RateMeter(progress)
     retries = 0
     while True:
         now = meter.read()

@@ -8,6 +8,9 @@
     nemo_skills/    the names under which the field's scripts import this
     plan.py         the `Run` itself, frozen and serialisable: the contract with what runs in a job
     layout.py       the name of every file in a run's output folder
+    records.py      objects in files, lines of JSON, ends of logs
+    shard.py, lease.py, ports.py
+                    a shard's rows and its done file; one writer for each; free ports of a node
     render.py       a `Run` -> batch scripts
     executors/      batch scripts -> jobs: submit, status, cancel, logs
     supervisor/     what runs on a batch node

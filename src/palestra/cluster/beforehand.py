@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from palestra.cluster.configs import ClusterConfig
-from palestra.cluster.job_options import JobOptions
-from palestra.cluster.options import RolloutOptions
 from palestra.errors import ConfigError
+from palestra.settings import JobOptions, RolloutOptions
 
 HERE: Final = frozenset({"local", "none"})
 """Executors whose jobs have this machine's files."""

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).parent.parent
+SYSTEM: Final = ("processes", "files", "locks", "commands", "parents")
+"""Of `palestra.system`: what an old Python can run."""
 MODULES: Final = (
-    "cluster/layout.py",
-    "cluster/plan.py",
+    *(f"cluster/{name}.py" for name in ("layout", "lease", "plan", "ports", "records", "shard")),
     "cluster/supervisor/*.py",
-    "system/commands.py",
-    "system/files.py",
-    "system/locks.py",
-    "system/processes.py",
+    *(f"system/{name}.py" for name in SYSTEM),
 )
 _MAIN: Final = """import sys
 
@@ -21,6 +19,7 @@ from palestra.cluster.supervisor.__main__ import main
 
 raise SystemExit(main(sys.argv[1:]))
 """
+_SYSTEM_DOOR: Final = "".join(f"from palestra.system.{name} import *\n" for name in SYSTEM)
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -35,7 +34,7 @@ def supervisor_zip() -> bytes:
         "__main__.py": _MAIN.encode(),
         "palestra/__init__.py": b"",
         "palestra/cluster/__init__.py": b"",
-        "palestra/system/__init__.py": b"",
+        "palestra/system/__init__.py": _SYSTEM_DOOR.encode(),
         **found,
     }
     held = io.BytesIO()

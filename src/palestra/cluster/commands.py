@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 import palestra
 from palestra.cluster.components import DRIVER, allocations
-from palestra.cluster.configs import ClusterConfig, Line
-from palestra.cluster.job_options import JobOptions, name_problems
+from palestra.cluster.configs import ClusterConfig
 from palestra.cluster.mounts import merged, parse_mounts, same_place
+from palestra.cluster.options import name_problems
 from palestra.cluster.packaging import code_version
 from palestra.cluster.plan import (
     Collect,
@@ -30,24 +28,9 @@ from palestra.cluster.units import read_run
 from palestra.cluster.writing import Writer
 from palestra.config import did_you_mean, raise_problems
 from palestra.errors import ConfigError
-from palestra.rollouts.arguments import args_from
+from palestra.settings import CommandOptions, args_from
 
 JOB = Role.COMMAND.value
-
-
-class CommandOptions(JobOptions):
-    """The options of `run_cmd`, which are the flags of the command."""
-
-    command: str = Field(min_length=1, description="A line of bash.")
-    output_dir: Line | None = Field(
-        default=None, description="A folder for plan, logs and ledger; default ./EXPNAME."
-    )
-    container: Line | None = Field(
-        default=None, description="A name in the cluster's containers, or an image; default gym."
-    )
-    expname: str = Field(default="command", description="The job's name.")
-    num_gpus: int = Field(default=0, ge=0, description="GPUs of each node.")
-    num_nodes: int = Field(default=1, ge=1, description="Nodes; the command runs on each.")
 
 
 def run_cmd(

@@ -9,7 +9,7 @@ import orjson
 
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import Run
-from palestra.cluster.supervisor.shard import NotDone, count, is_done
+from palestra.cluster.shard import NotDone, count, is_done
 from palestra.errors import InputDataError
 from palestra.rollouts import MergeIncomplete
 from palestra.schema import FAILURE_TERMINAL, TASK_INDEX, RolloutKey, key_of, read_jsonl

@@ -7,7 +7,6 @@ from typing import Final
 
 from palestra.cluster.configs import ClusterConfig
 from palestra.cluster.mounts import merged, parse_mounts, same_place
-from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import (
     After,
     Allocation,
@@ -21,6 +20,7 @@ from palestra.cluster.plan import (
 )
 from palestra.cluster.servers import server_command
 from palestra.errors import ConfigError
+from palestra.settings import RolloutOptions
 
 SERVER: Final = "server"
 SANDBOX: Final = "sandbox"

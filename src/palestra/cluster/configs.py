@@ -26,7 +26,7 @@ from palestra.cluster.plan import Action, OnExit
 from palestra.cluster.secrets import env_problems, variable_problem
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
-from palestra.rollouts.arguments import args_from
+from palestra.settings import Line, Time, args_from
 
 VARIABLE: Final = "PALESTRA_CLUSTER_CONFIGS"
 HERE: Final = "cluster_configs"
@@ -34,26 +34,7 @@ SHIPPED: Final = Path(__file__).parent / "examples"
 SERVICES: Final = ("server", "sandbox")
 SIGNAL_MOST_S: Final = 65535
 """The longest time before its end at which Slurm warns a job."""
-_TIME: Final = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}")
 _RESTART: Final = re.compile(r"restart\((\d+)\)")
-
-
-def slurm_time(value: Any) -> Any:
-    """A time as Slurm writes it. Raises ValueError for others, and for what YAML made a number."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        raise ValueError(  # noqa: TRY004 - pydantic takes a ValueError for a problem
-            "write a time in quotes, '4:00:00': YAML reads it as a number otherwise"
-        )
-    if isinstance(value, str) and not _TIME.fullmatch(value):
-        raise ValueError("a time is MINUTES, M:S, H:M:S, D-H, D-H:M or D-H:M:S")
-    return value
-
-
-def one_line(value: str) -> str:
-    """Text that can stand in a directive. Raises ValueError for line breaks and the like."""
-    if not value or not value.isprintable():
-        raise ValueError("must be text of one line")
-    return value
 
 
 def exit_policy(text: Any) -> Any:
@@ -75,8 +56,6 @@ def _parts(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return values
 
 
-Time = Annotated[str, BeforeValidator(slurm_time)]
-Line = Annotated[str, AfterValidator(one_line)]
 Policy = Annotated[OnExit, BeforeValidator(exit_policy)]
 
 

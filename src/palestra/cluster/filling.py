@@ -7,9 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from palestra.cluster.options import config_list
 from palestra.cluster.secrets import PLACEHOLDERS, SHORTEST
-from palestra.config import Action, Override, is_secret_name, parse_overrides, raise_problems
+from palestra.config import (
+    Override,
+    OverrideAction,
+    is_secret_name,
+    parse_overrides,
+    raise_problems,
+)
+from palestra.settings import config_list
 
 OPTION_OF: Final = {
     "agent_name": "agent_name",
@@ -77,7 +83,7 @@ def _fills(override: Override) -> bool:
     value = override.value
     return (
         override.key in OPTION_OF
-        and override.action is not Action.DELETE
+        and override.action is not OverrideAction.DELETE
         and value is not None
         and not (isinstance(value, str) and "${" in value)
     )

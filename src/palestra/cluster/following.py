@@ -18,9 +18,9 @@ from palestra.cluster.endings import killed_by, reason_of
 from palestra.cluster.executors import Executor, JobState, State
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import Job, Run
+from palestra.cluster.records import read_object
+from palestra.cluster.shard import NotDone, count, is_done
 from palestra.cluster.stamping import with_stamped
-from palestra.cluster.supervisor.files import read_object
-from palestra.cluster.supervisor.shard import NotDone, count, is_done
 from palestra.cluster.units import Unit, units_of
 from palestra.errors import InputDataError
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 import orjson
 
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import is_command, read_plan
+from palestra.cluster.records import read_object
+from palestra.cluster.shard import is_done
 from palestra.cluster.stamping import Stamped
-from palestra.cluster.supervisor.files import read_object
-from palestra.cluster.supervisor.shard import is_done
 from palestra.config import ResolvedConfig, is_secret_name
 from palestra.errors import ConfigError, KnownCause
-from palestra.rollouts import OPERATIONAL, CollectSettings, StaleRun, differences
+from palestra.rollouts import OPERATIONAL, StaleRun, differences
+from palestra.settings import CollectSettings, RolloutOptions
 
 HINT: Final = (
     "give back what was changed, or choose another --output-dir, or collect everything again with "

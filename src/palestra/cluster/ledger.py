@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from palestra.cluster.supervisor.files import append_line, read_lines
+from palestra.cluster.records import append_line, read_lines
 
 
 @dataclass(frozen=True, slots=True)

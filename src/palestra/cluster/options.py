@@ -1,17 +1,9 @@
-"""What a user asks for: the options of `palestra cluster rollouts`, checked against each other.
-
-The names are the flags', with underscores; from Python they are keyword arguments. An option is
-used or refused, never ignored.
-"""
+"""The options of `palestra cluster rollouts`, checked against each other."""
 
 import shlex
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any, Final
 
-from pydantic import BeforeValidator, Field
-
-from palestra.cluster.configs import Line
-from palestra.cluster.job_options import JobOptions, Texts, name_problems
 from palestra.cluster.secrets import (
     PLACEHOLDERS,
     address_problem,
@@ -19,136 +11,9 @@ from palestra.cluster.secrets import (
     override_problems,
     variable_problem,
 )
-from palestra.cluster.seeds import chunks_of, seeds_of
-from palestra.config import did_you_mean, flag, raise_problems
+from palestra.config import did_you_mean, raise_problems
 from palestra.errors import ConfigError
-from palestra.rollouts.arguments import args_from
-
-
-def config_list(value: Any) -> Any:
-    """Config files, as a list or as one text with commas, as in the field."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.strip("[]").split(",") if part.strip())
-    return value
-
-
-def _text(value: Any) -> Any:
-    """A key of digits alone is a text, too: a message about its type would show it."""
-    return value if value is None else str(value)
-
-
-Key = Annotated[str | None, BeforeValidator(_text)]
-Numbers = str | int | tuple[int, ...] | None
-
-
-class RolloutOptions(JobOptions):
-    """The options, which are the flags of the command; docs/cluster.md explains them."""
-
-    config_paths: Annotated[
-        tuple[str, ...], BeforeValidator(config_list), flag("--config-paths", "-c")
-    ] = Field(min_length=1, description="Config files, with commas or repeated.")
-    input_file: Line = Field(description="One task a line, JSON.")
-    output_dir: Line = Field(description="A folder for all files of the run.")
-    agent_name: str | None = Field(default=None, description="For rows without agent_ref.")
-    num_random_seeds: int | None = Field(default=None, description="So many seeds.")
-    starting_seed: int | None = Field(default=None, description="The first of them; default 0.")
-    random_seeds: Numbers = Field(default=None, description="Or a list 0,2,5, or a range 3..9.")
-    num_repeats: int = Field(default=1, ge=1, description="Rollouts of a task, for each seed.")
-    limit: int | None = Field(
-        default=None, ge=1, description="The first so many tasks of each job."
-    )
-    num_samples_in_parallel: int | None = Field(
-        default=None, ge=1, description="Rollouts in flight, in each job."
-    )
-    num_chunks: int | None = Field(
-        default=None, description="Parts of the tasks: a job for each, and each seed."
-    )
-    chunk_ids: Numbers = Field(default=None, description="Only these, from 0: 0,2 or 3..9.")
-    model: str | None = Field(default=None, description="A path inside a mount, or a hub's name.")
-    policy_model_name: str | None = Field(
-        default=None, description="Its name in requests; default --model."
-    )
-    server_type: str | None = Field(
-        default=None, description="Start one per job: vllm, sglang, llama_cpp or generic."
-    )
-    server_gpus: int = Field(default=0, ge=0, description="GPUs of each of its nodes.")
-    server_cpu: bool = Field(default=False, description="It needs no GPU.")
-    server_nodes: int = Field(default=1, ge=1, description="Nodes that it spans.")
-    server_args: str = Field(default="", description="More of its own arguments, quoted.")
-    server_entrypoint: str | None = Field(
-        default=None, description="Its command, instead of the type's; may say {host} and {port}."
-    )
-    server_container: Line | None = Field(
-        default=None, description="Its image, instead of the type's."
-    )
-    server_address: str | None = Field(
-        default=None, description="A server that runs already: http://host:port/v1."
-    )
-    policy_api_key_env: str | None = Field(
-        default=None, description="The environment variable that holds its key."
-    )
-    policy_api_key: Key = Field(
-        default=None,
-        repr=False,
-        description="A placeholder such as dummy; a real key only by its variable.",
-    )
-    gym_path: str | None = Field(
-        default=None,
-        description="Install this checkout, once per node. In containers, paths that are not here are looked for below it.",
-    )
-    gym_container: Line | None = Field(default=None, description="Palestra's image.")
-    with_sandbox: bool = Field(
-        default=False, description="A sandbox in each job, for model-written code."
-    )
-    keep_mounts_for_sandbox: bool = Field(
-        default=False, description="It sees the mounts; default none."
-    )
-    ray_nodes: int = Field(
-        default=0, ge=0, description="Nodes of a Ray cluster in each job, for heavy verifiers."
-    )
-    dependent_jobs: int = Field(
-        default=0, ge=0, description="So many more jobs after each, to go on past a time limit."
-    )
-    array_cap: int | None = Field(default=None, ge=1, description="Jobs at once, at most.")
-    rerun_done: bool = Field(default=False, description="Collect again what is done.")
-    serve_override: Texts = Field(
-        default=(), description="A Hydra override of the servers; repeatable."
-    )
-    collect_override: Texts = Field(
-        default=(), description="A Hydra override of the collection; repeatable."
-    )
-    trust_remote_code: bool = Field(
-        default=False, description="Let it run code that comes with the model."
-    )
-
-    @property
-    def self_hosted(self) -> bool:
-        """Whether each job starts a model server of its own."""
-        return self.server_gpus > 0 or self.server_cpu
-
-    @property
-    def seeds(self) -> tuple[int, ...] | None:
-        """The seeds asked for; None when none were."""
-        return seeds_of(self.num_random_seeds, self.starting_seed, _numbers(self.random_seeds))
-
-    @property
-    def chunks(self) -> tuple[int, ...] | None:
-        """The chunks to run; None when the tasks are not cut."""
-        return chunks_of(self.num_chunks, _numbers(self.chunk_ids))
-
-    @property
-    def policy_name(self) -> str:
-        """The model's name in requests."""
-        return self.policy_model_name or self.model or ""
-
-    @property
-    def key_variable(self) -> str | None:
-        """The variable of a key that `--policy-api-key-env` names."""
-        return self.policy_api_key_env
-
-
-def _numbers(given: Numbers) -> str | tuple[int, ...] | None:
-    return str(given) if isinstance(given, int) else given
+from palestra.settings import JobOptions, RolloutOptions, args_from
 
 
 def checked_options(**given: Any) -> RolloutOptions:
@@ -261,4 +126,20 @@ def _name_problems(options: RolloutOptions) -> list[str]:
         problems.append("--keep-mounts-for-sandbox without --with-sandbox")
     if options.gym_path and options.package in {"git", "dir"}:
         problems.append(f"--gym-path and --package {options.package}: give one of them")
+    return problems
+
+
+MOST_NAME: Final = 100
+
+
+def name_problems(options: JobOptions) -> list[str]:
+    """What is wrong with a run's name, and with what it waits for."""
+    problems = []
+    name = options.expname
+    if not (name.replace("-", "").replace("_", "").replace(".", "").isalnum() and name.isascii()):
+        problems.append(f"--expname {name!r}: letters, digits, '-', '_' and '.'")
+    elif len(name) > MOST_NAME or name.isdecimal():
+        problems.append(f"--expname: at most {MOST_NAME} characters, and no mere number")
+    if options.allow_missing_dep and not options.run_after:
+        problems.append("--allow-missing-dep without --run-after")
     return problems

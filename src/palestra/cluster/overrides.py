@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from palestra.cluster.filling import OPTION_OF
-from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import Collect
 from palestra.config import (
     InstanceConfig,
@@ -19,8 +18,7 @@ from palestra.config import (
 )
 from palestra.errors import ConfigError
 from palestra.fleet import load_server_class
-from palestra.rollouts import CollectSettings
-from palestra.rollouts.arguments import CollectArgs, args_from
+from palestra.settings import CollectArgs, CollectSettings, RolloutOptions, args_from
 
 _DECIDED: Final = {
     **{key: "--" + option.replace("_", "-") for key, option in OPTION_OF.items()},

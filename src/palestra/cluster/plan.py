@@ -35,6 +35,10 @@ from typing import Any, Final, TypeVar
 
 FORMAT: Final = 1
 
+KEYED: Final = "--keyed"
+"""Has the supervisor's program run a server that takes its key as an argument, from `KEY_VARIABLE`."""
+KEY_VARIABLE: Final = "PALESTRA_SERVER_KEY"
+
 TOKENS: Final = (
     "{port}",
     "{host}",

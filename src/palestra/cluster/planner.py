@@ -9,9 +9,7 @@ from dataclasses import replace
 
 from palestra.cluster.components import SERVER, Facts, Parts, allocations
 from palestra.cluster.configs import ClusterConfig
-from palestra.cluster.job_options import JobOptions
 from palestra.cluster.mounts import mount_problems
-from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import (
     After,
     Collect,
@@ -24,6 +22,7 @@ from palestra.cluster.plan import (
 from palestra.cluster.secrets import env_problems, key_problems
 from palestra.cluster.times import seconds_of
 from palestra.config import raise_problems
+from palestra.settings import JobOptions, RolloutOptions
 
 
 def plan_run(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from palestra.cluster.supervisor.files import append_line, read_lines
+from palestra.cluster.records import append_line, read_lines
 
 VARIABLE = "PALESTRA_STATE_DIR"
 

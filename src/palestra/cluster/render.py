@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from palestra.cluster.configs import ClusterConfig
-from palestra.cluster.job_options import JobOptions
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import After, Allocation, Job, Run
 from palestra.errors import ConfigError
+from palestra.settings import JobOptions
 
 _PLAIN: Final = re.compile(r"[\w./:,=@%+*~\[\]-]+")
 _KEY: Final = re.compile(r"[a-z][a-z0-9-]*")

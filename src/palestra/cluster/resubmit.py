@@ -20,7 +20,7 @@ from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import After, Job, Role, Run, read_plan
 from palestra.cluster.planner import replan
 from palestra.cluster.render import submit_script
-from palestra.cluster.supervisor.shard import is_done
+from palestra.cluster.shard import is_done
 from palestra.errors import RunFailed
 
 CLOSING: Final = frozenset({Role.MERGE, Role.PROFILE, Role.COMMAND})

@@ -18,10 +18,11 @@ from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import Run, Shard
 from palestra.cluster.seeds import request_seed, share_of
 from palestra.errors import InputDataError, KnownCause
-from palestra.rollouts import CollectSettings, StaleRun, materialize, with_seed
+from palestra.rollouts import StaleRun, materialize, with_seed
 from palestra.rollouts.journal import write_json
 from palestra.rollouts.materialize import whole_or_absent
 from palestra.schema import CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
+from palestra.settings import CollectSettings
 
 AT_ONCE: Final = 64
 """Files written in one pass over the input: far below any limit on open files."""

@@ -17,20 +17,21 @@ from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.executors.slurm import SlurmExecutor
 from palestra.cluster.filling import filled
 from palestra.cluster.identity import check_same_run, identity_of
-from palestra.cluster.options import RolloutOptions, checked_options
+from palestra.cluster.options import checked_options
 from palestra.cluster.overrides import collect_settings, served_config, split_extra
 from palestra.cluster.packaging import code_version
 from palestra.cluster.places import Placed, mounts_of
 from palestra.cluster.plan import After, Run
 from palestra.cluster.planner import plan_run
 from palestra.cluster.seeds import shards_of
+from palestra.cluster.shard import is_done
 from palestra.cluster.stamping import Stamped, stamp
 from palestra.cluster.submitter import Submission, Submitter
-from palestra.cluster.supervisor.shard import is_done
 from palestra.cluster.writing import Writer
 from palestra.config import ResolvedConfig, ServerType, raise_problems
 from palestra.errors import ConfigError
-from palestra.rollouts import CollectSettings, StaleRun
+from palestra.rollouts import StaleRun
+from palestra.settings import CollectSettings, RolloutOptions
 
 
 def rollouts(

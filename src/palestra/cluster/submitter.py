@@ -11,7 +11,6 @@ from palestra.cluster.beforehand import raise_unset, unset_variables, unused_her
 from palestra.cluster.configs import find_cluster
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.handing import hand_over
-from palestra.cluster.job_options import JobOptions
 from palestra.cluster.layout import RunFiles, SubmissionFiles, logs
 from palestra.cluster.mounts import merged, parse_mounts
 from palestra.cluster.packaging import How, uncommitted
@@ -21,6 +20,7 @@ from palestra.cluster.waiting import refuse_running, waits_for
 from palestra.cluster.writing import Writer
 from palestra.config import raise_problems
 from palestra.errors import ConfigError, RunFailed
+from palestra.settings import JobOptions
 
 
 @dataclass(frozen=True, slots=True)

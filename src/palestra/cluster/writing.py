@@ -9,13 +9,13 @@ from pathlib import Path
 from palestra.cluster.alone import write_plan
 from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.configs import ClusterConfig
-from palestra.cluster.job_options import JobOptions
 from palestra.cluster.layout import RunFiles, SubmissionFiles
 from palestra.cluster.packaging import How, snapshot
 from palestra.cluster.plan import Run, to_json
 from palestra.cluster.render import script, submit_script
 from palestra.cluster.secrets import check_absent, check_folder_absent
 from palestra.errors import ConfigError
+from palestra.settings import JobOptions
 
 
 @dataclass(frozen=True, slots=True)

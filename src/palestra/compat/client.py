@@ -15,7 +15,7 @@ from palestra.compat.nemo_gym.global_config import (
     DEFAULT_HEAD_SERVER_PORT,
     get_first_server_config_dict,
 )
-from palestra.compat.recorded import recorded_reply
+from palestra.compat.rows import recorded_reply
 from palestra.errors import CallError, Evidence, Hop, excerpt, from_body, without_answer
 from palestra.fleet import server_client
 from palestra.transport import HttpReply, ServerReply, Target

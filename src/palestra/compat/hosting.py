@@ -36,7 +36,7 @@ from palestra.errors import (
     PromptTooLong,
 )
 from palestra.fleet import build_server, http_url, listen, server_client, serving
-from palestra.schema.openapi import Components, complete, request_body
+from palestra.schema import SchemaComponents, complete_document, request_body
 from palestra.server import (
     CHECK_PATH,
     AuthorMethod,
@@ -207,14 +207,14 @@ async def _status() -> dict[str, str]:
 
 def _complete_document(app: FastAPI, document: dict[str, Any]) -> None:
     """Mark what its schemas cannot tell, and say how failures are answered."""
-    components = Components(document)
+    components = SchemaComponents(document)
     for route in app.routes:
         model = _body_model(route)
         # What the author keeps out of the document stays out.
         operation = document["paths"].get(getattr(route, "path", ""), {}).get("post")
         if model is not None and operation is not None:
             operation["requestBody"] = request_body(components.placed(published_schema(model)))
-    complete(document, {401, 422, 500, 504})
+    complete_document(document, {401, 422, 500, 504})
 
 
 def _body_model(route: Any) -> type[BaseModel] | None:

@@ -2,20 +2,82 @@
 
 - `/seed_session` answers how to reach the tools over MCP, when they are offered there.
 - `/verify` gets the calls that an MCP client recorded under the tools' own names, and of a stored
-  row that is verified again the judge's answers, through `palestra.compat.recorded`.
+  row that is verified again the judge's answers, through `palestra.compat.rows`.
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any, final
 
 import orjson
+from pydantic import ValidationError
 
-from palestra.compat.recorded import is_replayed, is_stored, replaying
-from palestra.schema import JUDGE_EVALUATIONS, JUDGE_REPLAY, encode_json
+from palestra.errors import JudgeFailure
+from palestra.schema import (
+    JUDGE_EVALUATIONS,
+    JUDGE_REPLAY,
+    JudgeReplay,
+    ResponseCreateParams,
+    encode_json,
+    to_plain,
+)
 from palestra.server import SESSION_ID_KEY, McpDoor, own_name
-from palestra.transport import ASGIApp
+from palestra.transport import ASGIApp, HttpReply
+
+RESPONSES_PATH = "/v1/responses"
+
+_replay: ContextVar[JudgeReplay | None] = ContextVar("palestra_compat_replay", default=None)
+
+
+@contextmanager
+def replaying(body: Mapping[str, Any]) -> Iterator[None]:
+    """Answer the judge's questions in the body from what a stored row holds."""
+    held = body.get(JUDGE_EVALUATIONS)
+    replay = JudgeReplay(held if isinstance(held, list) else (), replays=True)
+    token = _replay.set(replay)
+    try:
+        yield
+    finally:
+        _replay.reset(token)
+
+
+def is_replayed(body: Mapping[str, Any]) -> bool:
+    """Whether a verify request is one of a stored row, with its judge's answers."""
+    return body.get(JUDGE_REPLAY) is True
+
+
+def is_stored(body: Mapping[str, Any]) -> bool:
+    """Whether it is one of a stored row, whoever is to judge: tasks hold no judge's answers."""
+    return is_replayed(body) or JUDGE_EVALUATIONS in body
+
+
+def recorded_reply(server: str, path: str, body: Any, *, running: bool) -> HttpReply | None:
+    """What the judge answered to this before; None when it is to be asked.
+
+    Raises JudgeFailure when the row does not tell and `server` is not `running`.
+    """
+    replay = _replay.get()
+    if replay is None:
+        return None
+    exchange = None
+    if path.strip("/") == RESPONSES_PATH.strip("/"):
+        try:
+            asked = ResponseCreateParams.model_validate(to_plain(body))
+        except ValidationError:
+            return None  # for the judge's own server to refuse
+        exchange = replay.exchange(asked)
+    if exchange is not None:
+        content = encode_json(exchange.held["response"])
+        return HttpReply(200, content, headers={"content-type": "application/json"})
+    if not running:
+        raise JudgeFailure(
+            f"the row holds no answer of the judge {server} to this question",
+            hint="--fresh-judge starts the judge and asks it",
+        )
+    return None
+
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

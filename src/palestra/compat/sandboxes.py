@@ -8,19 +8,14 @@ images: what a command finds is this machine's programs, read-only.
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from palestra.compat.nemo_gym.sandbox.config import provider_name, resolve_provider_config
-from palestra.compat.sandbox_types import (
-    SandboxError,
-    SandboxExecResult,
-    SandboxSpec,
-    SandboxStatus,
-)
 from palestra.errors import CallError, ConfigError
 from palestra.sandbox import (
     Conversation,
@@ -32,6 +27,73 @@ from palestra.sandbox import (
     conversing,
 )
 from palestra.sandbox import Sandbox as Door
+
+
+class SandboxError(RuntimeError):
+    """A sandbox could not be made or used."""
+
+
+class SandboxStatus(StrEnum):
+    """Where a sandbox is in its life."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    CLOSED = "closed"
+
+
+class SandboxResources(BaseModel):
+    """What a sandbox may use."""
+
+    model_config = ConfigDict(extra="allow")
+
+    cpu: float | None = None
+    memory_mib: int | None = None
+    disk_gib: int | None = None
+    gpu: int | None = None
+
+
+class SandboxSpec(BaseModel):
+    """What a sandbox is made of."""
+
+    model_config = ConfigDict(extra="allow")
+
+    image: str | None = None
+    resources: Any = None
+    env: dict[str, str] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    workdir: str | None = None
+
+
+class SandboxExecResult(BaseModel):
+    """How a command ended; the exit code under the names in use."""
+
+    model_config = ConfigDict(extra="allow")
+
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int = 0
+    timed_out: bool = False
+
+    @property
+    def return_code(self) -> int:
+        """The exit code."""
+        return self.exit_code
+
+    @property
+    def returncode(self) -> int:
+        """The exit code."""
+        return self.exit_code
+
+    @property
+    def output(self) -> str:
+        """Both outputs."""
+        return self.stdout + self.stderr
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with 0."""
+        return self.exit_code == 0
+
 
 PROVIDERS: Final[Mapping[str, str]] = {
     "auto": "auto",

@@ -12,10 +12,10 @@ from palestra.datasets.entries import (
 )
 from palestra.datasets.metrics import DatasetMetrics, contradictions, differences, metrics_of
 from palestra.datasets.problems import BadRows, RowProblems, line_ranges
-from palestra.datasets.prompts import PromptTemplate, load_prompt
+from palestra.datasets.prompts import PromptTemplate, fill_row, load_prompt
 from palestra.datasets.request_models import (
-    Door,
     DoorKeeper,
+    RowEndpoint,
     doors_in,
     published_body,
     rows_are_whole,
@@ -28,17 +28,18 @@ __all__ = [
     "DatasetEntry",
     "DatasetMetrics",
     "DatasetType",
-    "Door",
     "DoorKeeper",
     "Download",
     "GitlabIdentifier",
     "HuggingFaceIdentifier",
     "PromptTemplate",
+    "RowEndpoint",
     "RowProblems",
     "contradictions",
     "datasets_of_agents",
     "differences",
     "doors_in",
+    "fill_row",
     "line_ranges",
     "load_prompt",
     "metrics_of",

@@ -3,7 +3,7 @@
 Imports nothing of ours. Raise the narrowest class; catch at the height you can handle.
 """
 
-from palestra.errors.causes import KnownCause
+from palestra.errors.causes import FAILURES, KnownCause, Layer, Outcome
 from palestra.errors.envelope import (
     add_hop,
     add_row,
@@ -16,7 +16,6 @@ from palestra.errors.envelope import (
     to_body,
     without_answer,
 )
-from palestra.errors.layers import FAILURES, Layer, Outcome
 from palestra.errors.tree import (
     AgentError,
     BadInput,

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from palestra.errors.causes import KnownCause
-from palestra.errors.layers import Layer, Outcome
+from palestra.errors.causes import KnownCause, Layer, Outcome
 from palestra.errors.tree import (
     AgentError,
     Bystander,

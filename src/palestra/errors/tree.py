@@ -33,8 +33,7 @@ A caller picks the height at which to catch. `CallError` is what crosses the wir
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from palestra.errors.causes import KnownCause
-from palestra.errors.layers import Layer, Outcome
+from palestra.errors.causes import KnownCause, Layer, Outcome
 
 
 class PalestraError(Exception):

@@ -1,14 +1,18 @@
 """Servers at work: loaded, placed in this process or their own, supervised, found by others."""
 
-from palestra.fleet.assembled import Assembly, assembled
-from palestra.fleet.attach import AttachedFleet, ForeignFleet, NoFleet, attach
-from palestra.fleet.build import build_server, http_transport, server_client
-from palestra.fleet.child import Child, Ending
-from palestra.fleet.file_rows import FileRows, file_rows
+from palestra.fleet.attach import (
+    AttachedFleet,
+    ForeignFleet,
+    NoFleet,
+    ServerStatus,
+    attach,
+    probe,
+    summary_line,
+)
+from palestra.fleet.build import Assembly, assembled, build_server, http_transport, server_client
+from palestra.fleet.child import Child, ChildExit
 from palestra.fleet.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
-from palestra.fleet.garbage import rare_collections
 from palestra.fleet.head import check_head_port, head_server
-from palestra.fleet.head_address import HeadAddress
 from palestra.fleet.importing import (
     START_TIMEOUT,
     author_import,
@@ -17,23 +21,28 @@ from palestra.fleet.importing import (
     starting_within,
     unfinished_import,
 )
-from palestra.fleet.instance import STUCK_AFTER_S, RunningInstance, State
-from palestra.fleet.listener import serving
-from palestra.fleet.loading import load_environment, load_module, load_server_class
-from palestra.fleet.overrun import blocking, executing_place, overrun, row_name
+from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
+from palestra.fleet.loading import (
+    FileRows,
+    file_rows,
+    load_environment,
+    load_module,
+    load_server_class,
+)
 from palestra.fleet.ray_clusters import RAY_ADDRESS
 from palestra.fleet.runfile import read_ended_fleet, run_dir
 from palestra.fleet.sockets import (
     LOOPBACK,
+    HeadAddress,
     holder_of,
     holders_of,
     http_url,
     listen,
     raise_descriptor_limit,
     reachable_host,
+    serving,
 )
-from palestra.fleet.stacks import place_on
-from palestra.fleet.status import ServerStatus, probe, summary_line
+from palestra.fleet.stacks import blocking, executing_place, overrun, place_on, row_name
 from palestra.fleet.task_dump import dumping_tasks
 from palestra.fleet.venvs import (
     cache_root,
@@ -44,6 +53,7 @@ from palestra.fleet.venvs import (
     unsatisfied,
 )
 from palestra.fleet.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
+from palestra.fleet.worker import rare_collections
 
 __all__ = [
     "EMBEDDED",
@@ -56,17 +66,17 @@ __all__ = [
     "Assembly",
     "AttachedFleet",
     "Child",
-    "Ending",
+    "ChildExit",
     "FileRows",
     "Fleet",
     "ForeignFleet",
     "HeadAddress",
+    "InstanceState",
     "Lag",
     "LagLog",
     "NoFleet",
     "RunningInstance",
     "ServerStatus",
-    "State",
     "Watchdog",
     "assembled",
     "attach",

@@ -1,4 +1,4 @@
-"""From an instance's configuration to a server object."""
+"""From an instance's configuration to a server object, alone or started in this process."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError, PalestraError, ServerDied
-from palestra.fleet.isolation import FunctionCalls
+from palestra.fleet.isolation import WorkerFunctionCalls
 from palestra.fleet.loading import load_server_class
 from palestra.fleet.ray_clusters import RAY_ADDRESS
 from palestra.server import FunctionServer, ResourcesServer, Server, own_frames
@@ -22,6 +22,11 @@ from palestra.transport import (
 
 if TYPE_CHECKING:
     from palestra.fleet.server_profiles import ProfiledServer, Profiler
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
+
+from palestra.config import ResolvedConfig
+from palestra.fleet.importing import start_timeout_of, starting_within
 
 GLOBAL_LIMIT = "global_aiohttp_connector_limit"
 GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
@@ -120,7 +125,7 @@ async def start_server(
 def _isolate(server: Server, instance: InstanceConfig, client: ServerClient) -> None:
     if isinstance(server, FunctionServer):
         if (path := server.isolated_file()) is not None:
-            server.isolate_function(FunctionCalls(path, server.name, server.palestra_errors))
+            server.isolate_function(WorkerFunctionCalls(path, server.name, server.palestra_errors))
     elif (
         isinstance(server, ResourcesServer)
         and server.wants_isolation()
@@ -149,3 +154,54 @@ def _facts(instance: InstanceConfig, client: ServerClient) -> dict[str, Any]:
         RAY_ADDRESS: client.tree.get(RAY_ADDRESS),
     }
     return {name: value for name, value in facts.items() if value not in (None, [])}
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The servers by name, and how to call them."""
+
+    servers: Mapping[str, Server]
+    client: ServerClient
+
+
+@contextlib.asynccontextmanager
+async def assembled(
+    config: ResolvedConfig,
+    names: Collection[str],
+    stand_ins: Mapping[str, Server] | None = None,
+) -> AsyncIterator[Assembly]:
+    """Start the instances `names`; under the names of `stand_ins` those answer instead.
+
+    Raises ConfigError for an instance whose settings are wrong, ServerDied for one that does not
+    start.
+    """
+    targets: dict[str, Target] = {}
+    client = server_client(targets, config.tree)
+    servers: dict[str, Server] = {}
+    try:
+        for name, made in (stand_ins or {}).items():
+            made.server_client = client
+            servers[name] = made
+            targets[name] = Target(name, _type_of(config, name), local=made)
+        limit_s = start_timeout_of(config.tree)
+        for name in names:
+            if name in servers:
+                continue
+            instance = config.instance(name)
+            with starting_within(limit_s):
+                servers[name] = build_server(instance, client)
+            targets[name] = Target(name, instance.type, local=servers[name])
+        for name, server in servers.items():
+            with starting_within(limit_s), starting(name):
+                await start_server(server)
+        yield Assembly(servers, client)
+    finally:
+        for server in servers.values():
+            with contextlib.suppress(Exception):
+                await server.shut_down()
+        await client.http.aclose()
+
+
+def _type_of(config: ResolvedConfig, name: str) -> str:
+    known = config.instances.get(name)
+    return "responses_api_models" if known is None else known.type

@@ -20,9 +20,7 @@ from starlette.responses import JSONResponse
 from palestra.config import Redactor, ResolvedConfig, dump_yaml
 from palestra.errors import CallError, ConfigError, Evidence, InfraError, PalestraError
 from palestra.fleet.fleet import Fleet
-from palestra.fleet.head_address import HeadAddress
 from palestra.fleet.instance import RunningInstance
-from palestra.fleet.listener import serving
 from palestra.fleet.runfile import (
     EndedFleet,
     RunFile,
@@ -31,9 +29,9 @@ from palestra.fleet.runfile import (
     write_ended_fleet,
     write_run_file,
 )
-from palestra.fleet.sockets import LOOPBACK, holder_of, listen
-from palestra.schema.openapi import complete
-from palestra.server import Boundary, OwnErrors, Refusals, describe, error_text
+from palestra.fleet.sockets import LOOPBACK, HeadAddress, holder_of, listen, serving
+from palestra.schema import complete_document
+from palestra.server import Boundary, OwnErrors, RefusalEnvelopes, describe, error_text
 from palestra.transport import ASGIApp, new_id
 
 HEAD = "head server"
@@ -63,12 +61,12 @@ def head_app(
     async def server_instances() -> JSONResponse:
         return JSONResponse([instance.as_json() for instance in instances()])
 
-    describe(app, lambda document: complete(document, {401, 500}))
+    describe(app, lambda document: complete_document(document, {401, 500}))
 
     return Boundary(
         app,
         server=HEAD,
-        refusals=Refusals(app, server=HEAD, own_failure=_own_failure, mask=mask),
+        refusals=RefusalEnvelopes(app, server=HEAD, own_failure=_own_failure, mask=mask),
         on_error=partial(_raised, OwnErrors()),
         token=token,
     )

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from palestra.errors import ConfigError, ServerDied
-from palestra.fleet.overrun import executing_place
+from palestra.fleet.stacks import executing_place
 from palestra.server import AuthorsPlace, is_servers_file
 from palestra.system import Executing, current_pulse
 

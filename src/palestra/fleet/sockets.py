@@ -2,15 +2,20 @@
 between choosing it and using it; and a way to say who holds a busy one.
 """
 
+import asyncio
 import contextlib
 import random
 import resource
 import socket
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import uvicorn
 
 from palestra.errors import ConfigError
+from palestra.transport import ASGIApp
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 """Hosts that only this machine reaches."""
@@ -137,3 +142,82 @@ def raise_descriptor_limit() -> int:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
+
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 11000
+
+
+@dataclass(frozen=True, slots=True)
+class HeadAddress:
+    """Where the head listens, and where a command looks for its fleet.
+
+    Port 0 means any free one to the fleet, and the only fleet that runs here to a command.
+    """
+
+    host: str
+    port: int
+    token: str = field(default="", repr=False)
+    """What the fleet asks its callers for; empty when it asks for nothing."""
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> "HeadAddress":
+        """As `head_server.host`, `head_server.port` and `fleet_token` say."""
+        settings = tree.get("head_server") or {}
+        host = str(settings.get("host") or tree.get("default_host") or DEFAULT_HOST)
+        port = int(settings.get("port", DEFAULT_PORT))
+        return cls(host, port, str(tree.get("fleet_token") or ""))
+
+    @property
+    def url(self) -> str:
+        """`http://host:port`, to be called."""
+        return http_url(reachable_host(self.host), self.port)
+
+
+class _QuietServer(uvicorn.Server):
+    """uvicorn without its own signal handlers and clock: the fleet decides when to stop."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.stopping = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.stopping.wait()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(app: ASGIApp, sock: socket.socket) -> AsyncIterator[None]:
+    """Serve `app` on `sock` while the body runs; then close, in-flight requests cut after 2 s.
+
+    What the body raises passes through as it is, after the same orderly end.
+    """
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        # Longer than our client keeps a connection, so that the client is the one to close it.
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+        ws="none",
+        backlog=BACKLOG,
+        server_header=False,
+        # Nothing here asks where a proxy had it from, and reading that costs every request.
+        proxy_headers=False,
+        date_header=False,
+    )
+    server = _QuietServer(config)
+    # No task group: it would cut the listener off when the body raises, its socket left open.
+    listener = asyncio.create_task(server.serve(sockets=[sock]), name="listener")
+    try:
+        yield
+    finally:
+        server.stopping.set()
+        try:
+            await listener
+        finally:
+            sock.close()

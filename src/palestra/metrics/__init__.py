@@ -10,13 +10,16 @@ from palestra.metrics.columns import (
     Columns,
     FloatArray,
     IntArray,
+    Keys,
     Nested,
     Row,
     Value,
     can_name_a_field,
+    duplicates,
     fields_of,
     finite,
     is_finite_number,
+    positions,
 )
 from palestra.metrics.grouped import (
     Rollouts,
@@ -27,8 +30,6 @@ from palestra.metrics.grouped import (
     statistics_rows,
     task_order,
 )
-from palestra.metrics.join import Keys, duplicates, positions
-from palestra.metrics.majority import majority_at_k
 from palestra.metrics.pass_metrics import (
     AVERAGE,
     answer_text,
@@ -39,6 +40,7 @@ from palestra.metrics.pass_metrics import (
 from palestra.metrics.passk import (
     expected_max_at_k,
     expected_max_of_sorted,
+    majority_at_k,
     max_weights,
     pass_at_k,
     pass_hat_k,

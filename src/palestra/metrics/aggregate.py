@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 
 from palestra.errors import FieldProblem, RejectedRows
-from palestra.metrics.columns import REWARD, ColumnBuilder, fields_of, finite, is_finite_number
+from palestra.metrics.columns import (
+    REWARD,
+    ColumnBuilder,
+    Keys,
+    duplicates,
+    fields_of,
+    finite,
+    is_finite_number,
+)
 from palestra.metrics.grouped import Rollouts, TaskIndex, rollout_infos, statistics_rows, task_order
-from palestra.metrics.join import Keys, duplicates
 from palestra.metrics.pass_metrics import Task, VerifyResponse
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from palestra.metrics.columns import REWARD, BoolArray, Columns, FloatArray, IntArray
-from palestra.metrics.join import Keys
+from palestra.metrics.columns import REWARD, BoolArray, Columns, FloatArray, IntArray, Keys
 from palestra.metrics.statistics import STATISTICS, describe, group_of_rows, starts_of_sorted
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from palestra.errors import RejectedRows
 from palestra.metrics.columns import REWARD, FloatArray, as_number
-from palestra.metrics.majority import majorities
-from palestra.metrics.passk import expected_max_of_sorted
+from palestra.metrics.passk import expected_max_of_sorted, majorities
 
 VerifyResponse = Mapping[str, Any]
 Task = Sequence[VerifyResponse]

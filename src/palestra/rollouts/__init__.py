@@ -4,7 +4,7 @@
 once, as a scored row or as a typed failure.
 """
 
-from palestra.datasets.prompts import PromptTemplate, load_prompt
+from palestra.datasets import PromptTemplate, load_prompt
 from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.collect import Collector, Limits
@@ -45,28 +45,17 @@ from palestra.rollouts.results import (
 from palestra.rollouts.row_checks import AgentRoute, check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
 from palestra.rollouts.semantics import OPERATIONAL, semantics_of
-from palestra.rollouts.settings import (
-    AUTO,
-    CollectSettings,
-    GivenRows,
-    InputFile,
-    Shard,
-)
 
 __all__ = [
-    "AUTO",
     "ENDED_RUN",
     "OPERATIONAL",
     "AgentRoute",
-    "CollectSettings",
     "Collected",
     "Collector",
     "Completeness",
     "Drained",
     "EventFile",
     "Failed",
-    "GivenRows",
-    "InputFile",
     "Journal",
     "JournalFailed",
     "Limits",
@@ -82,7 +71,6 @@ __all__ = [
     "PromptTemplate",
     "RolloutEvents",
     "Scored",
-    "Shard",
     "ShardOf",
     "StaleRun",
     "begin",

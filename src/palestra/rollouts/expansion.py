@@ -14,10 +14,8 @@ import orjson
 from pydantic import ValidationError
 
 from palestra.config import did_you_mean, nearest
-from palestra.datasets.problems import RowProblems
-from palestra.datasets.prompts import fill_row, load_prompt
+from palestra.datasets import RowProblems, fill_row, load_prompt
 from palestra.errors import InputDataError
-from palestra.rollouts.settings import CollectSettings, InputFile
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -29,6 +27,7 @@ from palestra.schema import (
     read_jsonl,
     rejected_fields,
 )
+from palestra.settings import CollectSettings, InputFile
 
 AGENT_TYPE = "responses_api_agents"
 

@@ -13,11 +13,11 @@ from typing import IO, Any
 
 import orjson
 
-from palestra.datasets.problems import RowProblems
+from palestra.datasets import RowProblems
 from palestra.errors import InputDataError
 from palestra.rollouts.expansion import Expansion, Place, lines_of_all
-from palestra.rollouts.settings import CollectSettings, GivenRows
 from palestra.schema import AGENT_REF, MAX_ROW_BYTES, ROLLOUT_INDEX, TASK_INDEX, key_of
+from palestra.settings import CollectSettings, GivenRows
 from palestra.system import remove_empty, replacing
 
 

@@ -29,8 +29,8 @@ from palestra.rollouts.recorded import (
     recorded_rows,
     scored_keys,
 )
-from palestra.rollouts.settings import CollectSettings, InputFile
 from palestra.schema import RolloutKey, RunPaths, key_of, read_jsonl
+from palestra.settings import CollectSettings, InputFile
 from palestra.system import is_gone, move, on_failure, process_name, remove_empty, set_aside
 from palestra.transport import new_id
 

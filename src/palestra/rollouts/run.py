@@ -16,7 +16,7 @@ from palestra.rollouts.journal import Journal, JournalFailed
 from palestra.rollouts.manifest import read_manifest
 from palestra.rollouts.prepare import PreparedRun, discard, overtaken
 from palestra.rollouts.progress import Observer, Progress
-from palestra.rollouts.settings import AUTO, CollectSettings
+from palestra.settings import AUTO, CollectSettings
 from palestra.transport import ServerClient
 
 """Of the manifest's digest: enough to tell the runs that one fleet serves from each other."""

@@ -9,7 +9,7 @@ machine's cores, or spread over a Ray cluster.
 
 from palestra.sandbox.backend import Backend, Conversation, ConversationEnded
 from palestra.sandbox.inner import conversing
-from palestra.sandbox.limits import Limits, SandboxResult, Stop
+from palestra.sandbox.limits import Limits, SandboxResult, SandboxSettings, Stop
 from palestra.sandbox.program import PYTHON, Program
 from palestra.sandbox.python_session import (
     SESSION_LIMITS,
@@ -19,7 +19,6 @@ from palestra.sandbox.python_session import (
     PythonSessions,
 )
 from palestra.sandbox.sandbox import Sandbox
-from palestra.sandbox.settings import SandboxSettings
 from palestra.sandbox.workers import (
     Crashed,
     LocalWorkers,

@@ -52,17 +52,17 @@ from palestra.sandbox.service_wire import (
     RAW,
     SERVICE,
     WITHIN_HEADER,
-    Begun,
+    BegunConversation,
     ProgramMessage,
     ServiceStatus,
 )
-from palestra.schema.openapi import (
+from palestra.schema import (
     JSON_TYPE,
-    Components,
-    answered,
-    complete,
+    SchemaComponents,
+    complete_document,
+    documented_answers,
+    json_schema_of,
     request_body,
-    schema_of,
 )
 
 T = TypeVar("T")
@@ -175,7 +175,7 @@ class SandboxService:
         message = ProgramMessage.model_validate_json(await request.body())
         return _json(await _while_connected(request, self._begun(message)))
 
-    async def _begun(self, message: ProgramMessage) -> Begun:
+    async def _begun(self, message: ProgramMessage) -> BegunConversation:
         lease_s = self._idle_s if message.rests else self._lease_s
         async with AsyncExitStack() as stack:
             conversation = await stack.enter_async_context(
@@ -184,7 +184,7 @@ class SandboxService:
                 )
             )
             name = self._conversations.add(conversation, stack, lease_s=lease_s)
-        return Begun(id=name, lease_s=lease_s)
+        return BegunConversation(id=name, lease_s=lease_s)
 
     async def _ask(self, request: Request) -> Response:
         within_s = float(request.headers.get(WITHIN_HEADER, "60"))
@@ -263,20 +263,20 @@ def _described() -> dict[str, Any]:
         "info": {"title": SERVICE, "version": "1"},
         "paths": {},
     }
-    components = Components(document)
+    components = SchemaComponents(document)
 
     def operation(answers: Any, *, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        described: dict[str, Any] = {"responses": {"200": answered(answers, components)}}
+        described: dict[str, Any] = {"responses": {"200": documented_answers(answers, components)}}
         return described if body is None else {"requestBody": dict(body), **described}
 
-    program = request_body(components.placed(schema_of(ProgramMessage)))
+    program = request_body(components.placed(json_schema_of(ProgramMessage)))
     raw = {"content": {RAW: {"schema": {"type": "string"}}}}
     conversation = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
     within = {"name": WITHIN_HEADER, "in": "header", "schema": {"type": "number"}}
     document["paths"] = {
         "/": {"get": operation({JSON_TYPE: ServiceStatus})},
         "/run": {"post": operation({JSON_TYPE: SandboxResult}, body=program)},
-        "/conversations": {"post": operation({JSON_TYPE: Begun}, body=program)},
+        "/conversations": {"post": operation({JSON_TYPE: BegunConversation}, body=program)},
         "/conversations/{id}": {
             "parameters": [conversation],
             "post": {**operation({RAW: str}, body=raw), "parameters": [within]},
@@ -284,5 +284,5 @@ def _described() -> dict[str, Any]:
             "delete": operation({JSON_TYPE: SandboxResult}),
         },
     }
-    complete(document, {401, 410, 415, 421, 422, 503})
+    complete_document(document, {401, 410, 415, 421, 422, 503})
     return document

@@ -24,7 +24,7 @@ from palestra.schema.chat import (
     part_of_block,
     thought_in,
 )
-from palestra.schema.encoding import encode_json, fields_of, set_fields, to_plain
+from palestra.schema.encoding import WIRE_TYPES, encode_json, fields_of, set_fields, to_plain
 from palestra.schema.items import (
     ContentPart,
     FunctionCall,
@@ -50,6 +50,15 @@ from palestra.schema.judging import (
     JudgeExchange,
     JudgeReplay,
     plain_input,
+)
+from palestra.schema.openapi import (
+    JSON_TYPE,
+    OpenApiSchema,
+    SchemaComponents,
+    complete_document,
+    documented_answers,
+    json_schema_of,
+    request_body,
 )
 from palestra.schema.outcomes import (
     RETRIABLE,
@@ -140,6 +149,7 @@ __all__ = [
     "FAILURE_CLASS",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
+    "JSON_TYPE",
     "JUDGE_EVALUATIONS",
     "JUDGE_REPLAY",
     "MAX_ROW_BYTES",
@@ -152,6 +162,7 @@ __all__ = [
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
     "UNNAMED_CALL",
+    "WIRE_TYPES",
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "ChatChoice",
@@ -174,6 +185,7 @@ __all__ = [
     "JudgeReplay",
     "Line",
     "Message",
+    "OpenApiSchema",
     "OutputItem",
     "OutputMessage",
     "OutputText",
@@ -187,6 +199,7 @@ __all__ = [
     "RolloutKey",
     "RunPaths",
     "RunRequest",
+    "SchemaComponents",
     "SeedSessionRequest",
     "SeedSessionResponse",
     "SummaryText",
@@ -211,8 +224,10 @@ __all__ = [
     "cached_tokens",
     "called",
     "changed",
+    "complete_document",
     "completion_decoder",
     "decode_completion",
+    "documented_answers",
     "encode_json",
     "field_of",
     "fields_of",
@@ -220,6 +235,7 @@ __all__ = [
     "hint_with",
     "is_models_own",
     "is_truncated",
+    "json_schema_of",
     "jsonl_lines",
     "key_of",
     "maker",
@@ -235,6 +251,7 @@ __all__ = [
     "rejected_fields",
     "rejection_text",
     "remedy_of",
+    "request_body",
     "response_of",
     "reverify_in",
     "said",

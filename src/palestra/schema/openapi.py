@@ -92,7 +92,7 @@ FAILURES: Final[Mapping[int, str]] = {
 """Statuses that failures are answered with, and what each says."""
 
 
-class Schema(GenerateJsonSchema):
+class OpenApiSchema(GenerateJsonSchema):
     """Without warnings: what a default cannot say in JSON is left out.
 
     Choices that a function makes may overlap, so a value may be as several of them say.
@@ -110,7 +110,7 @@ class Schema(GenerateJsonSchema):
         return made
 
 
-class Components:
+class SchemaComponents:
     """The shared schemas of one document. Two that differ never have one name."""
 
     def __init__(self, document: dict[str, Any]) -> None:
@@ -168,13 +168,13 @@ def _referring(value: Any, names: Mapping[str, str]) -> Any:
     return value
 
 
-def schema_of(kind: Any) -> dict[str, Any]:
+def json_schema_of(kind: Any) -> dict[str, Any]:
     """The JSON Schema of what a type's values are sent as; one that admits all where none is known.
 
     Fields with a default are left out when nobody set them, so the schema is the one of a request.
     """
     try:
-        schema: JsonSchemaValue = TypeAdapter(kind).json_schema(schema_generator=Schema)
+        schema: JsonSchemaValue = TypeAdapter(kind).json_schema(schema_generator=OpenApiSchema)
     except PydanticUserError:
         return {}
     return schema
@@ -188,20 +188,21 @@ def request_body(schema: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def answered(answers: Mapping[str, Any], components: Components) -> dict[str, Any]:
+def documented_answers(answers: Mapping[str, Any], components: SchemaComponents) -> dict[str, Any]:
     """The response of an operation that succeeds. `answers`: types by content type."""
     content = {
-        media: {"schema": components.placed(schema_of(kind))} for media, kind in answers.items()
+        media: {"schema": components.placed(json_schema_of(kind))}
+        for media, kind in answers.items()
     }
     return {"description": "What it answers", "content": content}
 
 
-def complete(document: dict[str, Any], statuses: Iterable[int]) -> None:
+def complete_document(document: dict[str, Any], statuses: Iterable[int]) -> None:
     """Give every operation the failures that our boundary answers with.
 
     What the framework says of a body that does not fit is replaced: it never gets to answer that.
     """
-    components = Components(document)
+    components = SchemaComponents(document)
     failures = components.failures(statuses)
     for path in document.get("paths", {}).values():
         for method in _METHODS & path.keys():
@@ -213,15 +214,3 @@ def complete(document: dict[str, Any], statuses: Iterable[int]) -> None:
                 responses.setdefault(status, response)
     for name in ("HTTPValidationError", "ValidationError"):
         components.schemas.pop(name, None)
-
-
-__all__ = [
-    "FAILURES",
-    "JSON_TYPE",
-    "Components",
-    "Schema",
-    "answered",
-    "complete",
-    "request_body",
-    "schema_of",
-]

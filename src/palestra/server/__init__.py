@@ -5,8 +5,14 @@ by `palestra.fleet`.
 """
 
 from palestra.server.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
-from palestra.server.aside import Aside
-from palestra.server.author_calls import VERIFY, AuthorCall, AuthorMethod, is_by_author
+from palestra.server.author_calls import (
+    VERIFY,
+    Aside,
+    AuthorCall,
+    AuthorMethod,
+    is_by_author,
+    is_servers_file,
+)
 from palestra.server.authoring import Environment, FunctionServer, environment, server_class_of
 from palestra.server.authors_errors import TIME_LIMIT, AuthorsPlace, error_text, overran, text_of
 from palestra.server.boundary import Boundary, SessionCookie
@@ -18,8 +24,6 @@ from palestra.server.capture import (
     TurnsTaken,
     TurnsWanted,
 )
-from palestra.server.code_files import is_servers_file
-from palestra.server.endpoint_check import EndpointSaid, ask_endpoint
 from palestra.server.endpoints import Endpoint, ToolFailure
 from palestra.server.fronts import (
     EVENT_STREAM,
@@ -33,12 +37,19 @@ from palestra.server.fronts import (
     without_tokens,
 )
 from palestra.server.in_flight import IN_FLIGHT_PATH
-from palestra.server.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
+from palestra.server.judging import Hearing, Judge, JudgeConfig, JudgeLabels, JudgeQuestion, Ruling
 from palestra.server.mcp import CallTool, McpDoor, NoSuchTool, ToolAnswer, own_name
-from palestra.server.model_server import CHECK_PATH, EndpointFacts, ModelServer, ModelServerConfig
+from palestra.server.model_server import (
+    CHECK_PATH,
+    EndpointFacts,
+    EndpointSaid,
+    ModelServer,
+    ModelServerConfig,
+    ask_endpoint,
+)
 from palestra.server.own_errors import OwnErrors, own_frames
 from palestra.server.published import describe, published_schema
-from palestra.server.refusals import Refusals
+from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.resources_server import (
     REPEATABLE,
     ResourcesServer,
@@ -84,7 +95,8 @@ __all__ = [
     "Hearing",
     "Judge",
     "JudgeConfig",
-    "Labels",
+    "JudgeLabels",
+    "JudgeQuestion",
     "McpDoor",
     "MessagesRequest",
     "ModelServer",
@@ -92,8 +104,7 @@ __all__ = [
     "NoSuchTool",
     "Opening",
     "OwnErrors",
-    "Question",
-    "Refusals",
+    "RefusalEnvelopes",
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",

@@ -14,6 +14,7 @@ from starlette.responses import Response as HttpResponse
 from palestra.config import ServerType
 from palestra.errors import CallError
 from palestra.schema import (
+    JSON_TYPE,
     AggregateMetrics,
     AggregateMetricsRequest,
     Response,
@@ -22,7 +23,6 @@ from palestra.schema import (
     VerifyResponse,
     encode_json,
 )
-from palestra.schema.openapi import JSON_TYPE
 from palestra.server.endpoints import Endpoint
 from palestra.server.server import Server, ServerConfig
 from palestra.server.sessions import CLOSE_SESSION

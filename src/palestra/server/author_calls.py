@@ -5,16 +5,42 @@ What Palestra ships is not told: it is trusted to return, and pays nothing.
 
 import contextlib
 import inspect
+import sysconfig
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Protocol, final
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar, final
 
 import msgspec
+from anyio import CapacityLimiter, to_thread
 
 from palestra.errors import RowIdentity
-from palestra.server.code_files import is_authors_file
 from palestra.system import Driven, Pulse, current_pulse
 from palestra.transport import current_call, encoded_with, fields_of_request
+
+_PACKAGE = str(Path(__file__).parent.parent)
+_SERVERS = tuple(
+    f"{_PACKAGE}/{kind}/"
+    for kind in ("resources_servers", "responses_api_agents", "responses_api_models")
+)
+_LIBRARIES = tuple(
+    {sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+"""Folders of libraries, those of other interpreters and of the user's too."""
+
+
+def is_servers_file(path: str) -> bool:
+    """Whether a file is a server's: an author's own, or one of those that come with us."""
+    return path.startswith(_SERVERS) or is_authors_file(path)
+
+
+def is_authors_file(path: str) -> bool:
+    """Whether a file is an author's own: neither a library's nor one that comes with us."""
+    is_library = path.startswith(_LIBRARIES) or any(folder in path for folder in _INSTALLED)
+    return not is_library and not path.startswith(("<", f"{_PACKAGE}/"))
+
 
 VERIFY = "/verify"
 
@@ -130,3 +156,48 @@ def on_a_thread() -> Iterator[None]:
         return
     with _on_this_thread(pulse, *call):
         yield
+
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 4
+"""Enough that one slow call does not hold up the others; more would only compete for the
+interpreter's lock, also with the event loop."""
+
+
+class Aside:
+    """Threads for the calls of one server.
+
+    A call that is cancelled, at its rollout's deadline or because its caller has gone, is left
+    behind: Python cannot stop a thread, but the rollout ends in time and another call gets the
+    place.
+    """
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._places = CapacityLimiter(at_once)
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """What `function` returns or raises, called on a thread with the caller's context.
+
+        What is no ordinary exception (`sys.exit()`, StopIteration, …) would mean something else
+        out here, to the loop or to the command: it is raised as a RuntimeError from the original.
+        """
+        return await to_thread.run_sync(
+            partial(_contained, function), abandon_on_cancel=True, limiter=self._places
+        )
+
+
+def _contained(function: Callable[[], T]) -> T:
+    try:
+        with on_a_thread():
+            return function()
+    except StopIteration as error:
+        raise RuntimeError(_told(error)) from error
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(_told(error)) from error
+
+
+def _told(error: BaseException) -> str:
+    return f"raised {type(error).__name__}" + (f": {error}" if str(error) else "")

@@ -27,9 +27,7 @@ from palestra.schema import (
     VerifyResponse,
     response_of,
 )
-from palestra.server.aside import Aside
-from palestra.server.author_calls import VERIFY, AuthorMethod, code_of
-from palestra.server.code_files import is_authors_file
+from palestra.server.author_calls import VERIFY, Aside, AuthorMethod, code_of, is_authors_file
 from palestra.server.resources_server import ResourcesServer, ResourcesServerConfig
 from palestra.server.reward_rules import RewardRules
 

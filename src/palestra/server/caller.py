@@ -8,8 +8,12 @@ has to put in order it may, within `GRACE_S`.
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, final
+from urllib.parse import quote, unquote
+
+from palestra.errors import RowIdentity
 
 logger = logging.getLogger("palestra.server")
 
@@ -126,3 +130,22 @@ class Caller:
         if self._task is not None:
             self.insisted = True
             self._task.cancel()
+
+
+PREFIX: Final = "/ng-rollout/"
+_BELOW: Final = re.compile(r"/ng-rollout/([^/]+)(?:/training-token-capture(?=/|$))?")
+_ROW: Final = re.compile(r"(\d+)-(\d+)(?:-a(\d+))?")
+
+
+def without_prefix(scope: Message) -> tuple[Message, RowIdentity | None]:
+    """The request without it, and the rollout that it names, where the id tells."""
+    raw = scope.get("raw_path") or quote(scope["path"]).encode()
+    # As it was sent: an id may hold a quoted slash.
+    sent = raw.decode("latin-1")
+    found = _BELOW.match(sent)
+    if found is None:
+        return scope, None
+    path = sent[found.end() :] or "/"
+    named = _ROW.fullmatch(found[1])
+    row = named and RowIdentity(int(named[1]), int(named[2]), int(named[3] or 1))
+    return {**scope, "path": unquote(path), "raw_path": path.encode("latin-1")}, row

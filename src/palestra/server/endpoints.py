@@ -25,17 +25,15 @@ from palestra.errors import (
     RowError,
 )
 from palestra.schema import (
+    JSON_TYPE,
     TOOL_FAILURES,
     RejectedField,
+    SchemaComponents,
+    documented_answers,
     encode_json,
     fields_of,
     rejected_fields,
     rejection_text,
-)
-from palestra.schema.openapi import (
-    JSON_TYPE,
-    Components,
-    answered,
     request_body,
 )
 from palestra.server.author_calls import AuthorMethod
@@ -182,13 +180,13 @@ class Endpoint:
         """JSON Schema of the body, or None when the method takes none."""
         return None if self._body_model is None else published_schema(self._body_model)
 
-    def operation(self, components: Components) -> dict[str, Any]:
+    def operation(self, components: SchemaComponents) -> dict[str, Any]:
         """The operation in an OpenAPI document with these components, as it succeeds."""
         body = components.placed(self.body_schema() or {"type": "object"})
         answers = {TEXT_TYPE: str} if self.is_tool else self._answers or _answers_of(self._method)
         return {
             "requestBody": request_body(body),
-            "responses": {"200": answered(answers, components)},
+            "responses": {"200": documented_answers(answers, components)},
         }
 
     def invoke(self, body: Any, /, *, session_id: str) -> Coroutine[Any, Any, Any]:

@@ -25,8 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 from starlette.routing import Route
 
-from palestra.schema import FunctionCall, Response, changed, encode_json
-from palestra.schema.openapi import JSON_TYPE
+from palestra.schema import JSON_TYPE, FunctionCall, Response, changed, encode_json
 from palestra.server.sessions import SESSION_ID_KEY
 
 MCP_PATH: Final = "/mcp"

@@ -5,8 +5,9 @@ Clients that speak Chat Completions or Anthropic's Messages are served by every 
 """
 
 import functools
+import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -16,8 +17,9 @@ from pydantic import BaseModel, PrivateAttr
 from starlette.responses import Response as HttpResponse
 
 from palestra.config import ServerType
-from palestra.errors import RowIdentity
+from palestra.errors import InfraError, RowIdentity, from_body
 from palestra.schema import (
+    JSON_TYPE,
     ChatCompletion,
     ChatCreateParams,
     ChatMessage,
@@ -26,7 +28,6 @@ from palestra.schema import (
     fields_of,
     set_fields,
 )
-from palestra.schema.openapi import JSON_TYPE
 from palestra.server.capture import (
     TRAINING_RUN,
     TRAINING_TURNS,
@@ -50,6 +51,7 @@ from palestra.server.fronts import (
 )
 from palestra.server.server import Server, ServerConfig
 from palestra.server.sessions import Session, SessionStore
+from palestra.transport import CallContext, ServerClient, calling
 
 CHECK_PATH = "/endpoint"
 """Where a model server says what its endpoint is and whether it answers."""
@@ -232,3 +234,39 @@ class ModelServer(Server):
         app.add_api_route("/v1/models", self._models, methods=["GET"], response_model=ModelList)
         app.add_api_route(CHECK_PATH, self._check, methods=["GET"], response_model=EndpointCheck)
         return app
+
+
+ONE_ANSWER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSaid:
+    """In a few words for people, and as facts."""
+
+    text: str
+    facts: EndpointFacts
+
+
+async def ask_endpoint(
+    client: ServerClient, name: str, *, within_s: float = ONE_ANSWER_S
+) -> EndpointSaid:
+    """What the model server `name` says. Raises `CallError` with what is wrong."""
+    with calling(CallContext(deadline=time.monotonic() + within_s)):
+        reply = await client.get(name, CHECK_PATH, stateless=True)
+    if reply.status in {404, 405}:
+        return EndpointSaid("a server that cannot be asked for its endpoint", EndpointFacts())
+    try:
+        body = await reply.json()
+    except ValueError:
+        body = None
+    if not reply.ok or not isinstance(body, Mapping):
+        raise from_body(body) or InfraError(f"{name}{CHECK_PATH} answered {reply.status}")
+    return EndpointSaid(str(body.get("endpoint")), _facts(body.get("facts")))
+
+
+def _facts(told: Any) -> EndpointFacts:
+    """Those of a server of another version may be missing, or others."""
+    try:
+        return msgspec.convert(told, EndpointFacts)
+    except msgspec.ValidationError:
+        return EndpointFacts()

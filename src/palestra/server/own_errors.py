@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from palestra.server.author_calls import is_servers_file
 from palestra.server.authors_errors import error_text
-from palestra.server.code_files import is_servers_file
 
 logger = logging.getLogger("palestra.server")
 

@@ -15,8 +15,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from palestra.schema import TRANSFORMS, TRANSFORMS_VALUE
-from palestra.schema.openapi import Schema
+from palestra.schema import TRANSFORMS, TRANSFORMS_VALUE, OpenApiSchema
 
 _PLAIN = frozenset(
     {
@@ -93,7 +92,7 @@ def published_schema(model: type[BaseModel]) -> dict[str, Any]:
 
     On the schema itself when the model does.
     """
-    schema = model.model_json_schema(schema_generator=Schema)
+    schema = model.model_json_schema(schema_generator=OpenApiSchema)
     core: Any = model.__pydantic_core_schema__
     named = {item["ref"]: item for item in core.get("definitions", ())}
     found = _fields(core, named)

@@ -13,8 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from palestra.config import ServerType
 from palestra.errors import CallError, Evidence, RejectedRows, RowError
-from palestra.schema import rejected_fields
-from palestra.schema.openapi import Components, complete
+from palestra.schema import SchemaComponents, complete_document, rejected_fields
 from palestra.server.author_calls import AuthorMethod, is_by_author
 from palestra.server.authors_errors import error_text
 from palestra.server.boundary import Boundary, SessionCookie
@@ -23,7 +22,7 @@ from palestra.server.endpoints import Endpoint, row_error
 from palestra.server.in_flight import InFlightCalls
 from palestra.server.own_errors import OwnErrors, Report
 from palestra.server.published import describe
-from palestra.server.refusals import Refusals
+from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.sessions import SessionStore
 from palestra.transport import ASGIApp, ServerClient, fault_of, new_id, worker_cookie
 
@@ -199,11 +198,11 @@ class Server(BaseModel):
         return app
 
     def _complete_document(self, document: dict[str, Any]) -> None:
-        components = Components(document)
+        components = SchemaComponents(document)
         for endpoint in self._palestra_endpoints.values():
             path = document["paths"].setdefault(endpoint.path, {})
             path.setdefault("post", endpoint.operation(components))
-        complete(document, self.palestra_failures)
+        complete_document(document, self.palestra_failures)
 
     def secure(self, *, secret: str = "", token: str = "", worker: int | None = None) -> None:
         """Share the fleet's cookie secret and token; call before the first request.
@@ -223,7 +222,7 @@ class Server(BaseModel):
         return Boundary(
             Direct(app, self._palestra_endpoints.values()),
             server=self.name,
-            refusals=Refusals(
+            refusals=RefusalEnvelopes(
                 app, server=self.name, own_failure=self.own_failure, mask=self.server_client.mask
             ),
             on_error=self.translate,

@@ -1,9 +1,14 @@
-"""Parents and children among processes, where the kernel helps (Linux)."""
+"""Parents and children among processes, where the kernel helps (Linux).
+
+Standard library only, for Python 3.8 and later: a cluster's supervisor carries this module with it.
+"""
+
+from __future__ import annotations
 
 import signal
 import sys
 from contextlib import suppress
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,9 +16,9 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends, where the kernel can."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(by: int = signal.SIGKILL) -> None:
+    """Have the kernel send signal `by` to this process when its parent ends, where it can."""
+    _prctl(_PR_SET_PDEATHSIG, by)
 
 
 def outlive_parent() -> None:
@@ -21,18 +26,17 @@ def outlive_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, 0)
 
 
-def become_subreaper() -> None:
-    """Have the kernel make orphans among this process's descendants its children."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+def become_subreaper() -> bool:
+    """Have the kernel make orphans among our descendants our children; False where it cannot."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _prctl(option: int, value: int) -> None:
+def _prctl(option: int, value: int) -> bool:
     library = _c_library()
-    if library is not None:
-        library.prctl(option, value)
+    return library is not None and library.prctl(option, value, 0, 0, 0) == 0
 
 
-@cache
+@lru_cache(maxsize=None)  # noqa: UP033  # Python 3.8
 def _c_library() -> Any:
     if sys.platform != "linux":
         return None

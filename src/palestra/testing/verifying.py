@@ -1,12 +1,17 @@
 """One answer before one verifier, without a fleet around it."""
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+import signal
+import threading
+import traceback
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Final, final
 
 from palestra.config import ServerType, config_from_tree, load_config
-from palestra.conformance import Door, LoopGuard, Player, Verdict, door_of
+from palestra.conformance import EnvironmentInterface, LoopGuard, PlayedAnswer, Player, door_of
 from palestra.fleet import assembled, build_server, load_server_class, server_client
 from palestra.sandbox.workers.started import nurseries_kept
 from palestra.schema import (
@@ -17,9 +22,90 @@ from palestra.schema import (
     read_jsonl,
     response_of,
 )
-from palestra.server import VERIFY, Environment, ResourcesServer, overran, server_class_of
-from palestra.testing.interrupting import Interruption, LoopBlocked
+from palestra.server import (
+    VERIFY,
+    AuthorsPlace,
+    Environment,
+    ResourcesServer,
+    is_servers_file,
+    overran,
+    server_class_of,
+)
 from palestra.testing.places import OF_ONE_TEST, config_of, data_file_of, entrypoint_of
+
+EVERY_CPU_S: Final = 0.5
+_LEAVING: Final = frozenset({__file__, contextlib.__file__})
+"""The files whose code runs when the body is left."""
+
+
+class LoopBlocked(BaseException):
+    """Raised in code that holds the event loop for too long. No `except Exception` swallows it."""
+
+    def place(self) -> AuthorsPlace:
+        """The innermost frame of an author's file; without one, the innermost at all."""
+        frames = [
+            AuthorsPlace(frame.name, frame.filename, frame.lineno or 0)
+            for frame in reversed(traceback.extract_tb(self.__traceback__))
+            if frame.filename != __file__
+        ]
+        theirs = (frame for frame in frames if is_servers_file(frame.file))
+        return next(theirs, frames[0] if frames else AuthorsPlace())
+
+
+@final
+class Interruption:
+    """Raises `LoopBlocked` in what holds the loop for `limit_s`.
+
+    It does nothing outside the main thread, and where a profiler uses the same signal.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._thread = threading.get_ident()
+        self._lock = threading.Lock()
+        self._is_watching = False
+        """Outside the body, the signal would end the process."""
+
+    def wake(self, _still_s: float) -> None:
+        """Send the signal from the guard's thread: code that sleeps spends no CPU time."""
+        with self._lock:
+            if self._is_watching:
+                signal.pthread_kill(self._thread, signal.SIGPROF)
+
+    @contextlib.contextmanager
+    def watching(self, guard: LoopGuard) -> Iterator[None]:
+        """Interrupt the body."""
+        if not _is_unused():
+            yield
+            return
+
+        def interrupt(_number: int, frame: FrameType | None) -> None:
+            # Not while the body is being left: the handler and the timer would stay.
+            is_leaving = frame is not None and frame.f_code.co_filename in _LEAVING
+            if self._is_watching and not is_leaving and guard.still_s() >= self._limit_s:
+                raise LoopBlocked
+
+        signal.signal(signal.SIGPROF, interrupt)
+        self._is_watching = True
+        signal.setitimer(signal.ITIMER_PROF, EVERY_CPU_S, EVERY_CPU_S)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._is_watching = False
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
+            # Ignored first: that drops a signal which is still on its way.
+            signal.signal(signal.SIGPROF, signal.SIG_IGN)
+            signal.signal(signal.SIGPROF, signal.SIG_DFL)
+
+
+def _is_unused() -> bool:
+    """Whether the signal is nobody's, and its handler would run in this thread."""
+    return (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGPROF) == signal.SIG_DFL
+    )
+
 
 Subject = ResourcesServer | type[ResourcesServer] | Environment | str | Path
 """A server, its class, an `@environment`, or the folder or name of an environment."""
@@ -70,7 +156,7 @@ def verify(
     *,
     stored: bool = False,
     timeout_s: float = TIMEOUT_S,
-) -> Verdict:
+) -> PlayedAnswer:
     """What comes of an answer: seeded, its calls run, verified, in a session of its own.
 
     `stored`: verified alone, as a rollout whose session is gone. An author's code that does not
@@ -83,7 +169,7 @@ def verify(
             return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))
         except LoopBlocked as blocked:
             failure = overran(server.name, VERIFY, blocked.place(), timeout_s)
-            return Verdict(None, timeout_s, timeout_s, failure=failure, timed_out=True)
+            return PlayedAnswer(None, timeout_s, timeout_s, failure=failure, timed_out=True)
 
 
 async def _verified(
@@ -93,14 +179,14 @@ async def _verified(
     timeout_s: float,
     *,
     stored: bool,
-) -> Verdict:
+) -> PlayedAnswer:
     name = server.name
     interruption = Interruption(timeout_s)
     async with (
         assembled(config_from_tree({}), (), {name: server}) as assembly,
         LoopGuard(interruption.wake, frozen_s=timeout_s) as guard,
     ):
-        door: Door = await door_of(assembly.client, name)
+        door: EnvironmentInterface = await door_of(assembly.client, name)
         player = Player(assembly.client, door, guard, timeout_s=timeout_s)
         with interruption.watching(guard):
             return await player.verify(row, response, stored=stored)
@@ -130,7 +216,7 @@ def assert_recorded_rewards(folder: str | Path) -> None:
             raise AssertionError(f"{path.name} line {line.number}: {error}") from None
 
 
-def _assert_reward(verdict: Verdict, reward: float) -> None:
+def _assert_reward(verdict: PlayedAnswer, reward: float) -> None:
     if verdict.failure is not None:
         raise AssertionError(f"no reward: {verdict.failure.message}")
     if verdict.timed_out:
@@ -139,7 +225,7 @@ def _assert_reward(verdict: Verdict, reward: float) -> None:
         raise AssertionError(f"got {verdict.reward:g}, not {reward:g}{_broken_tools(verdict)}")
 
 
-def _broken_tools(verdict: Verdict) -> str:
+def _broken_tools(verdict: PlayedAnswer) -> str:
     """What the tools that broke on the way raised; empty when none did."""
     told = (verdict.reported or {}).get(TOOL_FAILURES) or []
     raised = [f"{fault['tool']} raised {fault['type']}: {fault['message']}" for fault in told]

@@ -5,7 +5,6 @@ errors of `palestra.errors`, with the servers that it passed through.
 """
 
 from palestra.transport.answered import AnsweredRollouts
-from palestra.transport.blame import fault_of
 from palestra.transport.client import BodyReader, ServerClient, ServerReply
 from palestra.transport.context import (
     Activity,
@@ -14,6 +13,7 @@ from palestra.transport.context import (
     context_from_headers,
     context_headers,
     current_call,
+    new_id,
 )
 from palestra.transport.h1 import HttpClient
 from palestra.transport.http import (
@@ -27,7 +27,6 @@ from palestra.transport.http import (
     WrongUrl,
     parse_set_cookies,
 )
-from palestra.transport.ids import new_id
 from palestra.transport.local import (
     IN_PROCESS_CLIENT,
     SESSION_SCOPE_KEY,
@@ -48,7 +47,12 @@ from palestra.transport.retry import (
     retry_after_s,
     with_retries,
 )
-from palestra.transport.unverified import add_verify_request, encoded_with, fields_of_request
+from palestra.transport.unverified import (
+    add_verify_request,
+    encoded_with,
+    fault_of,
+    fields_of_request,
+)
 from palestra.transport.workers import worker_cookie, worker_url
 
 __all__ = [

@@ -26,18 +26,15 @@ from palestra.errors import (
     without_answer,
 )
 from palestra.schema import encode_json
-from palestra.transport.answered import AnsweredRollouts
-from palestra.transport.blame import fault_of
+from palestra.transport.answered import AnsweredRollouts, exchange_line
 from palestra.transport.context import context_headers, current_call
-from palestra.transport.exchange_line import exchange_line
 from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
-from palestra.transport.limits import call_limit_s, within
 from palestra.transport.local import IN_PROCESS, ServerRequest, Target, call_asgi, with_query
-from palestra.transport.patience import Refusals
+from palestra.transport.patience import Refusals, call_limit_s, within
 from palestra.transport.peer import Peer, json_or_none
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
 from palestra.transport.untouched import changes
-from palestra.transport.unverified import note_verify_request
+from palestra.transport.unverified import fault_of, note_verify_request
 from palestra.transport.workers import worker_url
 
 logger = logging.getLogger("palestra.transport")

@@ -6,6 +6,7 @@ that code which never heard of them (a user's own agent) passes them on all the 
 
 import json
 import math
+import os
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -18,6 +19,16 @@ import orjson
 from msgspec.structs import replace
 
 from palestra.errors import RowIdentity
+
+
+def new_id(prefix: str = "") -> str:
+    """`prefix` and 32 hexadecimal digits.
+
+    From the system, never from `random`: environments seed that one, and two rollouts with the
+    same session would share their state.
+    """
+    return prefix + os.urandom(16).hex()
+
 
 ROLLOUT_HEADER = "x-palestra-rollout"
 TIMEOUT_HEADER = "x-palestra-timeout"

@@ -9,13 +9,40 @@ or that has taken much longer than a refusal takes. A busy endpoint refuses most
 and answers the others minutes later.
 """
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Self, final
+from typing import Final, Self, TypeVar, final
 
-from palestra.errors import EndpointRefuses
-from palestra.transport.context import CallContext
+from palestra.errors import DeadlineExceeded, EndpointRefuses
+from palestra.transport.context import CallContext, current_call
+
+Answer = TypeVar("Answer")
+
+RUN_PATH = "/run"
+"""The call that is the rollout, and none that is made for it."""
+
+
+def call_limit_s(path: str) -> float | None:
+    """How long a call of `path` may take, when its rollout says so."""
+    return None if path == RUN_PATH else current_call().call_limit_s
+
+
+async def within(limit_s: float, call: Awaitable[Answer], *, what: str) -> Answer:
+    """The answer of `call`. Raises `DeadlineExceeded` after `limit_s`, and what it raises."""
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            return await call
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise DeadlineExceeded(
+            f"{what} took longer than {limit_s:g} s",
+            hint="raise call_timeout_s, or find out why it is slow",
+        ) from None
+
 
 IDLE_S: Final = 60.0
 """A run that has asked nothing for so long was stopped: its streak does not count when it goes on."""

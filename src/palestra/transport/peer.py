@@ -18,13 +18,11 @@ from palestra.errors import (
     status_for,
 )
 from palestra.schema import CREATE_PARAMS, changed, encode_json, fields_of, why_unreadable
-from palestra.transport.blame import fault_of
-from palestra.transport.context import calling, current_call
+from palestra.transport.context import calling, current_call, new_id
 from palestra.transport.http import HttpReply
-from palestra.transport.ids import new_id
-from palestra.transport.limits import call_limit_s, within
 from palestra.transport.local import IN_PROCESS, LocalEndpoint, ServerRequest, Target
-from palestra.transport.unverified import note_verify_request
+from palestra.transport.patience import call_limit_s, within
+from palestra.transport.unverified import fault_of, note_verify_request
 from palestra.transport.workers import worker_url
 
 if TYPE_CHECKING:

@@ -10,7 +10,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from palestra.errors import CallError, readable
+from palestra.config import ServerType
+from palestra.errors import (
+    AgentError,
+    CallError,
+    EnvironmentFault,
+    ModelError,
+    VerifierError,
+    readable,
+)
 from palestra.schema import encode_json, to_plain
 from palestra.transport.context import Activity, current_call
 
@@ -51,3 +59,12 @@ def encoded_with(told: Mapping[str, Any], more: Mapping[str, Any]) -> bytes | No
         return encode_json({**told, **readable(to_plain(more))})
     except (TypeError, ValueError):
         return None
+
+
+def fault_of(server_type: str, path: str) -> type[CallError]:
+    """The class of a failure of the code behind `path` of a server of this type."""
+    if server_type == ServerType.MODEL:
+        return ModelError
+    if server_type == ServerType.AGENT:
+        return AgentError
+    return VerifierError if path.endswith(VERIFY) else EnvironmentFault

@@ -10,8 +10,7 @@ from typing import Any
 import orjson
 
 from palestra.responses_api_models.local_model.engine import EngineOrder
-from palestra.responses_api_models.local_model.running import RunningEngine
-from palestra.responses_api_models.local_model.transport import EngineTransport
+from palestra.responses_api_models.local_model.running import EngineTransport, RunningEngine
 from palestra.transport import HttpReply, HttpRequest
 
 SERVES = "import sys; print('READY http://127.0.0.1:1', flush=True); sys.stdin.read()"

@@ -6,7 +6,7 @@ import pytest
 from engine_stand_ins import FakePort, post, running, says, until
 
 from palestra.errors import DeadlineExceeded
-from palestra.responses_api_models.local_model.transport import EngineTransport
+from palestra.responses_api_models.local_model.running import EngineTransport
 from palestra.transport import HttpReply
 
 ADD = {"type": "function", "function": {"name": "add"}}

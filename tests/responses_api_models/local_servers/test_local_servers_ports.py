@@ -12,13 +12,12 @@ import pytest
 from palestra.errors import ConfigError, RunFailed
 from palestra.fleet.sockets import listen
 from palestra.responses_api_models.local_servers import (
-    LlamaCppServer,
     VLLMInstallation,
-    VLLMServer,
     serve_llama_cpp,
     serve_vllm,
 )
-from palestra.responses_api_models.local_servers.ports import free_port, require_own
+from palestra.responses_api_models.local_servers.installed import free_port, require_own
+from palestra.settings import LlamaCppServer, VLLMServer
 from palestra.transport import HttpClient
 
 HOST = "127.0.0.1"
@@ -34,7 +33,7 @@ def taken() -> Iterator[int]:
 
 def test_vllm_is_not_started_at_a_port_that_is_taken(taken: int) -> None:
     async def run() -> None:
-        server = VLLMServer("m", tool_parser="none", port=taken)
+        server = VLLMServer(model="m", tool_parser="none", port=taken)
         async with serve_vllm(server, HttpClient(), tell=lambda _: None, vllm=VLLM):
             pytest.fail("it was taken for ready")
 

@@ -18,14 +18,13 @@ import pytest
 
 from palestra.errors import RunFailed, ServerDied
 from palestra.responses_api_models.local_servers import (
-    LlamaCppServer,
     VLLMInstallation,
-    VLLMServer,
     serve_llama_cpp,
     serve_vllm,
 )
-from palestra.responses_api_models.local_servers.ports import free_port
+from palestra.responses_api_models.local_servers.installed import free_port
 from palestra.responses_api_models.local_servers.running import KEEPER
+from palestra.settings import LlamaCppServer, VLLMServer
 from palestra.transport import HttpClient, HttpRequest
 
 pytestmark = pytest.mark.slow
@@ -62,7 +61,7 @@ async def serve(
 ) -> str:
     """Start it, and give what it answers."""
     transport = HttpClient()
-    server = VLLMServer("m", tool_parser="none", port=port, api_key=api_key)
+    server = VLLMServer(model="m", tool_parser="none", port=port, api_key=api_key)
     try:
         async with serve_vllm(server, transport, tell=tell, vllm=vllm, **settings) as serving:
             url = f"{serving.base_url}/models"

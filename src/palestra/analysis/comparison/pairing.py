@@ -2,15 +2,65 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from palestra.analysis.comparison.side import Side
-from palestra.analysis.fingerprints import sampling, task_fields
+from palestra.analysis.fingerprints import Fingerprints, fingerprints, sampling, task_fields
 from palestra.analysis.frame import RunFrame
+from palestra.analysis.load import load_run
 from palestra.analysis.samples import sample_reader
+from palestra.analysis.sources import rollout_files
 from palestra.errors import InputDataError
 from palestra.metrics import IntArray, TaskIndex
+from palestra.schema import RunPaths, with_compressed
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A run with what its tasks ask. `name`: A or B, or what the user calls it."""
+
+    name: str
+    rollouts: str
+    """As the user named it: a file, or a glob of shards."""
+    frame: RunFrame
+    fingerprints: Fingerprints
+
+
+def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
+    """Load a run by its rollouts; inputs and failures are found by name beside them.
+
+    `rollouts`: a file or a glob of shards. Parts of a run are accepted: what is missing is counted,
+    not refused. Raises InputDataError when a file is not what it should be.
+    """
+    for path in rollout_files(rollouts):
+        if not path.exists():
+            raise InputDataError(
+                f"there are no rollouts at {path}", hint="give the scored rows of a run (.jsonl)"
+            )
+        wanted = RunPaths(path).materialized_inputs
+        if with_compressed(wanted) is None:
+            raise InputDataError(
+                f"the materialized inputs of {path} are not there: {wanted}",
+                hint="a run's files stay together; the inputs say what was asked and how often",
+            )
+    frame = load_run(None, rollouts, allow_partial=True)
+    return ComparedRun(name, str(rollouts), frame, fingerprints(frame.requests.places.files))
+
+
+def refuse_shared_files(runs: list[str]) -> None:
+    """Raise InputDataError when two runs, each a file or a glob, have a file in common."""
+    seen: dict[Path, str] = {}
+    for run in runs:
+        for path in rollout_files(run):
+            other = seen.setdefault(path.resolve(), run)
+            if other != run or runs.count(run) > 1:
+                what = "is given twice" if other == run else f"is in {other} and in {run}"
+                raise InputDataError(
+                    f"{path} {what}: these are not two runs",
+                    hint="give the rollouts of different runs",
+                )
+
 
 SHOWN = 10
 ALLOW_UNMATCHED = "--allow-unmatched"
@@ -27,8 +77,12 @@ class Pairs:
     notices: Sequence[str]
 
 
-def pair(
-    a: Side, b: Side, *, allow_unmatched: bool = False, allow_different_rows: bool = False
+def pair_tasks(
+    a: ComparedRun,
+    b: ComparedRun,
+    *,
+    allow_unmatched: bool = False,
+    allow_different_rows: bool = False,
 ) -> Pairs:
     """The tasks that the runs share, by task index and by what their rows ask.
 
@@ -56,7 +110,7 @@ def pair(
     return Pairs(tasks, _positions(a.frame, tasks), _positions(b.frame, tasks), notices)
 
 
-def settings_that_differ(a: Side, b: Side, pairs: Pairs) -> list[str]:
+def settings_that_differ(a: ComparedRun, b: ComparedRun, pairs: Pairs) -> list[str]:
     """How the first paired task was sampled differently: `temperature: 0.7 -> 1.0`."""
     task = pairs.tasks[0]
     one, other = (sampling(_row(side, task)) for side in (a, b))
@@ -67,7 +121,7 @@ def settings_that_differ(a: Side, b: Side, pairs: Pairs) -> list[str]:
     ]
 
 
-def _unpaired(a: Side, b: Side, *, allowed: bool) -> list[str]:
+def _unpaired(a: ComparedRun, b: ComparedRun, *, allowed: bool) -> list[str]:
     """What to say about tasks that only one of the runs has."""
     only = [
         (side, [task for task in side.frame.requests.tasks if task not in other.fingerprints])
@@ -83,7 +137,9 @@ def _unpaired(a: Side, b: Side, *, allowed: bool) -> list[str]:
     return [f"tasks left out: {'; '.join(told)}"] if told else []
 
 
-def _different(a: Side, b: Side, different: Sequence[TaskIndex], shared: int) -> InputDataError:
+def _different(
+    a: ComparedRun, b: ComparedRun, different: Sequence[TaskIndex], shared: int
+) -> InputDataError:
     named = ", ".join(f"{task} ({_what_differs(a, b, task)})" for task in different[:SHOWN])
     more = ", …" if len(different) > SHOWN else ""
     elsewhere = set(b.fingerprints.values())
@@ -102,13 +158,13 @@ def _different(a: Side, b: Side, different: Sequence[TaskIndex], shared: int) ->
     )
 
 
-def _what_differs(a: Side, b: Side, task: TaskIndex) -> str:
+def _what_differs(a: ComparedRun, b: ComparedRun, task: TaskIndex) -> str:
     one, other = (task_fields(_row(side, task)) for side in (a, b))
     names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
     return " and ".join(names) or "a field that one of them lacks"
 
 
-def _row(side: Side, task: TaskIndex) -> dict[str, object]:
+def _row(side: ComparedRun, task: TaskIndex) -> dict[str, object]:
     requests = side.frame.requests
     first = requests.starts[requests.tasks.index(task)]
     with sample_reader(requests.places.take(np.array([first]))) as samples:

@@ -105,14 +105,16 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class RegressionGate:
     """May B take the place of A? `reason`: one sentence with the numbers that decided."""
 
     passed: bool
     reason: str
 
 
-def judge(comparison: Comparison, *, tolerance: float = 0.0, scored_only: bool = False) -> Gate:
+def judge_comparison(
+    comparison: Comparison, *, tolerance: float = 0.0, scored_only: bool = False
+) -> RegressionGate:
     """Fails when B is significantly worse than A by more than `tolerance`, in units of reward.
 
     That is when the whole 95 % interval of the difference lies below -`tolerance`. It also fails
@@ -127,22 +129,24 @@ def judge(comparison: Comparison, *, tolerance: float = 0.0, scored_only: bool =
     if reward.requested is not None and not scored_only:
         _refuse_not_finite(reward.requested.lowest)
     if reward.difference.high is None:
-        return Gate(passed=False, reason="one task says nothing about others: nothing was shown")
+        return RegressionGate(
+            passed=False, reason="one task says nothing about others: nothing was shown"
+        )
     if reward.difference.high < -tolerance:
-        return Gate(
+        return RegressionGate(
             passed=False,
             reason=f"B is significantly worse by more than {tolerance:g}: {_told(reward.difference)}",
         )
     hidden = None if scored_only else _hidden(reward.requested, tolerance)
     if hidden is not None:
-        return Gate(
+        return RegressionGate(
             passed=False,
             reason="too much is missing to tell: if every rollout without a reward had ended in "
             f"the worst way for B, it would be worse by more than {tolerance:g}: {_told(hidden)}. "
             "`palestra diagnose RUN` says what scores the rest; or decide by what was scored with "
             "--scored-only",
         )
-    return Gate(
+    return RegressionGate(
         passed=True,
         reason=f"B is not significantly worse by more than {tolerance:g}: "
         f"{_told(reward.difference)}",

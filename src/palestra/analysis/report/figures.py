@@ -22,9 +22,8 @@ from palestra.analysis.report.facts import (
     reward_bars,
     solved_counts,
 )
-from palestra.analysis.report.markup import Child, Markup, tag, together
+from palestra.analysis.report.markup import Child, Markup, amount, percent, tag, together
 from palestra.analysis.report.overview import scores_of
-from palestra.analysis.report.wording import amount, percent
 from palestra.analysis.summary import RunSummary
 from palestra.analysis.task_rows import solved_by_task
 from palestra.metrics import Rollouts

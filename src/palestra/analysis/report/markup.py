@@ -1,10 +1,64 @@
-"""Builds HTML and SVG as strings in which nothing is markup unless it was built here."""
+"""Text, numbers, HTML and SVG of the report: nothing is markup unless it was built here."""
 
 import json
+import re
 from html import escape
 from typing import Any
 
-from palestra.analysis.report.visible import visible
+UNIT = "\N{NO-BREAK SPACE}%"
+
+
+def percent(share: float) -> str:
+    """A share of 1, to a tenth of a percent; never 0 or 100 % unless it is."""
+    if 0 < share < 0.001:
+        return f"< 0.1{UNIT}"
+    if 0.999 < share < 1:
+        return f"> 99.9{UNIT}"
+    return f"{100 * share:.1f}{UNIT}"
+
+
+def amount(count: int, noun: str) -> str:
+    """A count with its noun: `1 task`, `20,000 tasks`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def number(value: float) -> str:
+    """A measure to three digits, with thousands separated."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+_HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f"
+    r"\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb"
+    r"\ufffe\uffff\U000e0000-\U000e0fff]"
+)
+"""Not the zero-width joiners U+200C and U+200D: scripts and emoji are spelled with them."""
+
+_CONTROL_PICTURES = 0x2400
+_DELETE, _DELETE_PICTURE = 0x7F, "\u2421"
+
+
+def visible(text: str) -> str:
+    """The text with every hidden character spelled out; line breaks and tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _HIDDEN.sub(_name, text.replace("\r\n", "\n"))
+
+
+def visible_line(text: str, limit: int) -> str:
+    """The text on one line, of at most `limit` characters before hidden ones are spelled out."""
+    line = " ".join(text[: 4 * limit].split())
+    return visible(line if len(line) <= limit else line[: limit - 1] + "…")
+
+
+def _name(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x20:
+        return chr(_CONTROL_PICTURES + code)
+    if code == _DELETE:
+        return _DELETE_PICTURE
+    return f"⟨U+{code:04X}⟩"
+
 
 _VOID = frozenset({"br", "input", "link", "meta"})
 _UNSAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})

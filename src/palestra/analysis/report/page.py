@@ -11,10 +11,8 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from palestra.analysis.report.markup import Child, Markup, data_block, tag, together
-from palestra.analysis.report.table import task_label
-from palestra.analysis.report.tasks import TaskColumns, TaskList
-from palestra.analysis.report.wording import amount
+from palestra.analysis.report.markup import Child, Markup, amount, data_block, tag, together
+from palestra.analysis.report.tasks import TaskColumns, TaskList, task_label
 
 Head = tuple[str, str, str]
 """A sortable column of the table: its data, its name, its class."""

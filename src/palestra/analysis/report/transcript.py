@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palestra.analysis.report.visible import visible, visible_line
+from palestra.analysis.report.markup import visible, visible_line
 from palestra.metrics import INDICES, REWARD
 
 ENTRY_CHARACTERS = 4_000

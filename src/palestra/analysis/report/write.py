@@ -10,17 +10,22 @@ from palestra.analysis.frame import RunFrame
 from palestra.analysis.report import overview
 from palestra.analysis.report.facts import is_binary
 from palestra.analysis.report.figures import figures
-from palestra.analysis.report.markup import data_block
+from palestra.analysis.report.markup import amount, data_block, visible_line
 from palestra.analysis.report.page import Contents, after_transcripts, before_transcripts
 from palestra.analysis.report.rows import (
     MOST_ROLLOUTS,
-    Choice,
+    ChosenRollout,
     materialized_rows,
     plan,
     rollout_rows,
 )
-from palestra.analysis.report.table import shown_tasks, table_data
-from palestra.analysis.report.tasks import by_interest, task_columns, task_lists
+from palestra.analysis.report.tasks import (
+    by_interest,
+    shown_tasks,
+    table_data,
+    task_columns,
+    task_lists,
+)
 from palestra.analysis.report.transcript import (
     ENTRY_CHARACTERS,
     TRANSCRIPT_CHARACTERS,
@@ -30,8 +35,6 @@ from palestra.analysis.report.transcript import (
     snippet,
     transcript,
 )
-from palestra.analysis.report.visible import visible_line
-from palestra.analysis.report.wording import amount
 from palestra.analysis.summary import RunSummary, summarize
 from palestra.analysis.task_rows import LENGTH_FIELD
 from palestra.analysis.writing import replacing
@@ -44,7 +47,7 @@ ENDING_BYTES = 64_000
 NAME_CHARACTERS = 200
 PROMPT_FIELDS = frozenset({"responses_create_params"})
 
-Chosen = Mapping[int, Sequence[Choice]]
+Chosen = Mapping[int, Sequence[ChosenRollout]]
 
 
 def write_report(

@@ -1,29 +1,34 @@
 """Which tasks of a run are worth training on, as a dataset of their own.
 
-`select` judges every task by its pass rate; `export` writes the kept ones and where they come from.
+`selection_of` judges every task by its pass rate; `export_selection` writes the kept ones and where they come from.
 """
 
-from palestra.analysis.selection.export import check_destination, export, origin, provenance_path
+from palestra.analysis.selection.export import (
+    check_destination,
+    export_selection,
+    provenance_path,
+    selection_origin,
+)
 from palestra.analysis.selection.select import (
-    Band,
-    Criteria,
     JudgedTask,
+    RateBand,
     Selection,
-    Verdict,
+    SelectionCriteria,
+    TaskVerdict,
     rollouts_to_decide,
-    select,
+    selection_of,
 )
 
 __all__ = [
-    "Band",
-    "Criteria",
     "JudgedTask",
+    "RateBand",
     "Selection",
-    "Verdict",
+    "SelectionCriteria",
+    "TaskVerdict",
     "check_destination",
-    "export",
-    "origin",
+    "export_selection",
     "provenance_path",
     "rollouts_to_decide",
-    "select",
+    "selection_of",
+    "selection_origin",
 ]

@@ -39,7 +39,7 @@ def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -
         )
 
 
-def export(
+def export_selection(
     frame: RunFrame, selection: Selection, out: Path, *, provenance: Mapping[str, Any]
 ) -> None:
     """Write the kept tasks to `out`, whole or not at all, and `provenance` with one entry per row.
@@ -63,7 +63,7 @@ def export(
         raise InputDataError(f"cannot write {out}: {error.strerror}") from error
 
 
-def origin(frame: RunFrame) -> dict[str, Any]:
+def selection_origin(frame: RunFrame) -> dict[str, Any]:
     """Which run it was: its files, its manifest's digests, and a digest of keys and rewards."""
     return {
         "rollouts": [str(path) for path in frame.rollout_places.files],

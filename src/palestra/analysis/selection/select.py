@@ -14,8 +14,7 @@ import numpy as np
 
 from palestra.analysis.frame import SCORED, SCORED_CODE, RunFrame
 from palestra.analysis.task_rows import LEARNABILITY_CONFIDENCE, LENGTH_FIELD
-from palestra.analysis.task_values import mean_of_present
-from palestra.analysis.views import SOLVED_REWARD
+from palestra.analysis.views import SOLVED_REWARD, mean_of_present
 from palestra.errors import ConfigError
 from palestra.metrics import (
     BoolArray,
@@ -27,7 +26,7 @@ from palestra.metrics import (
 )
 
 
-class Verdict(StrEnum):
+class TaskVerdict(StrEnum):
     """What becomes of a task. Only `KEPT` ones are exported."""
 
     KEPT = "kept"
@@ -42,18 +41,18 @@ class Verdict(StrEnum):
     OVER_LIMIT = "over the limit"
 
 
-_CODES = {verdict: code for code, verdict in enumerate(Verdict)}
+_CODES = {verdict: code for code, verdict in enumerate(TaskVerdict)}
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
+class RateBand:
     """Pass rates from `low` to `high`, both included."""
 
     low: float
     high: float
 
     @classmethod
-    def parse(cls, text: str) -> "Band":
+    def parse(cls, text: str) -> "RateBand":
         """`0.1..0.9`. Raises ConfigError for anything that is no band of pass rates."""
         low, dots, high = text.partition("..")
         try:
@@ -74,7 +73,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Criteria:
+class SelectionCriteria:
     """`band` None: every task that was solved sometimes, not never and not always.
 
     `max_tokens`: mean output tokens of a task's rollouts. `solved_at`: a rollout with at least this
@@ -82,7 +81,7 @@ class Criteria:
     tasks.
     """
 
-    band: Band | None = None
+    band: RateBand | None = None
     min_rollouts: int = 1
     max_tokens: float | None = None
     solved_at: float = SOLVED_REWARD
@@ -101,7 +100,7 @@ class JudgedTask:
     """
 
     task: TaskIndex
-    verdict: Verdict
+    verdict: TaskVerdict
     requested: int
     scored: int
     failures: Mapping[str, int]
@@ -126,11 +125,11 @@ class Selection:
     tasks: Sequence[JudgedTask]
     kept: Sequence[int]
 
-    def of(self, verdict: Verdict) -> list[JudgedTask]:
+    def of(self, verdict: TaskVerdict) -> list[JudgedTask]:
         return [task for task in self.tasks if task.verdict == verdict]
 
 
-def select(frame: RunFrame, criteria: Criteria) -> Selection:
+def selection_of(frame: RunFrame, criteria: SelectionCriteria) -> Selection:
     """Judge every task of a run. Raises ConfigError for token limits without token counts."""
     rollouts = frame.rollouts
     trials = rollouts.per_task
@@ -139,14 +138,14 @@ def select(frame: RunFrame, criteria: Criteria) -> Selection:
     tokens = _tokens(frame, criteria)
     more = rollouts_to_decide(rate, trials, criteria.band.edges if criteria.band else [])
     verdicts = _verdicts(criteria, rate, trials, more, tokens)
-    kept = np.flatnonzero(verdicts == _CODES[Verdict.KEPT])
+    kept = np.flatnonzero(verdicts == _CODES[TaskVerdict.KEPT])
     if criteria.by_learnability:
         kept = kept[np.argsort(-(rate * (1 - rate))[kept], kind="stable")]
     if criteria.limit is not None:
-        verdicts[kept[criteria.limit :]] = _CODES[Verdict.OVER_LIMIT]
+        verdicts[kept[criteria.limit :]] = _CODES[TaskVerdict.OVER_LIMIT]
         kept = kept[: criteria.limit]
     profiled = frame.profiled
-    names = tuple(Verdict)
+    names = tuple(TaskVerdict)
     named = [names[code] for code in verdicts.tolist()]
     judged = _judged(frame, named, rate, solved, tokens, more)
     return Selection(judged, profiled[kept].tolist())
@@ -181,7 +180,7 @@ def _solved(frame: RunFrame, solved_at: float) -> IntArray:
     return sum_by_group(reached, frame.rollouts.starts).astype(np.int64)
 
 
-def _tokens(frame: RunFrame, criteria: Criteria) -> FloatArray:
+def _tokens(frame: RunFrame, criteria: SelectionCriteria) -> FloatArray:
     """Mean output tokens of each task; NaN where unknown."""
     column = frame.rollouts.columns.values.get(LENGTH_FIELD)
     if column is None:
@@ -195,22 +194,26 @@ def _tokens(frame: RunFrame, criteria: Criteria) -> FloatArray:
 
 
 def _verdicts(
-    criteria: Criteria, rate: FloatArray, trials: IntArray, more: FloatArray, tokens: FloatArray
+    criteria: SelectionCriteria,
+    rate: FloatArray,
+    trials: IntArray,
+    more: FloatArray,
+    tokens: FloatArray,
 ) -> IntArray:
-    """Positions in `Verdict`. By precedence: what comes later overrules what came before."""
-    verdicts = np.full(len(rate), _CODES[Verdict.KEPT])
+    """Positions in `TaskVerdict`. By precedence: what comes later overrules what came before."""
+    verdicts = np.full(len(rate), _CODES[TaskVerdict.KEPT])
     if criteria.max_tokens is not None:
-        verdicts[~(tokens <= criteria.max_tokens)] = _CODES[Verdict.TOO_LONG]
+        verdicts[~(tokens <= criteria.max_tokens)] = _CODES[TaskVerdict.TOO_LONG]
     hard, easy = _outside(criteria.band, rate)
-    verdicts[hard] = _CODES[Verdict.TOO_HARD]
-    verdicts[easy] = _CODES[Verdict.TOO_EASY]
+    verdicts[hard] = _CODES[TaskVerdict.TOO_HARD]
+    verdicts[easy] = _CODES[TaskVerdict.TOO_EASY]
     if criteria.decided_only:
-        verdicts[more > 0] = _CODES[Verdict.UNDECIDED]
-    verdicts[trials < criteria.min_rollouts] = _CODES[Verdict.UNDECIDED]
+        verdicts[more > 0] = _CODES[TaskVerdict.UNDECIDED]
+    verdicts[trials < criteria.min_rollouts] = _CODES[TaskVerdict.UNDECIDED]
     return verdicts
 
 
-def _outside(band: Band | None, rate: FloatArray) -> tuple[BoolArray, BoolArray]:
+def _outside(band: RateBand | None, rate: FloatArray) -> tuple[BoolArray, BoolArray]:
     if band is None:
         return rate <= 0, rate >= 1
     # a rate written as 0.3 must not fail against 3 of 10 for a rounding
@@ -220,7 +223,7 @@ def _outside(band: Band | None, rate: FloatArray) -> tuple[BoolArray, BoolArray]
 
 def _judged(
     frame: RunFrame,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[TaskVerdict],
     rate: FloatArray,
     solved: IntArray,
     tokens: FloatArray,
@@ -237,7 +240,9 @@ def _judged(
         failures = {name: count for name, count in named.items() if count and name != SCORED}
         at = place.get(position)
         if at is None:
-            judged.append(JudgedTask(task, Verdict.NO_ROLLOUTS, requested[position], 0, failures))
+            judged.append(
+                JudgedTask(task, TaskVerdict.NO_ROLLOUTS, requested[position], 0, failures)
+            )
             continue
         p, length = float(rate[at]), float(tokens[at])
         judged.append(

@@ -22,19 +22,25 @@ from palestra.cli.loop import STOP_S
 from palestra.cli.merging import merge_shards
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
-from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.watching import watching
 from palestra.cluster.completeness import check_shards, write_completeness
 from palestra.cluster.layout import JobFiles, RunFiles
+from palestra.cluster.lease import CHECK_S, LeaseWatch
 from palestra.cluster.overrides import collect_settings
 from palestra.cluster.plan import Role, Run, read_plan
 from palestra.cluster.stamping import remember_stamped, stamp, with_stamped
-from palestra.cluster.supervisor.lease import CHECK_S, LeaseWatch
 from palestra.config import ResolvedConfig, ServerType, names_in_files
 from palestra.errors import InputDataError, RunFailed
-from palestra.rollouts import CollectSettings, GivenRows
-from palestra.rollouts import Shard as Share
-from palestra.sandbox.settings import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
+from palestra.sandbox.limits import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
+from palestra.settings import (
+    CollectArgs,
+    CollectSettings,
+    GivenRows,
+    args_from,
+    existing_path,
+    load,
+)
+from palestra.settings import Shard as Share
 
 JOB_DIR, NONCE, DRAIN_FILE, JOB_NAME = (
     "PALESTRA_JOB_DIR",

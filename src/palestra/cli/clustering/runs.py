@@ -22,13 +22,13 @@ from palestra.cluster.following import (
     status_of,
 )
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.options import config_list
 from palestra.cluster.plan import Run
+from palestra.cluster.records import tail
 from palestra.cluster.resubmit import resubmit
-from palestra.cluster.supervisor.processes import tail
 from palestra.cluster.units import folder_of, read_run
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
+from palestra.settings import config_list
 
 UNDERWAY = 3
 """Exit code of `status` while something waits or runs, and nothing has failed."""

@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
     cluster.command("profile-merged", hidden=True)(profile_merged)
 
 
-@settings_command(cluster, "palestra.cluster.options:RolloutOptions")
+@settings_command(cluster, "RolloutOptions")
 def rollouts(flags: Flags, overrides: Overrides = None) -> None:
     """Collect rollouts over seeds and chunks, a job each; then merge and profile them."""
 
@@ -44,7 +44,7 @@ def rollouts(flags: Flags, overrides: Overrides = None) -> None:
 
 @settings_command(
     cluster,
-    "palestra.cluster.commands:CommandOptions",
+    "CommandOptions",
     name="run-cmd",
     required=False,  # the command may follow the options
     context_settings={

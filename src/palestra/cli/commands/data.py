@@ -16,10 +16,9 @@ benchmark = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    settings = "palestra.cli.settings"
-    settings_command(app, f"{settings}:PrepareArgs", required=False)(prepare)
-    settings_command(app, f"{settings}:RenderArgs", required=False)(render_prompts)
-    settings_command(dataset, "palestra.cli.importing:ImportArgs", name="import")(import_rows)
+    settings_command(app, "PrepareArgs", required=False)(prepare)
+    settings_command(app, "RenderArgs", required=False)(render_prompts)
+    settings_command(dataset, "ImportArgs", name="import")(import_rows)
     app.add_typer(benchmark, name="benchmark")
 
 
@@ -41,9 +40,8 @@ def import_rows(flags: Flags, configs: Configs = None, overrides: Overrides = No
     """Make rows of a table, a chat or questions with answers, without a script."""
 
     def command() -> int:
-        from palestra.cli.importing import ImportArgs
         from palestra.cli.importing import import_rows as make
-        from palestra.cli.settings import args_from
+        from palestra.settings import ImportArgs, args_from
 
         return make(args_from(ImportArgs, flags), with_configs(configs, overrides))
 
@@ -73,7 +71,7 @@ def list_benchmarks(configs: Configs = None, overrides: Overrides = None) -> Non
     guarded(command)
 
 
-@settings_command(benchmark, "palestra.cli.settings:BenchmarkArgs", name="prepare", required=False)
+@settings_command(benchmark, "BenchmarkArgs", name="prepare", required=False)
 def prepare_benchmark(
     flags: Flags,
     names: Annotated[

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,6 @@ class Storage(StrEnum):
 
 
 Where = Annotated[Storage, typer.Option("--storage", help="hf: the Hugging Face hub; gitlab.")]
-HUB: Final = "palestra.datasets.hub"
-REGISTRY: Final = "palestra.datasets.registry"
-NETWORK: Final = "palestra.cli.settings:NetworkSettings"
 ONLY: dict[Storage, frozenset[str]] = {
     Storage.HF: frozenset(
         {
@@ -56,7 +53,7 @@ def _in_its_place(storage: Storage, settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-@settings_command(dataset, f"{HUB}:HubUpload", f"{REGISTRY}:GitlabUpload", NETWORK, required=False)
+@settings_command(dataset, "HubUpload", "GitlabUpload", "NetworkSettings", required=False)
 def upload(
     flags: Flags,
     storage: Where = Storage.HF,
@@ -81,9 +78,9 @@ def upload(
 
 @settings_command(
     dataset,
-    f"{HUB}:HubDownload",
-    f"{REGISTRY}:GitlabDownload",
-    NETWORK,
+    "HubDownload",
+    "GitlabDownload",
+    "NetworkSettings",
     required=False,
     without=("yes",),
 )
@@ -109,7 +106,7 @@ def download(
     guarded(command)
 
 
-@settings_command(dataset, NETWORK)
+@settings_command(dataset, "NetworkSettings")
 def delete(
     flags: Flags,
     name: Annotated[str, typer.Argument(help="The dataset, exactly as it is spelt there.")],
@@ -135,9 +132,9 @@ def delete(
 
 @settings_command(
     dataset,
-    f"{HUB}:HubUpload",
-    f"{REGISTRY}:GitlabDownload",
-    NETWORK,
+    "HubUpload",
+    "GitlabDownload",
+    "NetworkSettings",
     required=False,
     without=("output_fpath", "delete_from_gitlab"),
 )

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from palestra.cli.commands.rollouts import COLLECT
 from palestra.cli.console import guarded
 from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
 
@@ -41,7 +40,9 @@ def register(app: typer.Typer) -> None:
     """Add the commands to `app`: the doctor with whatever flags `collect` has now."""
     group = typer.Typer(cls=_DoctorGroup)
     epilog = "`palestra doctor tools FILE` checks the tool schemas of a file alone."
-    add = settings_command(group, COLLECT, name=_ITSELF, required=False, cls=_Doctor, epilog=epilog)
+    add = settings_command(
+        group, "CollectArgs", name=_ITSELF, required=False, cls=_Doctor, epilog=epilog
+    )
     add(doctor)
     group.command()(tools)
     app.add_typer(group, name="doctor", help="Say what would go wrong, before a run.")

@@ -11,12 +11,12 @@ from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    settings_command(app, "palestra.cli.settings:ProfileArgs", required=False)(profile)
+    settings_command(app, "ProfileArgs", required=False)(profile)
     app.command()(merge)
-    settings_command(app, "palestra.cli.reverifying:ReverifyArgs")(reverify)
-    settings_command(app, "palestra.cli.comparing:CompareArgs")(compare)
-    settings_command(app, "palestra.cli.selecting:SelectArgs")(select)
-    settings_command(app, "palestra.cli.scoring:ScoresArgs")(scores)
+    settings_command(app, "ReverifyArgs")(reverify)
+    settings_command(app, "CompareArgs")(compare)
+    settings_command(app, "SelectArgs")(select)
+    settings_command(app, "ScoresArgs")(scores)
 
 
 def profile(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
@@ -74,9 +74,8 @@ def reverify(flags: Flags, configs: Configs = None, overrides: Overrides = None)
     """
 
     def command() -> int:
-        from palestra.cli.reverifying import ReverifyArgs
         from palestra.cli.reverifying import reverify as reverify_rollouts
-        from palestra.cli.settings import args_from
+        from palestra.settings import ReverifyArgs, args_from
 
         return reverify_rollouts(args_from(ReverifyArgs, flags), with_configs(configs, overrides))
 
@@ -90,8 +89,8 @@ def compare(flags: Flags) -> None:
     """
 
     def command() -> int:
-        from palestra.cli.comparing import CompareArgs, compare_runs
-        from palestra.cli.settings import args_from
+        from palestra.cli.comparing import compare_runs
+        from palestra.settings import CompareArgs, args_from
 
         return compare_runs(args_from(CompareArgs, flags))
 
@@ -106,8 +105,8 @@ def select(flags: Flags) -> None:
     """
 
     def command() -> int:
-        from palestra.cli.selecting import SelectArgs, select_tasks
-        from palestra.cli.settings import args_from
+        from palestra.cli.selecting import select_tasks
+        from palestra.settings import SelectArgs, args_from
 
         return select_tasks(args_from(SelectArgs, flags))
 
@@ -118,8 +117,8 @@ def scores(flags: Flags) -> None:
     """The table of the field: pass@1, maj@k, pass@k in percent, mean ± error over seeds."""
 
     def command() -> int:
-        from palestra.cli.scoring import ScoresArgs, show_scores
-        from palestra.cli.settings import args_from
+        from palestra.cli.scoring import show_scores
+        from palestra.settings import ScoresArgs, args_from
 
         return show_scores(args_from(ScoresArgs, flags))
 

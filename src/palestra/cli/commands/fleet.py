@@ -66,9 +66,8 @@ def pip_list(
     """The packages of the environment that a server runs in. Same as ng_pip_list."""
 
     def command() -> int:
-        from palestra.cli.packages import PipListArgs
         from palestra.cli.packages import pip_list as show
-        from palestra.cli.settings import args_from
+        from palestra.settings import PipListArgs, args_from
 
         given = {"entrypoint": server, "format": format_, "outdated": outdated}
         return show(args_from(PipListArgs, given))

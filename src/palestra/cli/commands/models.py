@@ -1,14 +1,13 @@
 """`palestra models`, `serve-model`, `sandbox`: the flags of what this machine fetches and serves."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from palestra.cli.console import guarded, say
 from palestra.cli.flags import Flags, settings_command
 
-LOCAL_SERVERS: Final = "palestra.responses_api_models.local_servers"
 models = typer.Typer(help="The embedded model's weights.", no_args_is_help=True)
 serve_model = typer.Typer(help="Start a local inference server.", no_args_is_help=True)
 sandbox = typer.Typer(help="The sandbox for untrusted programs.", no_args_is_help=True)
@@ -42,7 +41,7 @@ ApiKeyEnv = Annotated[
 ]
 
 
-@settings_command(serve_model, f"{LOCAL_SERVERS}:VLLMServer", name="vllm")
+@settings_command(serve_model, "VLLMServer", name="vllm")
 def serve_vllm(
     flags: Flags,
     api_key_env: ApiKeyEnv = "",
@@ -57,7 +56,7 @@ def serve_vllm(
 
     def command() -> int:
         from palestra.cli.serving import key_from, serve_model_vllm
-        from palestra.responses_api_models.local_servers import VLLMServer
+        from palestra.settings import VLLMServer
 
         key = key_from(api_key_env)
         return serve_model_vllm(
@@ -71,7 +70,7 @@ def serve_vllm(
     guarded(command)
 
 
-@settings_command(serve_model, f"{LOCAL_SERVERS}:LlamaCppServer", name="llama-cpp")
+@settings_command(serve_model, "LlamaCppServer", name="llama-cpp")
 def serve_llama_cpp(
     flags: Flags,
     api_key_env: ApiKeyEnv = "",
@@ -81,7 +80,7 @@ def serve_llama_cpp(
 
     def command() -> int:
         from palestra.cli.serving import key_from, serve_model_llama_cpp
-        from palestra.responses_api_models.local_servers import LlamaCppServer
+        from palestra.settings import LlamaCppServer
 
         return serve_model_llama_cpp(
             LlamaCppServer(**flags, api_key=key_from(api_key_env)),

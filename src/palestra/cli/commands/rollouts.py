@@ -1,21 +1,15 @@
 """`palestra eval`, `collect`: the commands that make rollouts."""
 
-from typing import Final
-
 import typer
 
 from palestra.cli.console import guarded
 from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
 
-COLLECT: Final = "palestra.rollouts.arguments:CollectArgs"
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    settings_command(app, COLLECT, required=False)(collect)
-    settings_command(
-        app, "palestra.cli.evaluating:EvalArgs", "palestra.rollouts.arguments:RunArgs", name="eval"
-    )(evaluate)
+    settings_command(app, "CollectArgs", required=False)(collect)
+    settings_command(app, "EvalArgs", "RunArgs", name="eval")(evaluate)
 
 
 def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
@@ -32,9 +26,8 @@ def evaluate(flags: Flags, overrides: Overrides = None) -> None:
     """Run one environment against one model and profile it, all in this process."""
 
     def command() -> int:
-        from palestra.cli.evaluating import EvalArgs
         from palestra.cli.evaluating import evaluate as evaluate_environment
-        from palestra.cli.settings import args_from
+        from palestra.settings import EvalArgs, args_from
 
         fields = {name: flags.pop(name) for name in EvalArgs.model_fields if name in flags}
         args = args_from(EvalArgs, {**fields, "collecting": flags})

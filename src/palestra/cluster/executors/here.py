@@ -23,7 +23,7 @@ from palestra.cluster.endings import killed_by, reason_of
 from palestra.cluster.executors.executor import JobState, State, log_files, unit_ids
 from palestra.cluster.layout import RunFiles, SubmissionFiles, log_name
 from palestra.cluster.plan import After, Job, Run
-from palestra.cluster.supervisor.files import read_object
+from palestra.cluster.records import read_object
 from palestra.cluster.times import seconds_of
 from palestra.errors import RunFailed
 from palestra.rollouts.journal import write_json

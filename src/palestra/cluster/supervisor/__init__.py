@@ -13,11 +13,9 @@ Standard library only, and of any Python from 3.8 on: the batch node may have no
     main_step.py   the main step: what it runs, when it has to end
     probe.py       whether a server is ready; alone as a command too
     steps.py       a component -> the command that runs it: `srun`, a container, a plain process
-    processes.py   starting, minding and ending processes; the end of a log
+    processes.py   starting, minding and ending processes
     keyed.py       a server that takes its key as an argument
-    ports.py       free ports, and who answers on one
-    lease.py       one writer for each shard
-    shard.py       counting the rows of a shard; the done file
     slurm.py       the few Slurm commands that are asked
-    files.py       writing whole files, appending whole lines
+
+It imports the ground that it shares with the rest of `palestra.cluster`, which imports nothing of it.
 """

@@ -16,10 +16,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
+from palestra.cluster import shard
 from palestra.cluster.layout import ShardFiles
-from palestra.cluster.supervisor import keyed, processes, shard, slurm
+from palestra.cluster.plan import KEYED
+from palestra.cluster.ports import PortLocks, address_here
+from palestra.cluster.supervisor import keyed, processes, slurm
 from palestra.cluster.supervisor.context import PORT, Context, nodes_of
-from palestra.cluster.supervisor.ports import PortLocks, address_here
 from palestra.cluster.supervisor.supervise import Ended, Signals, Supervision
 from palestra.cluster.supervisor.task import BadPlan, read_task
 
@@ -38,7 +40,7 @@ SMALL_TASKS: dict[str, Callable[[Sequence[str]], int]] = {
     processes.MIND: processes.mind,
     processes.MIND_STEP: functools.partial(processes.mind, step=True),
     processes.MIND_SERVICE: functools.partial(processes.mind, step=True, hold_s=processes.GRACE_S),
-    keyed.KEYED: keyed.run_keyed,
+    KEYED: keyed.run_keyed,
     keyed.MODULE: keyed.run_module,
     PORT: _choose_port,
 }

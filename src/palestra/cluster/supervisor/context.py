@@ -15,11 +15,11 @@ from typing import IO
 
 from palestra.cluster.layout import JobFiles, RunFiles, log_name
 from palestra.cluster.plan import Component
+from palestra.cluster.ports import NoFreePort, PortLocks, address_here
+from palestra.cluster.records import append_line
 from palestra.cluster.supervisor import processes, slurm, steps
-from palestra.cluster.supervisor.files import append_line
-from palestra.cluster.supervisor.ports import NoFreePort, PortLocks, address_here
 from palestra.cluster.supervisor.task import JobTask
-from palestra.system.commands import run, start
+from palestra.system import run, start
 
 PORT = "--port"
 PORT_S = 60.0

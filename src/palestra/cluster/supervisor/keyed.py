@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import IO
 
-from palestra.system.commands import start
+from palestra.cluster.plan import KEY_VARIABLE
+from palestra.system import start
 
-KEYED, MODULE = "--keyed", "--keyed-module"
-KEY_VARIABLE = "PALESTRA_SERVER_KEY"
+MODULE = "--keyed-module"
 MASK = b"****"
 LAST_WORDS_S = 2.0
 """What is printed is waited for so long once the server has ended: others may hold its output."""

@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from palestra.cluster.records import tail
 from palestra.cluster.supervisor import processes, steps
 from palestra.cluster.supervisor.context import Context
 
@@ -76,4 +77,4 @@ class MainStep:
                 return
 
     def tail(self) -> str:
-        return processes.tail(self.log) if self.log else ""
+        return tail(self.log) if self.log else ""

@@ -8,7 +8,6 @@ gone, however that went. Inside containers, which may have no Python, Slurm alon
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -19,15 +18,11 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from palestra.system.commands import start
-from palestra.system.processes import signal_name
+from palestra.system import become_subreaper, die_with_parent, signal_name, start
 
-TAIL_BYTES = 4096
-TAIL_LINES = 20
 GRACE_S = 8.0
 """What a process gets between being asked to end and being made to."""
 MIND, MIND_STEP, MIND_SERVICE = "--mind", "--mind-step", "--mind-service"
-_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 
 def minded(argv: Sequence[str], workdir: str | None) -> list[str]:
@@ -61,18 +56,6 @@ def end(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
     process.wait()
 
 
-def tail(log: Path) -> str:
-    """The last lines of a log, for a message."""
-    try:
-        with log.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return ""
-    return "\n".join(text.splitlines()[-TAIL_LINES:])
-
-
 def open_log(folder: Path, names: Iterator[str]) -> tuple[IO[bytes], Path]:
     """The first of `names` that is not taken, so that no start writes over another's log."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,10 +77,10 @@ def mind(arguments: Sequence[str], *, step: bool = False, hold_s: float = 0.0) -
     """
     workdir, *argv = arguments
     supervisor = os.getppid()
-    if not _control(_SET_SUBREAPER, 1):
+    if not become_subreaper():
         _say("this system has no subreapers: what detaches itself may be left behind")
     if not step:  # there it may be a thread that starts us, and ends
-        _control(_SET_DEATH_SIGNAL, signal.SIGTERM)
+        die_with_parent(signal.SIGTERM)
     told: list[int] = []
 
     def tell(number: int, _frame: FrameType | None) -> None:
@@ -112,7 +95,7 @@ def mind(arguments: Sequence[str], *, step: bool = False, hold_s: float = 0.0) -
         child = start(
             argv,
             cwd=Path(workdir) if workdir else None,
-            in_child=lambda: _control(_SET_DEATH_SIGNAL, signal.SIGKILL),  # we have no threads
+            in_child=die_with_parent,  # we have no threads
         )
     except OSError as error:
         _say(f"cannot start {argv[0]}: {error}")
@@ -196,11 +179,3 @@ def _children(pid: int) -> list[int]:
         found += below
         look += below
     return found
-
-
-def _control(option: int, value: int) -> bool:
-    """The system call prctl, of Linux; False where there is none."""
-    try:
-        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
-    except (OSError, AttributeError):
-        return False

@@ -15,10 +15,10 @@ from enum import Enum
 from pathlib import Path
 
 from palestra.cluster.plan import Action, Component
+from palestra.cluster.ports import NoFreePort, answered, listeners_on
+from palestra.cluster.records import tail, write_object
 from palestra.cluster.supervisor import probe, processes, steps
 from palestra.cluster.supervisor.context import Context
-from palestra.cluster.supervisor.files import write_object
-from palestra.cluster.supervisor.ports import NoFreePort, answered, listeners_on
 from palestra.cluster.supervisor.probe import Answer, Verdict, Waited
 
 MISSES = 5
@@ -224,7 +224,7 @@ class Service:
         return f"PALESTRA_NONCE={self._context.nonce}"
 
     def _tail(self) -> str:
-        return next((text for text in map(processes.tail, self._logs) if text), "")
+        return next((text for text in map(tail, self._logs) if text), "")
 
     def told(self) -> dict[str, object]:
         """For `state.json`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palestra.system.commands import run
+from palestra.system import run
 
 ASK_S = 60.0
 GONE = frozenset(

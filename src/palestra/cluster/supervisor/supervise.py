@@ -15,16 +15,17 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
+from palestra.cluster import shard
 from palestra.cluster.layout import ShardFiles
-from palestra.cluster.supervisor import processes, shard, slurm
+from palestra.cluster.lease import Holder, Lease, LeaseHeld
+from palestra.cluster.ports import NoFreePort
+from palestra.cluster.records import write_object
+from palestra.cluster.supervisor import processes, slurm
 from palestra.cluster.supervisor.context import Context
-from palestra.cluster.supervisor.files import write_object
-from palestra.cluster.supervisor.lease import Holder, Lease, LeaseHeld
 from palestra.cluster.supervisor.main_step import DRAINED, MainStep
-from palestra.cluster.supervisor.ports import NoFreePort
 from palestra.cluster.supervisor.probe import BadProbe
 from palestra.cluster.supervisor.services import Failure, Service, State
-from palestra.system.processes import signal_name
+from palestra.system import signal_name
 
 LOOK_EVERY_S = 0.2
 TOLD_EVERY_S = 5.0

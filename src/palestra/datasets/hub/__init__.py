@@ -7,11 +7,8 @@ Whatever cannot be is said before the hub is asked. Only `calls`, `uploading`, `
 """
 
 from palestra.datasets.hub.checks import UploadTarget, check_rows, target_of
-from palestra.datasets.hub.settings import HubDownload, HubUpload
 
 __all__ = [
-    "HubDownload",
-    "HubUpload",
     "UploadTarget",
     "check_rows",
     "target_of",

@@ -1,7 +1,7 @@
 """Datasets in GitLab's registry, which speaks MLflow's protocol: a model is a dataset, and each of
 its versions holds files.
 
-    settings -> access (where, with which token) -> catalogue (names and versions)
+    address (where, with which token) -> access -> catalogue (names and versions)
                                                  -> artifacts (the bytes)
              -> moving (up, down, away: what the commands do)
 
@@ -9,11 +9,6 @@ Only `access`, `catalogue`, `artifacts` and `moving` import mlflow, which is an 
 where they are used. A plain MLflow server is as good as GitLab's.
 """
 
-from palestra.datasets.registry.settings import (
-    GitlabDelete,
-    GitlabDownload,
-    GitlabUpload,
-    RegistryAddress,
-)
+from palestra.datasets.registry.address import RegistryAddress
 
-__all__ = ["GitlabDelete", "GitlabDownload", "GitlabUpload", "RegistryAddress"]
+__all__ = ["RegistryAddress"]

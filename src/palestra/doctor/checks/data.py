@@ -21,7 +21,6 @@ from palestra.doctor.tool_schemas import check_tool_schemas
 from palestra.errors import InputDataError, Layer, PalestraError
 from palestra.rollouts import (
     AgentRoute,
-    CollectSettings,
     PreparedRun,
     StaleRun,
     check_rows,
@@ -30,6 +29,7 @@ from palestra.rollouts import (
     plan,
 )
 from palestra.schema import AGENT_REF, RunPaths, read_jsonl
+from palestra.settings import CollectSettings
 from palestra.transport import ServerClient
 
 

@@ -1,7 +1,7 @@
 """Forks workers that have imported an author's file, or says where that import stands."""
 
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Final, Protocol, final
 
 from palestra.fleet.importing import AuthorImport, standing_at, workers_limit_s
 from palestra.fleet.isolation.failures import MEMORY_MIB
@@ -9,6 +9,19 @@ from palestra.fleet.stacks import place_on
 from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.sandbox.workers.keeper import Keeper
 from palestra.sandbox.workers.outcomes import NotReady, WorkersBroken
+from palestra.transport import CallContext
+
+SHARE_KEPT: Final = 0.2
+MOST_KEPT_S: Final = 1.0
+"""Of the time left is kept to look where the code is, and to tell the caller."""
+
+
+def limit_of(context: CallContext) -> float | None:
+    """Seconds that a call made now may take; None where there is no deadline."""
+    limits = [s for s in (context.remaining_s(), context.call_limit_s) if s is not None]
+    if not limits:
+        return None
+    return min(limits) - min(MOST_KEPT_S, min(limits) * SHARE_KEPT)
 
 
 class Forking(Protocol):

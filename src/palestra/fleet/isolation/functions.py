@@ -8,9 +8,8 @@ from typing import Any, Final, final
 import orjson
 
 from palestra.errors import CallError, Evidence, VerifierError, from_body
-from palestra.fleet.isolation.authors_keeper import AuthorsKeeper
+from palestra.fleet.isolation.authors_keeper import AuthorsKeeper, limit_of
 from palestra.fleet.isolation.failures import failure_of, out_of_memory
-from palestra.fleet.isolation.limits import limit_of
 from palestra.fleet.isolation.link import WorkerGone
 from palestra.fleet.isolation.wire import (
     FAILED,
@@ -28,7 +27,7 @@ VERIFY: Final = "/verify"
 
 
 @final
-class FunctionCalls:
+class WorkerFunctionCalls:
     """Of the one function in `file`, for the server of that name. `errors`: where its exceptions
     are logged.
     """

@@ -15,9 +15,8 @@ import uvloop
 
 from palestra.errors import CallError, DeadlineExceeded, to_body
 from palestra.fleet.build import build_server, server_client
-from palestra.fleet.isolation.bodies import read_body
 from palestra.fleet.isolation.client import Questions, ServerElsewhere
-from palestra.fleet.isolation.results import packed
+from palestra.fleet.isolation.results import packed, read_body
 from palestra.fleet.isolation.surroundings import Surroundings
 from palestra.fleet.isolation.wire import (
     BUG,
@@ -28,7 +27,7 @@ from palestra.fleet.isolation.wire import (
     REPLY,
     UNREADABLE,
     VALUE,
-    Frames,
+    BodyCutter,
     Rubbish,
     message_frame,
     read_order,
@@ -102,7 +101,7 @@ class ReplicaCalls:
         self._questions = questions
         self._sock = sock
         self._surroundings = surroundings
-        self._frames = Frames()
+        self._frames = BodyCutter()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self.gone = asyncio.Event()
         questions.connect(sock.sendall)

@@ -4,16 +4,49 @@ A verify response repeats its request, with the whole trajectory: what is still 
 object is named, and not sent.
 """
 
+import io
 import json
+import pickle
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, final
 
 import orjson
 from pydantic import BaseModel
 from starlette.responses import Response as HttpResponse
 
-from palestra.schema import VerifyResponse, encode_json, fields_of, maker, to_plain
+from palestra.schema import WIRE_TYPES, VerifyResponse, encode_json, fields_of, maker, to_plain
 from palestra.server import ToolFailure
+
+
+def body_bytes(body: Any) -> bytes:
+    """The bytes of a body. Raises TypeError, AttributeError or PicklingError for what has none."""
+    file = io.BytesIO()
+    _Compact(file, protocol=5).dump(body)
+    return file.getvalue()
+
+
+def exact_body_bytes(body: Any) -> bytes:
+    """The same with all objects pickled: some were made without being validated."""
+    return pickle.dumps(body, protocol=5)
+
+
+def read_body(content: bytes) -> Any:
+    """The inverse of both. Raises what the classes of the objects raise."""
+    return pickle.loads(content)  # noqa: S301  # from the process that made us
+
+
+def _as_json(value: BaseModel) -> tuple[Any, ...]:
+    return _from_json, (type(value), encode_json(value))
+
+
+def _from_json(kind: type[BaseModel], content: bytes) -> BaseModel:
+    return kind.model_validate(orjson.loads(content))
+
+
+@final
+class _Compact(pickle.Pickler):
+    dispatch_table = dict.fromkeys(WIRE_TYPES, _as_json)
+
 
 TEXT, TOOL_FAILURE, HTTP, FIELDS, VERIFIED, PLAIN = (
     "text",

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, final
 
@@ -13,12 +13,63 @@ from starlette.responses import PlainTextResponse
 
 from palestra.errors import CallError, ConfigError, Evidence, InfraError
 from palestra.fleet.server_profiles.attributed import ProfiledServer, running
-from palestra.fleet.server_profiles.calls import Callee, FunctionTimes
-from palestra.fleet.server_profiles.picture import flame_chart
-from palestra.fleet.server_profiles.table import callgrind_of, table_of
-from palestra.server import Boundary, Refusals, Server
+from palestra.fleet.server_profiles.picture import Callee, FunctionTimes, flame_chart
+from palestra.server import Boundary, RefusalEnvelopes, Server
 from palestra.system import write_whole
 from palestra.transport import ASGIApp
+
+COLUMNS: Final = ("name", "ncall", "tsub", "ttot", "tavg")
+
+
+def table_of(functions: Sequence[FunctionTimes]) -> str:
+    """Text: the columns, and a line for each function, the largest `ttot` first."""
+    rows = [
+        (one.name, str(one.ncall), f"{one.tsub:.6f}", f"{one.ttot:.6f}", f"{one.tavg:.6f}")
+        for one in sorted(functions, key=lambda one: (-one.ttot, one.name))
+    ]
+    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
+    return "\n".join(_line(row, widths) for row in (COLUMNS, *rows)) + "\n"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    name, *numbers = cells
+    shown = (cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))
+    return "  ".join([name.ljust(widths[0]), *shown])
+
+
+def callgrind_of(functions: Sequence[FunctionTimes]) -> str:
+    """The same for KCachegrind and the like, in microseconds. Says nothing of the command line."""
+    known = {one.index for one in functions}
+    lines = ["version: 1", "creator: palestra", "positions: line", "events: Microseconds", ""]
+    for one in functions:
+        lines += [f"fl=({one.index}) {one.module}", f"fn=({one.index}) {one.name}"]
+        lines += [f"{one.line} {round(one.tsub * 1e6)}"]
+        for callee in one.callees:
+            if callee.index in known:
+                lines += [f"cfi=({callee.index})", f"cfn=({callee.index})"]
+                lines += [f"calls={callee.ncall} 0", f"{one.line} {round(callee.ttot * 1e6)}"]
+        lines.append("")
+    # A name is told where its number first stands, which may be in a call.
+    return _named_first(lines, functions)
+
+
+def _named_first(lines: Sequence[str], functions: Sequence[FunctionTimes]) -> str:
+    names = {f"({one.index})": one for one in functions}
+    told: set[str] = set()
+    out: list[str] = []
+    for line in lines:
+        key, _, value = line.partition("=")
+        if key in {"fl", "fn", "cfi", "cfn"}:
+            number = value.partition(" ")[0]
+            kind = "file" if key in {"fl", "cfi"} else "function"
+            name = names[number].module if kind == "file" else names[number].name
+            said = kind + number in told
+            told.add(kind + number)
+            out.append(f"{key}={number}" if said else f"{key}={number} {name}")
+        else:
+            out.append(line)
+    return "\n".join(out) + "\n"
+
 
 FOLDER: Final = "profiling_results_dirpath"
 
@@ -144,7 +195,7 @@ class Profiler:
         return Boundary(
             app,
             server=name,
-            refusals=Refusals(app, server=name, own_failure=_own_failure),
+            refusals=RefusalEnvelopes(app, server=name, own_failure=_own_failure),
             on_error=lambda path, error: _raised(name, path, error),
             token=token,
         )

@@ -6,7 +6,6 @@ them together. A model server of its own folder subclasses `ChatCompletionsServe
 no entrypoint and is no implementation.
 """
 
-from palestra.responses_api_models.chat.completion import overflow_completion
 from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
@@ -14,7 +13,6 @@ from palestra.responses_api_models.chat.provider_errors import (
     check_whole,
     provider_sentence,
 )
-from palestra.responses_api_models.chat.refusing import refuse_stream
 from palestra.responses_api_models.chat.request import json_setting, to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.server import (
@@ -23,8 +21,9 @@ from palestra.responses_api_models.chat.server import (
     base_urls,
     check_endpoint,
 )
-from palestra.responses_api_models.chat.settings import ConversionSettings
+from palestra.responses_api_models.chat.settings import ConversionSettings, refuse_stream
 from palestra.responses_api_models.chat.thinking import split_thinking, wrap_thinking
+from palestra.responses_api_models.chat.unread import overflow_completion
 from palestra.responses_api_models.chat.upstream import Upstream
 from palestra.responses_api_models.chat.wordings import is_context_overflow
 

@@ -11,8 +11,7 @@ from typing import Any, final
 
 from pydantic import TypeAdapter, ValidationError
 
-from palestra.responses_api_models.chat.refusing import refuse
-from palestra.responses_api_models.chat.settings import ConversionSettings
+from palestra.responses_api_models.chat.settings import ConversionSettings, refuse
 from palestra.responses_api_models.chat.thinking import has_tags, split_thinking, wrap_thinking
 from palestra.schema import (
     BESIDE_REASONING,

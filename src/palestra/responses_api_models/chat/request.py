@@ -9,8 +9,7 @@ from typing import Any
 import orjson
 
 from palestra.responses_api_models.chat.messages import to_messages
-from palestra.responses_api_models.chat.refusing import refuse
-from palestra.responses_api_models.chat.settings import ConversionSettings
+from palestra.responses_api_models.chat.settings import ConversionSettings, refuse
 from palestra.schema import FunctionTool, ResponseCreateParams, Tool
 
 _LOGPROBS = "message.output_text.logprobs"

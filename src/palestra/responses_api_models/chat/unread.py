@@ -5,14 +5,17 @@ was given to no model, and there is nothing to score.
 """
 
 import re
+import time
 from collections.abc import Iterable
 from typing import Any
+
+import orjson
 
 from palestra.errors import Evidence, ModelError, PromptTooLong
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.wordings import is_spent_on_an_answer
-from palestra.schema import model_turns
-from palestra.transport import CallContext, current_call
+from palestra.schema import ChatChoice, ChatCompletion, ChatCreateParams, ChatMessage, model_turns
+from palestra.transport import CallContext, current_call, new_id
 
 _NUMBER = r"(\d[\d,]*)"
 _LIMIT = re.compile(
@@ -89,3 +92,38 @@ def _first(pattern: re.Pattern[str], sentence: str) -> int | None:
     found = pattern.search(sentence)
     digits = next(filter(None, found.groups()), "") if found else ""
     return int(digits.replace(",", "")) if digits else None
+
+
+def as_it_came(answer: bytes, *, model: str) -> ChatCompletion:
+    """A completion with all its fields; what it must have and lacks, or has as null, is put in.
+
+    Raises ValueError when it is none.
+    """
+    plain = orjson.loads(answer)
+    if isinstance(plain, dict):
+        plain["id"] = plain.get("id") or new_id("chatcmpl-")
+        created = plain.get("created")
+        plain["created"] = int(created if isinstance(created, int | float) else time.time())
+        plain["model"] = plain.get("model") or model
+        plain["object"] = "chat.completion"
+    return ChatCompletion.model_validate(plain)
+
+
+def overflow_completion(
+    asked: ChatCreateParams, *, model: str, overflow: ContextOverflow
+) -> ChatCompletion:
+    """The empty, truncated completion of a model whose context cannot hold the chat any more.
+
+    Raises PromptTooLong where it never could. What the endpoint said is kept beside the reason, as
+    `provider_message`.
+    """
+    refuse_unread(overflow, asked.messages)
+    message = ChatMessage(role="assistant", content="")
+    choice = ChatChoice(index=0, message=message, finish_reason="length")
+    choice.provider_message = overflow.sentence  # type: ignore[attr-defined]  # beside what is declared
+    return ChatCompletion(
+        id=new_id("chatcmpl-"),
+        created=0,
+        model=model,
+        choices=[choice],
+    )

@@ -10,8 +10,11 @@ from pydantic import Field, PrivateAttr, model_validator
 from palestra.errors import ConfigError
 from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig, Upstream
 from palestra.responses_api_models.local_model.engine import EngineOrder
-from palestra.responses_api_models.local_model.running import RunningEngine, require_engine
-from palestra.responses_api_models.local_model.transport import EngineTransport
+from palestra.responses_api_models.local_model.running import (
+    EngineTransport,
+    RunningEngine,
+    require_engine,
+)
 from palestra.responses_api_models.local_model.weights import find_weights
 from palestra.server import EndpointFacts
 

@@ -1,17 +1,26 @@
-"""The engine as our process sees it: started, called as long as it lives, stopped."""
+"""The engine as our process sees it: started, called over its pipe as long as it lives, stopped."""
 
 import asyncio
 import contextlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar, final
+from weakref import WeakValueDictionary
 
-from palestra.errors import ConfigError, InfraError, ServerDied
-from palestra.fleet import Child, Ending
+import orjson
+from msgspec.structs import replace
+
+from palestra.errors import ConfigError, DeadlineExceeded, InfraError, ServerDied
+from palestra.fleet import Child, ChildExit
 from palestra.responses_api_models.local_model.engine import READY, EngineOrder
+from palestra.responses_api_models.local_model.mending import to_engine_request, with_calls
+from palestra.schema import encode_json
+from palestra.transport import HttpReply, HttpRequest, HttpTransport
 
 logger = logging.getLogger("palestra.local_model")
 
@@ -24,7 +33,7 @@ class EngineDied(InfraError):
     """The engine's process is gone and is not started again: no retry can help."""
 
     retriable = False
-    ending: Ending | None = None
+    ending: ChildExit | None = None
     """How the process ended: for a client in this process, which tells it as a server's end."""
 
 
@@ -43,7 +52,7 @@ class RunningEngine:
 
     def __init__(self, child: Child) -> None:
         self._child = child
-        self.ending: asyncio.Task[Ending] = asyncio.create_task(
+        self.ending: asyncio.Task[ChildExit] = asyncio.create_task(
             child.ended(), name=f"end of {child.name}"
         )
         """Done when the process has ended."""
@@ -131,3 +140,78 @@ class RunningEngine:
         with contextlib.suppress(asyncio.CancelledError):
             await self.ending
         await self._child.stop()
+
+
+@final
+class EngineTransport:
+    """At most `at_once` requests are open; the others wait here, in order, without a socket.
+
+    Of requests with the same prompt (the repeats of a task) one runs at a time: llama.cpp then
+    finds the prompt in its cache, where repeats at once would each read it anew. Reading takes
+    most of the time, and batching gives little on one or two processors.
+    """
+
+    def __init__(
+        self,
+        http: HttpTransport,
+        engine: RunningEngine,
+        *,
+        at_once: int,
+        max_tokens: int,
+        context_tokens: int,
+    ) -> None:
+        self._http = http
+        self._engine = engine
+        self._room = asyncio.Semaphore(at_once)
+        self._at_once = at_once
+        # A lock lives as long as somebody holds it or waits for it.
+        self._prompts: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+        self._max_tokens = max_tokens
+        self._context_tokens = context_tokens
+        self.waiting = 0
+
+    async def send(self, request: HttpRequest, /) -> HttpReply:
+        """Raises `EngineDied` besides what any transport raises."""
+        timeout_s = request.timeout_s
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+
+        async def exchange(sent: bytes | None) -> HttpReply:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            return await self._http.send(replace(request, body=sent, timeout_s=left))
+
+        if request.body is None:
+            return await self._engine.call(lambda: exchange(None))
+        mended = to_engine_request(
+            orjson.loads(request.body),
+            max_tokens=self._max_tokens,
+            context_tokens=self._context_tokens,
+        )
+        async with self._turn(mended.body, timeout_s):
+            reply = await self._engine.call(lambda: exchange(encode_json(mended.body)))
+        if reply.status != 200 or not mended.has_tools:
+            return reply
+        return replace(reply, body=encode_json(with_calls(orjson.loads(reply.body), mended)))
+
+    @asynccontextmanager
+    async def _turn(self, body: Mapping[str, Any], timeout_s: float | None) -> AsyncIterator[None]:
+        """Room for one request, once no other one with the same prompt is running."""
+        prompt = encode_json([body["messages"], body.get("chat_template_kwargs")])
+        alone = self._prompts.setdefault(prompt, asyncio.Lock())
+        async with AsyncExitStack() as held:
+            self.waiting += 1
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await held.enter_async_context(alone)
+                    await held.enter_async_context(self._room)
+            except TimeoutError as error:
+                raise DeadlineExceeded(
+                    f"the local model had no room within {timeout_s or 0:.1f} s: {self._at_once} "
+                    f"requests were running and {self.waiting - 1} others waiting",
+                    hint="lower num_samples_in_parallel, or use a faster endpoint",
+                ) from error
+            finally:
+                self.waiting -= 1
+            yield
+
+    async def aclose(self) -> None:
+        """Nothing to close: the transport below belongs to the fleet."""

@@ -5,15 +5,12 @@ from palestra.responses_api_models.local_servers.installed import (
     environment_folder,
     find_vllm,
 )
-from palestra.responses_api_models.local_servers.llama_cpp import LlamaCppServer, serve_llama_cpp
+from palestra.responses_api_models.local_servers.llama_cpp import serve_llama_cpp
 from palestra.responses_api_models.local_servers.running import Serving, serve_vllm
-from palestra.responses_api_models.local_servers.vllm_command import VLLMServer
 
 __all__ = [
-    "LlamaCppServer",
     "Serving",
     "VLLMInstallation",
-    "VLLMServer",
     "environment_folder",
     "find_vllm",
     "serve_llama_cpp",

@@ -6,45 +6,16 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass as settings
-
-from palestra.config import Flag, flag
 from palestra.errors import ConfigError
 from palestra.responses_api_models.local_model.app import default_threads
 from palestra.responses_api_models.local_model.engine import EngineOrder
 from palestra.responses_api_models.local_model.running import RunningEngine, require_engine
 from palestra.responses_api_models.local_model.weights import find_weights
-from palestra.responses_api_models.local_servers.ports import free_port, require_own
+from palestra.responses_api_models.local_servers.installed import free_port, require_own
 from palestra.responses_api_models.local_servers.running import Serving, Tell
 from palestra.responses_api_models.local_servers.vllm_command import HERMES_TEMPLATE
-
-
-@settings(frozen=True)
-class LlamaCppServer:
-    """What to serve, and how."""
-
-    model: Annotated[str | None, Flag(argument=True)] = Field(
-        default=None, description="A GGUF file; default the embedded model's."
-    )
-    name: str = Field(default="", description="What requests call it; default the file's.")
-    host: str = Field(default="127.0.0.1", description="Where to listen.")
-    port: int = Field(default=0, description="0 takes a free one.")
-    chat_template: str = Field(
-        default="",
-        description="A file; default the model's own, for the embedded one one that knows tools.",
-    )
-    context_tokens: Annotated[int, flag("--context")] = Field(
-        default=2048, description="Tokens of prompt and answer, a slot."
-    )
-    slots: int = Field(default=8, description="Requests generated at once.")
-    threads: int | None = Field(
-        default=None, description="Threads that compute; default by the processors."
-    )
-    api_key: str = Field(default="", repr=False)
-    """Asked of callers; empty asks for none."""
+from palestra.settings import LlamaCppServer
 
 
 @asynccontextmanager
@@ -99,4 +70,4 @@ def engine_order(server: LlamaCppServer) -> EngineOrder:
     )
 
 
-__all__ = ["LlamaCppServer", "engine_order", "serve_llama_cpp"]
+__all__ = ["engine_order", "serve_llama_cpp"]

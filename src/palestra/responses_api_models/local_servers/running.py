@@ -14,15 +14,19 @@ from typing import Final
 import orjson
 
 from palestra.errors import CallError, RunFailed, ServerDied
-from palestra.fleet import Child, Ending, http_url, reachable_host
-from palestra.responses_api_models.local_servers.installed import VLLMInstallation, find_vllm
-from palestra.responses_api_models.local_servers.ports import free_port, require_own
+from palestra.fleet import Child, ChildExit, http_url, reachable_host
+from palestra.responses_api_models.local_servers.installed import (
+    VLLMInstallation,
+    find_vllm,
+    free_port,
+    require_own,
+)
 from palestra.responses_api_models.local_servers.vllm_command import (
-    VLLMServer,
     command,
     environment,
     tool_parser,
 )
+from palestra.settings import VLLMServer
 from palestra.transport import HttpRequest, HttpTransport
 
 logger = logging.getLogger("palestra.local_servers")
@@ -49,7 +53,7 @@ class Serving:
     """The product, its version and how it was started, in a few words."""
     pid: int
     started_s: float
-    ending: "asyncio.Task[Ending]"
+    ending: "asyncio.Task[ChildExit]"
     """Done when the process has ended, for whatever reason."""
 
     async def until_ended(self) -> None:
@@ -108,7 +112,7 @@ async def kept(
     *,
     secret: str = "",
     log_path: Path | None = None,
-) -> AsyncIterator[tuple[Child, "asyncio.Task[Ending]"]]:
+) -> AsyncIterator[tuple[Child, "asyncio.Task[ChildExit]"]]:
     """A process that ends with this block, and with us, however we end.
 
     Where it prints `secret`, that is masked.
@@ -137,7 +141,7 @@ async def _answers(
     root: str,
     headers: Mapping[str, str],
     child: Child,
-    ending: "asyncio.Task[Ending]",
+    ending: "asyncio.Task[ChildExit]",
     tell: Tell,
     limit_s: float,
 ) -> None:

@@ -2,14 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass as settings
-
-from palestra.config import Flag, flag
 from palestra.errors import ConfigError
 from palestra.responses_api_models.local_servers.installed import VLLMInstallation
+from palestra.settings import VLLMServer
 
 HERMES_TEMPLATE = Path(__file__).with_name("hermes.jinja")
 """ChatML with tools as Hermes writes them, for models whose own template leaves tools out."""
@@ -29,43 +25,6 @@ _CPU = {
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
-
-
-@settings(frozen=True)
-class VLLMServer:
-    """What to serve, and how."""
-
-    model: Annotated[str, Flag(argument=True)] = Field(
-        description="A Hugging Face folder, or a name vLLM can fetch."
-    )
-    name: str = Field(default="", description="What requests call it; default its last part.")
-    host: str = Field(default="127.0.0.1", description="Where to listen.")
-    port: int = Field(default=0, description="0 takes a free one.")
-    tool_parser: str = Field(
-        default="auto",
-        description="auto (by the chat template), none, or vLLM's name of one.",
-    )
-    reasoning_parser: str = Field(
-        default="",
-        description="vLLM's name of one; default none, so that reasoning stays in the text.",
-    )
-    chat_template: str = Field(default="", description="A file; default the model's own.")
-    max_model_len: int | None = Field(
-        default=None, description="Tokens of prompt and answer; default the model's limit."
-    )
-    api_key: str = Field(default="", repr=False)
-    """Asked of callers; empty asks for none."""
-    threads: int = Field(default=1, description="On a CPU: threads that compute.")
-    kv_cache_gib: Annotated[int, flag("--kv-cache")] = Field(
-        default=1, description="On a CPU: GiB for what was read."
-    )
-    arguments: tuple[str, ...] = ()
-    """More of vLLM's own, at the end of its command line."""
-
-    @property
-    def served_name(self) -> str:
-        """The name in requests."""
-        return self.name or Path(self.model).name
 
 
 def command(server: VLLMServer, vllm: VLLMInstallation, *, parser: str, port: int) -> list[str]:

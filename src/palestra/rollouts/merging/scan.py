@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.datasets.problems import RowProblems
+from palestra.datasets import RowProblems
 from palestra.engine import ending_in
 from palestra.errors import Outcome
 from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.config import nearest
-from palestra.datasets.problems import RowProblems
+from palestra.datasets import RowProblems
 from palestra.errors import InputDataError
 from palestra.rollouts.reverification.task_rows import IDENTITY, FoundTaskRows, TaskRows, digest_of
 from palestra.rollouts.reverification.unverified import UnverifiedAnswers

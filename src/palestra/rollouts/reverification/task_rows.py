@@ -12,7 +12,7 @@ from typing import IO, Any, Self, final
 
 import orjson
 
-from palestra.datasets.problems import RowProblems
+from palestra.datasets import RowProblems
 from palestra.errors import InputDataError
 from palestra.schema import (
     AGENT_REF,

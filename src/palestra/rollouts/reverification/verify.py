@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from palestra.engine import Accounting, Ending, Engine, Job, ending_in
+from palestra.engine import Accounting, Engine, Job, ScoredEnding, ending_in
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -73,7 +73,7 @@ class ReverifyLimits:
 class Verified:
     """A row with its new reward. `line`: the result row as JSON."""
 
-    ending: Ending
+    ending: ScoredEnding
     line: bytes
 
 

@@ -5,10 +5,11 @@ import os
 import select
 import signal
 import socket
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, final
 
-from palestra.sandbox.workers.clock import WorkClock
 from palestra.sandbox.workers.frames import BrokenFrame, receive_answer
 from palestra.sandbox.workers.nursery import EXIT_CODE, FIRST_ERRNO
 from palestra.sandbox.workers.outcomes import (
@@ -21,6 +22,31 @@ from palestra.sandbox.workers.outcomes import (
     WorkersBroken,
 )
 from palestra.sandbox.workers.worker import NO_MEMORY, RAISED, READY, VALUE
+
+
+@final
+class WorkClock:
+    """Started when made; where the system does not tell, this is an ordinary clock."""
+
+    def __init__(self, pid: int) -> None:
+        self._schedstat = Path(f"/proc/{pid}/schedstat")
+        self._started = time.monotonic()
+        self._queued_at_start_s = self._queued_s()
+
+    def wall_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started
+
+    def worked_s(self) -> float:
+        """Seconds since the start, without those in the queue for a core."""
+        return self.wall_s() - (self._queued_s() - self._queued_at_start_s)
+
+    def _queued_s(self) -> float:
+        try:
+            return int(self._schedstat.read_text("ascii").split()[1]) / 1e9
+        except (OSError, ValueError, IndexError):
+            return 0.0
+
 
 CRASHES: Final = frozenset(
     {

@@ -11,12 +11,14 @@ assistant messages, as they do on the items of a response.
 from palestra.server.fronts.asked import TOKEN_FIELDS, unpacked, without_tokens
 from palestra.server.fronts.chat import completion_from_response, params_from_chat
 from palestra.server.fronts.messages import (
+    EVENT_STREAM,
     MessagesAnswer,
     MessagesRequest,
+    chat_events,
+    message_events,
     message_from_response,
     params_from_messages,
 )
-from palestra.server.fronts.streams import EVENT_STREAM, chat_events, message_events
 
 __all__ = [
     "EVENT_STREAM",

@@ -10,16 +10,21 @@ A judge that fails, or whose verdict cannot be read, is a `JudgeFailure`: never 
 """
 
 from palestra.server.judging.judge import Hearing, Judge, JudgeConfig, Ruling
-from palestra.server.judging.questions import PromptError, Question, check_template
-from palestra.server.judging.verdicts import Labels, read_verdict
+from palestra.server.judging.questions import (
+    JudgeLabels,
+    JudgeQuestion,
+    PromptError,
+    check_template,
+    read_verdict,
+)
 
 __all__ = [
     "Hearing",
     "Judge",
     "JudgeConfig",
-    "Labels",
+    "JudgeLabels",
+    "JudgeQuestion",
     "PromptError",
-    "Question",
     "Ruling",
     "check_template",
     "read_verdict",

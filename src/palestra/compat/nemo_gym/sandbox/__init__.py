@@ -4,14 +4,15 @@ from palestra.compat.nemo_gym.sandbox.config import (
     resolve_provider_config,
     resolve_provider_metadata,
 )
-from palestra.compat.sandbox_types import (
+from palestra.compat.sandboxes import (
+    AsyncSandbox,
+    Sandbox,
     SandboxError,
     SandboxExecResult,
     SandboxResources,
     SandboxSpec,
     SandboxStatus,
 )
-from palestra.compat.sandboxes import AsyncSandbox, Sandbox
 
 __all__ = [
     "AsyncSandbox",

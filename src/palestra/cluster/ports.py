@@ -1,0 +1,163 @@
+"""Free ports of this node, and who answers on one.
+
+A port is free when it can be bound; between choosing it and the server's binding it, no other
+supervisor of this user takes it: each holds a lock on the ports that it gave away. What is left
+is found out afterwards: a server that asks for our nonce is ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from palestra.system import lock
+
+TRIES = 200
+
+
+class NoFreePort(Exception):
+    """Every port of the range is taken."""
+
+
+class PortLocks:
+    """Ports of this node that one supervisor has given to its services."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or Path(tempfile.gettempdir()) / f"palestra-ports-{os.getuid()}"
+        self._held: dict[int, IO[bytes] | None] = {}
+
+    def choose(self, within: tuple[int, int] | None) -> int:
+        """A free port, of `within` (both ends included) if given. Raises NoFreePort."""
+        for port in _candidates(within):
+            if port not in self._held and self._lock(port):
+                found = _bindable(port)
+                if found:
+                    return found
+                self._release(port)
+        where = f"{within[0]} to {within[1]}" if within else "any"
+        raise NoFreePort(f"no free port ({where}) on {socket.gethostname()}")
+
+    def close(self) -> None:
+        """Let others have them."""
+        for port in list(self._held):
+            self._release(port)
+
+    def _release(self, port: int) -> None:
+        file = self._held.pop(port)
+        if file is not None:
+            file.close()
+
+    def _lock(self, port: int) -> bool:
+        try:
+            file = self._lock_file(port)
+        except OSError:  # full, or read-only: the port is bound for a look, and the nonce tells
+            file = None
+        if file is None:
+            self._held[port] = None
+            return True
+        try:
+            lock(file)
+        except BlockingIOError:
+            file.close()
+            return False
+        self._held[port] = file
+        return True
+
+    def _lock_file(self, port: int) -> IO[bytes] | None:
+        """None where somebody else has a folder of that name: it is not for us to write into."""
+        with contextlib.suppress(FileExistsError):
+            self._folder.mkdir(mode=0o700)
+        found = self._folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            return None
+        return (self._folder / str(port)).open("ab")
+
+
+def _candidates(within: tuple[int, int] | None) -> Iterable[int]:
+    if within is not None:
+        ports = list(range(within[0], within[1] + 1))
+        random.shuffle(ports)
+        yield from ports
+        return
+    for _ in range(TRIES):
+        with contextlib.closing(socket.socket()) as sock:
+            sock.bind(("", 0))
+            port = int(sock.getsockname()[1])
+        yield port
+
+
+def _bindable(port: int) -> int:
+    with contextlib.closing(socket.socket()) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("", port))
+        except OSError:
+            return 0
+        return port
+
+
+def address_here() -> str:
+    """An address of this node that others reach; its name, when it has none."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(("192.0.2.1", 9))  # chooses a route and sends nothing
+        return str(sock.getsockname()[0])
+    return socket.gethostname()
+
+
+def answered(address: str, port: int) -> bool:
+    """Whether anybody listens there, on whatever node and as whatever user."""
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=2.0):
+        return True
+    return False
+
+
+@dataclass
+class Listeners:
+    """Processes of this node that listen on a port: whether one is ours, and which are not."""
+
+    ours: bool = False
+    strangers: list[int] = field(default_factory=list)
+
+
+def listeners_on(port: int, mark: str) -> Listeners:
+    """Who of this node listens on `port`.
+
+    `mark`: a text of the environment that ours have (NAME=value). What cannot be looked into, such
+    as another user's, is left out.
+    """
+    links = {f"socket:[{inode}]" for inode in _inodes(port)}
+    found = Listeners()
+    if not links:
+        return found
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if not links.isdisjoint(_open_files(process)):
+                own = mark.encode() in (process / "environ").read_bytes().split(b"\0")
+                found.ours = found.ours or own
+                found.strangers += [] if own else [int(process.name)]
+    return found
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    for link in (process / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed in the meantime
+            yield os.readlink(link)  # noqa: PTH115  # Python 3.8
+
+
+def _inodes(port: int) -> set[str]:
+    found = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+                columns = line.split()
+                if columns[3] == "0A" and int(columns[1].rpartition(":")[2], 16) == port:
+                    found.add(columns[9])
+    return found

@@ -1,0 +1,84 @@
+"""Objects in files that are whole or absent, lines that are whole or dropped, ends of logs.
+
+Standard library only, for Python 3.8 and later: the supervisor carries this module with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from palestra.system import lock, write_whole
+
+TAIL_BYTES = 4096
+TAIL_LINES = 20
+TURN_S = 30.0
+"""How long others who append are waited for; appends are whole without turns too, as a rule."""
+
+
+def write_object(path: Path, value: object, *, mode: int = 0o666) -> None:
+    """Write `value` as JSON for people to read: see `write_whole`."""
+    text = json.dumps(value, indent=2, sort_keys=True) + "\n"
+    write_whole(path, text.encode(), mode=mode)
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object of a file; None when there is no such file, or no object in it."""
+    try:
+        held = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return held if isinstance(held, dict) else None
+
+
+def append_line(path: Path, record: Mapping[str, object]) -> None:
+    """Append one record as a line of JSON, whole and down to the disk.
+
+    A torn last line, which a kill can leave, is ended first, so that it cannot take this record
+    with it. Several machines may append: they take turns where the file system has locks.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+    with path.open("ab+", buffering=0) as file:
+        with contextlib.suppress(BlockingIOError):
+            lock(file, wait_s=TURN_S)
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                line = b"\n" + line
+        # One write of everything: appends of others come before or after it.
+        os.write(file.fileno(), line)
+        os.fsync(file.fileno())
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole records of a file of lines; torn ones, and lines that are none, are left out."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            with contextlib.suppress(ValueError):
+                held = json.loads(line)
+                if isinstance(held, dict):
+                    yield held
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log, for a message."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-TAIL_LINES:])

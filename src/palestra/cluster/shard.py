@@ -1,0 +1,117 @@
+"""What a shard's files amount to: its rows counted by key, and the done file.
+
+A shard is done only if expected = scored + failed-terminal. That an output is there proves
+nothing, so the rows themselves are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from palestra.cluster.layout import RunFiles, ShardFiles
+from palestra.cluster.records import read_object, write_object
+from palestra.system import set_aside
+
+TASK, ROLLOUT, TERMINAL = "_ng_task_index", "_ng_rollout_index", "_ng_failure_terminal"
+
+
+class NotDone(Exception):
+    """Rows are missing, or there are some that nobody asked for."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How the rollouts of a shard ended."""
+
+    expected: int
+    scored: int
+    failed: int
+    """For good: no other attempt followed, and none scored."""
+
+    @property
+    def left(self) -> int:
+        return self.expected - self.scored - self.failed
+
+    def said(self) -> str:
+        """For messages."""
+        left = f" + left {self.left}" if self.left else ""
+        return f"expected {self.expected} = scored {self.scored} + failed {self.failed}{left}"
+
+
+def count(files: ShardFiles) -> Counts:
+    """Count the rows of a shard by their keys.
+
+    Raises NotDone when it has no materialized rows, or rows of other rollouts than these.
+    """
+    asked = {_key(row) for row in _rows(files.materialized_inputs)}
+    if not asked and not files.materialized_inputs.exists():
+        raise NotDone(f"{files.materialized_inputs.name} is missing")
+    scored = {_key(row) for row in _rows(files.output)}
+    # Of several attempts the last decides: after a terminal one more may have been allowed.
+    terminal = {_key(row): bool(row.get(TERMINAL)) for row in _rows(files.failures)}
+    failed = {key for key, given_up in terminal.items() if given_up} - scored
+    strange = (scored | failed) - asked
+    if strange:
+        raise NotDone(
+            f"{files.name} has {len(strange)} rows that were not asked for, "
+            f"such as {min(strange)} (task, rollout)"
+        )
+    return Counts(len(asked), len(scored), len(failed))
+
+
+def is_done(files: ShardFiles) -> bool:
+    """Whether the done file says so, and its numbers add up."""
+    done = read_object(files.done)
+    if done is None:
+        return False
+    expected, scored, failed = (done.get(key) for key in ("expected", "scored", "failed_terminal"))
+    if not (isinstance(expected, int) and isinstance(scored, int) and isinstance(failed, int)):
+        return False
+    return expected == scored + failed
+
+
+def write_done(files: ShardFiles, counts: Counts, said: Mapping[str, object]) -> None:
+    """Say that the shard is done. Raises NotDone unless every rollout has ended."""
+    if counts.left:
+        raise NotDone(f"{files.name}: {counts.said()}")
+    manifest = read_object(files.manifest) or {}
+    write_object(
+        files.done,
+        {
+            "expected": counts.expected,
+            "scored": counts.scored,
+            "failed_terminal": counts.failed,
+            "digest": manifest.get("digest"),
+            **said,
+        },
+    )
+
+
+def set_shard_aside(run: RunFiles, name: str, suffix: str) -> list[str]:
+    """Move what a shard has collected out of the way, to be collected again; what was moved.
+
+    The done file goes first: without its rows it must not be found. Metrics without their run
+    would be taken for the remains of one that cannot be continued.
+    """
+    files = run.shard(name)
+    own = (files.done, files.manifest, files.failures, files.output, files.materialized_inputs)
+    return [path.name for path in set_aside((*own, *files.derived), suffix)]
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        for line in file:
+            if line.endswith(b"\n") and not line.isspace():
+                yield json.loads(line)
+
+
+def _key(row: Mapping[str, Any]) -> tuple[int, int]:
+    return row[TASK], row[ROLLOUT]

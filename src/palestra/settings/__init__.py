@@ -1,0 +1,99 @@
+"""What every command can be told: one declaration per setting.
+
+A described field is a flag of `palestra` and an override of `ng_*`; type, default, bounds and help
+come from the field. Nothing here imports what commands need to run, so that help is fast.
+"""
+
+from palestra.settings.base import HOW_TO_GIVE, Settings, args_from, existing_path
+from palestra.settings.cluster import (
+    CommandOptions,
+    JobOptions,
+    Line,
+    RolloutOptions,
+    Time,
+    config_list,
+)
+from palestra.settings.collecting import (
+    CollectArgs,
+    PatienceArgs,
+    RunArgs,
+    concurrency,
+    datasets_of,
+)
+from palestra.settings.collection import (
+    AUTO,
+    CollectSettings,
+    GivenRows,
+    InputFile,
+    Shard,
+)
+from palestra.settings.data import (
+    BenchmarkArgs,
+    ImportArgs,
+    NetworkSettings,
+    PrepareArgs,
+    RenderArgs,
+)
+from palestra.settings.hub import MAIN, HubDownload, HubUpload
+from palestra.settings.loading import COMMAND_SETTINGS, load
+from palestra.settings.registry import GitlabDelete, GitlabDownload, GitlabUpload
+from palestra.settings.runs import (
+    AggregateArgs,
+    CompareArgs,
+    EvalArgs,
+    ProfileArgs,
+    ReverifyArgs,
+    ScoresArgs,
+    SelectArgs,
+)
+from palestra.settings.seeds import LARGEST_SEED, parse_numbers
+from palestra.settings.servers import EntrypointArgs, LlamaCppServer, PipListArgs, VLLMServer
+
+__all__ = [
+    "AUTO",
+    "COMMAND_SETTINGS",
+    "HOW_TO_GIVE",
+    "LARGEST_SEED",
+    "MAIN",
+    "AggregateArgs",
+    "BenchmarkArgs",
+    "CollectArgs",
+    "CollectSettings",
+    "CommandOptions",
+    "CompareArgs",
+    "EntrypointArgs",
+    "EvalArgs",
+    "GitlabDelete",
+    "GitlabDownload",
+    "GitlabUpload",
+    "GivenRows",
+    "HubDownload",
+    "HubUpload",
+    "ImportArgs",
+    "InputFile",
+    "JobOptions",
+    "Line",
+    "LlamaCppServer",
+    "NetworkSettings",
+    "PatienceArgs",
+    "PipListArgs",
+    "PrepareArgs",
+    "ProfileArgs",
+    "RenderArgs",
+    "ReverifyArgs",
+    "RolloutOptions",
+    "RunArgs",
+    "ScoresArgs",
+    "SelectArgs",
+    "Settings",
+    "Shard",
+    "Time",
+    "VLLMServer",
+    "args_from",
+    "concurrency",
+    "config_list",
+    "datasets_of",
+    "existing_path",
+    "load",
+    "parse_numbers",
+]

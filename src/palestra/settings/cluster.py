@@ -1,0 +1,237 @@
+"""Settings of what is submitted to a cluster.
+
+The names are the flags', with underscores; from Python they are keyword arguments. An option is
+used or refused, never ignored.
+"""
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from palestra.config import flag
+from palestra.settings.base import Settings
+from palestra.settings.seeds import chunks_of, seeds_of
+
+_TIME: Final = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}")
+
+
+def slurm_time(value: Any) -> Any:
+    """A time as Slurm writes it. Raises ValueError for others, and for what YAML made a number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(  # noqa: TRY004 - pydantic takes a ValueError for a problem
+            "write a time in quotes, '4:00:00': YAML reads it as a number otherwise"
+        )
+    if isinstance(value, str) and not _TIME.fullmatch(value):
+        raise ValueError("a time is MINUTES, M:S, H:M:S, D-H, D-H:M or D-H:M:S")
+    return value
+
+
+def one_line(value: str) -> str:
+    """Text that can stand in a directive. Raises ValueError for line breaks and the like."""
+    if not value or not value.isprintable():
+        raise ValueError("must be text of one line")
+    return value
+
+
+def _listed(value: Any) -> Any:
+    """One text as a list of one; lists as they are."""
+    return (value,) if isinstance(value, str) else value
+
+
+def config_list(value: Any) -> Any:
+    """Config files, as a list or as one text with commas, as in the field."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.strip("[]").split(",") if part.strip())
+    return value
+
+
+def _text(value: Any) -> Any:
+    """A key of digits alone is a text, too: a message about its type would show it."""
+    return value if value is None else str(value)
+
+
+Time = Annotated[str, BeforeValidator(slurm_time)]
+Line = Annotated[str, AfterValidator(one_line)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Key = Annotated[str | None, BeforeValidator(_text)]
+Numbers = str | int | tuple[int, ...] | None
+
+
+def _numbers(given: Numbers) -> str | tuple[int, ...] | None:
+    return str(given) if isinstance(given, int) else given
+
+
+class JobOptions(Settings):
+    """Options of any submission."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cluster: str | dict[str, Any] | None = Field(
+        default=None, description="Name or file of a cluster config; default: this machine."
+    )
+    config_dir: str | None = Field(
+        default=None, description="Where cluster configs are looked for."
+    )
+    partition: Line | None = Field(default=None, description="Slurm's.")
+    account: Line | None = Field(default=None, description="Slurm's.")
+    qos: Line | None = Field(default=None, description="Slurm's.")
+    time: Time | None = Field(default=None, description="Time limit of a job, as Slurm writes it.")
+    time_min: Time | None = Field(default=None, description="A shorter one that would do.")
+    exclusive: Annotated[bool | None, flag("--exclusive/--no-exclusive")] = Field(
+        default=None, description="Whole nodes."
+    )
+    sbatch: Texts = Field(
+        default=(), description="KEY=VALUE, or KEY alone, for sbatch; repeatable."
+    )
+    mounts: Texts = Field(default=(), description="src:dst[:ro],… besides the cluster's.")
+    check_mounted_paths: bool = Field(
+        default=False, description="Every path that is read is under a mount, and exists."
+    )
+    expname: str = Field(default="rollouts", description="The run's name.")
+    log_dir: str | None = Field(default=None, description="Default OUTPUT_DIR/logs.")
+    run_after: Texts = Field(
+        default=(), description="A run or a job's id that must end well first."
+    )
+    allow_missing_dep: bool = Field(default=False, description="Start if it is not known.")
+    dry_run: bool = Field(default=False, description="Write everything, submit nothing.")
+    package: Literal["git", "dir", "installed", "none"] | None = Field(
+        default=None, description="The code here, for its jobs: git, dir, installed or none."
+    )
+    installation_command: str = Field(
+        default="", description="Bash, once per node, before the main step."
+    )
+    preprocess_cmd: str = Field(default="", description="Bash before the main step.")
+    postprocess_cmd: str = Field(default="", description="Bash after it went well.")
+
+    @property
+    def key_variable(self) -> str | None:
+        """The variable that the jobs read a model's key from."""
+        return None
+
+    @property
+    def sbatch_settings(self) -> dict[str, str]:
+        """`KEY=VALUE` and `KEY` as a mapping, without dashes."""
+        pairs = (text.lstrip("-").partition("=") for text in self.sbatch)
+        return {key: value for key, _, value in pairs}
+
+
+class RolloutOptions(JobOptions):
+    """The options, which are the flags of the command; docs/cluster.md explains them."""
+
+    config_paths: Annotated[
+        tuple[str, ...], BeforeValidator(config_list), flag("--config-paths", "-c")
+    ] = Field(min_length=1, description="Config files, with commas or repeated.")
+    input_file: Line = Field(description="One task a line, JSON.")
+    output_dir: Line = Field(description="A folder for all files of the run.")
+    agent_name: str | None = Field(default=None, description="For rows without agent_ref.")
+    num_random_seeds: int | None = Field(default=None, description="So many seeds.")
+    starting_seed: int | None = Field(default=None, description="The first of them; default 0.")
+    random_seeds: Numbers = Field(default=None, description="Or a list 0,2,5, or a range 3..9.")
+    num_repeats: int = Field(default=1, ge=1, description="Rollouts of a task, for each seed.")
+    limit: int | None = Field(
+        default=None, ge=1, description="The first so many tasks of each job."
+    )
+    num_samples_in_parallel: int | None = Field(
+        default=None, ge=1, description="Rollouts in flight, in each job."
+    )
+    num_chunks: int | None = Field(
+        default=None, description="Parts of the tasks: a job for each, and each seed."
+    )
+    chunk_ids: Numbers = Field(default=None, description="Only these, from 0: 0,2 or 3..9.")
+    model: str | None = Field(default=None, description="A path inside a mount, or a hub's name.")
+    policy_model_name: str | None = Field(
+        default=None, description="Its name in requests; default --model."
+    )
+    server_type: str | None = Field(
+        default=None, description="Start one per job: vllm, sglang, llama_cpp or generic."
+    )
+    server_gpus: int = Field(default=0, ge=0, description="GPUs of each of its nodes.")
+    server_cpu: bool = Field(default=False, description="It needs no GPU.")
+    server_nodes: int = Field(default=1, ge=1, description="Nodes that it spans.")
+    server_args: str = Field(default="", description="More of its own arguments, quoted.")
+    server_entrypoint: str | None = Field(
+        default=None, description="Its command, instead of the type's; may say {host} and {port}."
+    )
+    server_container: Line | None = Field(
+        default=None, description="Its image, instead of the type's."
+    )
+    server_address: str | None = Field(
+        default=None, description="A server that runs already: http://host:port/v1."
+    )
+    policy_api_key_env: str | None = Field(
+        default=None, description="The environment variable that holds its key."
+    )
+    policy_api_key: Key = Field(
+        default=None,
+        repr=False,
+        description="A placeholder such as dummy; a real key only by its variable.",
+    )
+    gym_path: str | None = Field(
+        default=None,
+        description="Install this checkout, once per node. In containers, paths that are not here are looked for below it.",
+    )
+    gym_container: Line | None = Field(default=None, description="Palestra's image.")
+    with_sandbox: bool = Field(
+        default=False, description="A sandbox in each job, for model-written code."
+    )
+    keep_mounts_for_sandbox: bool = Field(
+        default=False, description="It sees the mounts; default none."
+    )
+    ray_nodes: int = Field(
+        default=0, ge=0, description="Nodes of a Ray cluster in each job, for heavy verifiers."
+    )
+    dependent_jobs: int = Field(
+        default=0, ge=0, description="So many more jobs after each, to go on past a time limit."
+    )
+    array_cap: int | None = Field(default=None, ge=1, description="Jobs at once, at most.")
+    rerun_done: bool = Field(default=False, description="Collect again what is done.")
+    serve_override: Texts = Field(
+        default=(), description="A Hydra override of the servers; repeatable."
+    )
+    collect_override: Texts = Field(
+        default=(), description="A Hydra override of the collection; repeatable."
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="Let it run code that comes with the model."
+    )
+
+    @property
+    def self_hosted(self) -> bool:
+        """Whether each job starts a model server of its own."""
+        return self.server_gpus > 0 or self.server_cpu
+
+    @property
+    def seeds(self) -> tuple[int, ...] | None:
+        """The seeds asked for; None when none were."""
+        return seeds_of(self.num_random_seeds, self.starting_seed, _numbers(self.random_seeds))
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """The chunks to run; None when the tasks are not cut."""
+        return chunks_of(self.num_chunks, _numbers(self.chunk_ids))
+
+    @property
+    def policy_name(self) -> str:
+        """The model's name in requests."""
+        return self.policy_model_name or self.model or ""
+
+    @property
+    def key_variable(self) -> str | None:
+        """The variable of a key that `--policy-api-key-env` names."""
+        return self.policy_api_key_env
+
+
+class CommandOptions(JobOptions):
+    """The options of `run_cmd`, which are the flags of the command."""
+
+    command: str = Field(min_length=1, description="A line of bash.")
+    output_dir: Line | None = Field(
+        default=None, description="A folder for plan, logs and ledger; default ./EXPNAME."
+    )
+    container: Line | None = Field(
+        default=None, description="A name in the cluster's containers, or an image; default gym."
+    )
+    expname: str = Field(default="command", description="The job's name.")
+    num_gpus: int = Field(default=0, ge=0, description="GPUs of each node.")
+    num_nodes: int = Field(default=1, ge=1, description="Nodes; the command runs on each.")

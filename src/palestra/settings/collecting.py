@@ -1,0 +1,190 @@
+"""What a user gives for a collection, under the names of the field's commands, checked."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from palestra.config import ResolvedConfig, flag
+from palestra.errors import ConfigError
+from palestra.settings.base import Settings, existing_path
+from palestra.settings.collection import AUTO, PATIENCE_S, CollectSettings, InputFile, Shard
+
+NO_END: Final = frozenset({"none", "null", "never"})
+"""What turns a limit off, beside 0."""
+
+
+def concurrency(given: Any) -> int | Literal["auto"] | None:
+    """A number of rollouts from 1 on, or `auto`. Raises ValueError for anything else."""
+    if given is None:
+        return None
+    if given == AUTO:
+        return AUTO
+    try:
+        number = int(str(given))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ValueError("should be a whole number from 1 on, or auto")
+    return number
+
+
+class PatienceArgs(Settings):
+    """How long a run waits for endpoints that do not answer; None: without end."""
+
+    patience: Annotated[float | None, flag(metavar="SECONDS")] = Field(
+        default=PATIENCE_S,
+        ge=0,
+        description="Stop when the endpoint refuses all for so long, 0 or none: never.",
+    )
+
+    @field_validator("patience", mode="before")
+    @classmethod
+    def _is_a_patience(cls, value: Any) -> Any:
+        """Seconds; 0 and `none` are patience without end."""
+        return None if str(value).lower() in NO_END else value
+
+    @field_validator("patience")
+    @classmethod
+    def _ends(cls, value: float | None) -> float | None:
+        return value if value and math.isfinite(value) else None
+
+
+class RunArgs(PatienceArgs):
+    """What `collect` and `eval` both take."""
+
+    num_repeats: Annotated[int, flag("--num-repeats", "--repeats")] = Field(
+        default=1, ge=1, description="Rollouts per task."
+    )
+    num_samples_in_parallel: Annotated[
+        int | Literal["auto"] | None, BeforeValidator(concurrency), flag("--concurrency")
+    ] = Field(default=None, description="Rollouts in flight, or auto; default no bound.")
+    resume_from_cache: Annotated[bool, flag("--resume")] = Field(
+        default=False, description="Continue a run."
+    )
+    overwrite: bool = Field(default=False, description="Move an earlier run's files to .bak.")
+    min_coverage: float = Field(
+        default=1.0, ge=0, le=1, description="Share that must be scored for exit code 0."
+    )
+    rollout_timeout: float = Field(
+        default=3600.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds that one attempt may take.",
+    )
+    max_attempts: int = Field(default=3, ge=1, description="Attempts per rollout.")
+    on_stale: Literal["error", "restart"] = Field(
+        default="error",
+        description="error or restart, when the run to --resume was made otherwise.",
+    )
+    progress: str | None = Field(default=None, description="rich, plain or none.")
+    json_events: str | None = Field(
+        default=None, description="File for one JSON object per event; - for stdout."
+    )
+
+
+class CollectArgs(RunArgs):
+    """What `collect` and `ng_collect_rollouts` take; what has no description is no flag."""
+
+    split: Literal["train", "validation", "benchmark", "example"] | None = Field(
+        default=None, description="Without --input: the configs' datasets of this type."
+    )
+    input_jsonl_fpath: Annotated[str | None, flag("--input", "-i")] = Field(
+        default=None, validate_default=True, description="Tasks, one JSON row a line."
+    )
+    output_jsonl_fpath: Annotated[str, flag("--output", "-o")] = Field(
+        description="Where scored rows go (.jsonl)."
+    )
+    agent_name: Annotated[str | None, flag("--agent")] = Field(
+        default=None, description="Agent for rows that name none."
+    )
+    limit: int | None = Field(default=None, ge=0, description="First n rows; 0 means none.")
+    num_repeats_add_seed: Annotated[
+        bool, flag("--num-repeats-add-seed/--no-num-repeats-add-seed")
+    ] = Field(default=False, description="Seed each rollout with its index.")
+    prompt_config: str | None = Field(
+        default=None, description="YAML template that makes the input from row fields."
+    )
+    shard: str | None = Field(
+        default=None, description="I/N: this job's share of the tasks, from 0/N on."
+    )
+    responses_create_params: dict[str, Any] = Field(default_factory=dict)
+    disable_aggregation: bool = False
+    watchdog: float = Field(default=0.5, ge=0)
+
+    @field_validator("input_jsonl_fpath")
+    @classmethod
+    def _is_given(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("split") is None:
+            raise PydanticCustomError("missing", "Field required")
+        return value
+
+    @field_validator("shard")
+    @classmethod
+    def _is_a_shard(cls, value: str | None) -> str | None:
+        if value is not None:
+            Shard.parse(value)
+        return value
+
+    @model_validator(mode="after")
+    def _says_one_thing_about_an_earlier_run(self) -> Self:
+        if self.resume_from_cache and self.overwrite:
+            raise ValueError(
+                "resume_from_cache (--resume) continues an earlier run and overwrite moves it "
+                "aside: give one of them"
+            )
+        if self.on_stale == "restart" and not self.resume_from_cache:
+            raise ValueError(
+                "on_stale says what to do about a run that is to be continued: give "
+                "resume_from_cache (--resume) too, or --overwrite alone to start afresh"
+            )
+        return self
+
+    def settings(self, config: ResolvedConfig, *, overwrite: bool | None = None) -> CollectSettings:
+        """As the rollouts package takes them, paths resolved.
+
+        Raises ConfigError when there is nothing to collect over.
+        """
+        values = self.model_dump(
+            exclude={"progress", "json_events", "watchdog", "input_jsonl_fpath", "split"}
+        )
+        values["inputs"] = self._inputs(config)
+        values["shard"] = Shard.parse(self.shard) if self.shard else None
+        values["output_jsonl_fpath"] = Path(self.output_jsonl_fpath).absolute()
+        values["prompt_config"] = existing_path(self.prompt_config) if self.prompt_config else None
+        if overwrite is not None:
+            values["overwrite"] = overwrite
+        return CollectSettings(**values)
+
+    def _inputs(self, config: ResolvedConfig) -> tuple[InputFile, ...]:
+        if self.input_jsonl_fpath:
+            return (InputFile(existing_path(self.input_jsonl_fpath)),)
+        found = datasets_of(config, self.split or "")
+        if not found:
+            raise ConfigError(
+                f"no agent of the configuration has a dataset of type {self.split}",
+                hint="datasets stand under an agent: {name, type, jsonl_fpath}; or name a file "
+                "with input_jsonl_fpath",
+            )
+        return found
+
+
+def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:
+    """The datasets of that type, in the order of the configuration, each for its agent."""
+    return tuple(
+        InputFile(
+            existing_path(str(dataset["jsonl_fpath"])),
+            agent=instance.name,
+            repeats=int(dataset.get("num_repeats") or 1),
+            start=int(dataset.get("start_idx") or 0),
+            end=dataset.get("end_idx"),
+            prompt_config=existing_path(str(prompt))
+            if (prompt := dataset.get("prompt_config"))
+            else None,
+        )
+        for instance in config.instances.values()
+        for dataset in instance.datasets
+        if dataset.get("type") == split
+    )

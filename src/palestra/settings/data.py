@@ -1,0 +1,91 @@
+"""Settings of the commands that make rows, and that move datasets to and from other machines."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from palestra.config import Flag, flag
+from palestra.settings.base import Settings
+
+
+class PrepareArgs(Settings):
+    """What `prepare` and `ng_prepare_data` take."""
+
+    output_dirpath: Annotated[str, flag("--output-dir", "-o")] = Field(
+        description="The folder for the files of a type."
+    )
+    mode: Literal["train_preparation", "example_validation"] = Field(
+        description="train_preparation (train, validation, benchmark) or example_validation."
+    )
+    should_download: Annotated[bool, flag("--download")] = Field(
+        default=False, description="Download files that are missing."
+    )
+    data_source: Literal["huggingface", "gitlab"] = Field(
+        default="huggingface", description="huggingface or gitlab, for datasets in both."
+    )
+    overwrite_metrics_conflicts: bool = Field(
+        default=False, description="Replace metrics that say otherwise."
+    )
+    tokenizer: str | None = Field(
+        default=None, description="A tokenizer.json, or its folder: tokens are counted too."
+    )
+
+
+class RenderArgs(Settings):
+    """What `render-prompts` and `ng_materialize_prompts` take."""
+
+    input_jsonl_fpath: Annotated[str, flag("--input", "-i")] = Field(description="The JSONL file.")
+    prompt_config: Annotated[str, flag("--prompt")] = Field(
+        description="A template (YAML: user, system) with {field}s."
+    )
+    output_jsonl_fpath: Annotated[str, flag("--output", "-o")] = Field(description="The new file.")
+
+
+class BenchmarkArgs(Settings):
+    """What `benchmark prepare` and `ng_prepare_benchmark` take."""
+
+    use_cached_prepared_benchmarks: Annotated[bool, flag("--use-cached")] = Field(
+        default=False, description="Leave those alone that are there."
+    )
+    num_prepare_benchmark_processes: Annotated[int, flag("--processes")] = Field(
+        default=1, ge=1, description="Scripts that run at once."
+    )
+    prepare_script_args: dict[str, object] = Field(default_factory=dict)
+
+
+class ImportArgs(Settings):
+    """What `dataset import` takes."""
+
+    source: Annotated[str, Flag(metavar="FILE|hf:REPO", argument=True)] = Field(
+        description="CSV, TSV, JSON, JSONL or Parquet; or a repository."
+    )
+    maps: Annotated[tuple[str, ...], flag("--map")] = Field(
+        default=(), description="FIELD=COLUMN: a field of the rows, and where it comes from."
+    )
+    answer: str | None = Field(default=None, description="The column of the expected answer.")
+    prompt: str | None = Field(
+        default=None, description="A template (YAML: user, system) with {field}s."
+    )
+    environment: Annotated[str | None, flag("--env", "-e")] = Field(
+        default=None, description="Whose rows they shall be: they are held to what it takes."
+    )
+    output: Annotated[Path | None, flag("--output", "-o")] = Field(
+        default=None, description="Default <name>_rows.jsonl, here."
+    )
+    split: str | None = Field(default=None, description="hf: which split; default train.")
+    artifact: str | None = Field(default=None, description="hf: one file of the repository.")
+
+
+class NetworkSettings(Settings):
+    """What every command about a hub or a registry takes."""
+
+    network_deadline_s: Annotated[float, flag("--network-deadline")] = Field(
+        default=120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds of network trouble put up with.",
+    )
+    yes: Annotated[bool, flag("--yes", "-y")] = Field(
+        default=False, description="Delete without a question."
+    )

@@ -1,0 +1,114 @@
+"""Settings of up- and downloads. The models refuse settings that contradict each other."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from palestra.config import flag
+from palestra.settings.base import Settings
+
+Split = Literal["train", "validation", "test"]
+MAIN = "main"
+
+
+class HubUpload(Settings):
+    """`ng_upload_dataset_to_hf`, `palestra dataset upload`."""
+
+    input_jsonl_fpath: Annotated[str, flag("--input", "-i")] = Field(description="The JSONL file.")
+    hf_organization: Annotated[str, flag("--organization")] = Field(
+        min_length=1, description="hf: whose repository and collection."
+    )
+    resource_config_path: Annotated[str, flag("--resource-config")] = Field(
+        description="hf: the environment's config, which says the domain."
+    )
+    dataset_name: str | None = Field(
+        default=None, min_length=1, description="Case-sensitive; hf: ends the repo's name."
+    )
+    hf_dataset_prefix: Annotated[str, flag("--prefix")] = Field(
+        default="Nemotron-RL", min_length=1, description="hf: begins the repo's name."
+    )
+    hf_collection_name: Annotated[str | None, flag("--collection")] = Field(
+        default=None, description="hf: the collection's name; with its slug."
+    )
+    hf_collection_slug: Annotated[str | None, flag("--collection-slug")] = Field(
+        default=None, description="hf: the end of its address."
+    )
+    split: Split = Field(
+        default="train",
+        description="hf: train, validation or test; train must have the fields that training reads.",
+    )
+    create_pr: bool = Field(
+        default=False, description="hf: open a pull request, and print its link."
+    )
+    revision: str | None = Field(default=None, description="hf: a branch, tag or commit.")
+    commit_message: Annotated[str | None, flag("--message", "-m")] = Field(
+        default=None, description="hf: of the commit."
+    )
+    commit_description: Annotated[str | None, flag("--description")] = Field(
+        default=None, description="hf: of the commit."
+    )
+    delete_from_gitlab: bool = Field(
+        default=False, description="hf: then ask, and delete it there."
+    )
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Self:
+        if (self.hf_collection_name is None) != (self.hf_collection_slug is None):
+            raise ValueError(
+                "hf_collection_name and hf_collection_slug name a collection together: give both "
+                "or neither"
+            )
+        return self
+
+    @property
+    def new_branch(self) -> str | None:
+        """The branch that is made for the pull request; None when it is against main."""
+        if self.create_pr and self.revision not in {None, MAIN}:
+            return self.revision
+        return None
+
+
+class HubDownload(Settings):
+    """`ng_download_dataset_from_hf`, `palestra dataset download`."""
+
+    repo_id: Annotated[str, flag("--repo")] = Field(
+        min_length=1, description="hf: the repository, organization/name."
+    )
+    artifact_fpath: Annotated[str | None, flag("--artifact")] = Field(
+        default=None, min_length=1, description="One file, by its name there."
+    )
+    split: str | None = Field(
+        default=None, min_length=1, description="hf: one split as JSONL; default each."
+    )
+    output_dirpath: Annotated[str | None, flag("--output-dir")] = Field(
+        default=None, description="hf: the folder for what is fetched."
+    )
+    output_fpath: Annotated[str | None, flag("--output", "-o")] = Field(
+        default=None, description="The one file."
+    )
+    revision: str | None = Field(default=None, description="hf: a branch, tag or commit.")
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Self:
+        if self.artifact_fpath is not None and self.split is not None:
+            raise ValueError(
+                "artifact_fpath is one file of the repository and split one of its splits: give "
+                "one of them"
+            )
+        if self.output_dirpath is not None and self.output_fpath is not None:
+            raise ValueError("output_dirpath and output_fpath both say where to: give one of them")
+        if self.output_dirpath is None and self.output_fpath is None:
+            raise ValueError("say where to: output_dirpath (a directory) or output_fpath (a file)")
+        if self.output_fpath is not None and self.artifact_fpath is None and self.split is None:
+            raise ValueError(
+                "output_fpath is one file, and every split is asked for: give split or "
+                "artifact_fpath, or output_dirpath instead"
+            )
+        return self
+
+    def destination(self, name: str) -> Path:
+        """Where the file of that name goes."""
+        if self.output_fpath is not None:
+            return Path(self.output_fpath)
+        return Path(self.output_dirpath or ".") / Path(name).name

@@ -1,0 +1,60 @@
+"""The configuration of a command, which may hold the settings of others."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from palestra.config import ResolvedConfig, load_config
+from palestra.settings.collecting import CollectArgs
+from palestra.settings.data import BenchmarkArgs, NetworkSettings, PrepareArgs, RenderArgs
+from palestra.settings.hub import HubDownload, HubUpload
+from palestra.settings.registry import GitlabDownload, GitlabUpload
+from palestra.settings.runs import AggregateArgs, ProfileArgs
+
+COMMAND_SETTINGS = frozenset(
+    {
+        *CollectArgs.model_fields,
+        *ProfileArgs.model_fields,
+        *AggregateArgs.model_fields,
+        *PrepareArgs.model_fields,
+        *RenderArgs.model_fields,
+        *BenchmarkArgs.model_fields,
+        *HubUpload.model_fields,
+        *HubDownload.model_fields,
+        *GitlabUpload.model_fields,
+        *GitlabDownload.model_fields,
+        *NetworkSettings.model_fields,
+        "hf_token",
+        "mlflow_tracking_uri",
+        "mlflow_tracking_token",
+        "format",
+        "outdated",
+        "prices",
+        "should_validate_data",
+        "wait",
+    }
+)
+"""Top-level keys that are settings of some command: its users pass one set to several."""
+
+
+def load(
+    overrides: list[str],
+    *,
+    ng: bool,
+    extra: Mapping[str, Any] | None = None,
+    require_all: bool = True,
+    required: Collection[str] | None = None,
+) -> ResolvedConfig:
+    """The configuration of one command.
+
+    With `ng`, overrides follow Hydra's rules, and unknown ones are warnings. `required`: the
+    only instances whose settings need values, when the command starts no others.
+    """
+    return load_config(
+        overrides=overrides,
+        extra=extra,
+        strict_add=ng,
+        known=COMMAND_SETTINGS,
+        refuse_unknown=not ng,
+        require_all=require_all,
+        required=required,
+    )

@@ -1,0 +1,205 @@
+"""Settings of the commands that make a run of an environment, or read the files of runs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from palestra.config import Flag, flag
+from palestra.errors import ConfigError
+from palestra.settings.base import Settings
+
+
+def _pairs(items: Any) -> Any:
+    """Texts KEY=VALUE as a mapping; anything else as it is."""
+    if not isinstance(items, list):
+        return items
+    pairs = [item.partition("=") for item in items]
+    if wrong := [item for item, (_, equals, _) in zip(items, pairs, strict=True) if not equals]:
+        raise ConfigError(f"--rows {wrong[0]!r} is not KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+class EvalArgs(Settings):
+    """What `palestra eval` takes."""
+
+    target: Annotated[str, Flag(argument=True)] = Field(
+        description="An environment's name, a Python file, or a config file."
+    )
+    model: str | None = Field(
+        default=None,
+        description="local, openai:NAME, vllm:URL[#NAME], or a configured instance.",
+    )
+    limit: int | None = Field(default=None, ge=0, description="How many tasks; 0 means none.")
+    output: Annotated[Path | None, flag("--output", "-o")] = Field(
+        default=None, description="Where scored rows go; default a new folder in runs/."
+    )
+    seed: int = Field(default=0, description="Seed of tasks made on demand.")
+    rows: Annotated[Mapping[str, str], BeforeValidator(_pairs)] = Field(
+        default_factory=dict,
+        description="KEY=VALUE for an environment that makes its tasks; may be repeated.",
+    )
+    max_output_tokens: int | None = Field(default=None, description="Tokens per turn.")
+    temperature: float | None = Field(default=None, description="Sampling temperature.")
+    group_by: str | None = Field(
+        default=None, description="A field of the rollout rows to group the table by."
+    )
+    collecting: Mapping[str, Any] = Field(default_factory=dict)
+    """What was given of the settings of `palestra collect`, by their names."""
+
+
+class ProfileArgs(Settings):
+    """What `profile` and `ng_reward_profile` take: files, globs of shards, or lists of them."""
+
+    materialized_inputs_jsonl_fpath: Annotated[
+        str | list[str] | None, flag("--inputs", "--materialized-inputs-jsonl-fpath")
+    ] = Field(default=None, description="Materialized inputs; default those beside the rollouts.")
+    rollouts_jsonl_fpath: Annotated[
+        str | list[str], flag("--rollouts", "--rollouts-jsonl-fpath")
+    ] = Field(description="Scored rows: a file, plain, .gz or .zst, or a quoted glob of shards.")
+    allow_partial_rollouts: Annotated[bool, flag("--allow-partial")] = Field(
+        default=False, description="Profile what is there of an unfinished run."
+    )
+    group_by: str | None = Field(
+        default=None, description="A field of the rollout rows to group the table by."
+    )
+    aggregate: bool = Field(
+        default=False, description="Ask the agents for the environments' own metrics too."
+    )
+
+
+class AggregateArgs(Settings):
+    """What `ng_aggregate_rollouts` takes."""
+
+    input_glob: str | list[str]
+    output_jsonl_fpath: str
+    merge_shards: bool = True
+    allow_partial_rollouts: bool = False
+
+    @property
+    def shards(self) -> list[str]:
+        """The globs, files or folders of the list."""
+        if isinstance(self.input_glob, list):
+            return self.input_glob
+        return [item.strip() for item in self.input_glob.split(",") if item.strip()]
+
+
+class ReverifyArgs(Settings):
+    """What `palestra reverify` takes."""
+
+    rollouts: Annotated[Path, flag("--rollouts", "-r")] = Field(
+        description="Scored rows of a run, or its failures file."
+    )
+    output: Annotated[Path, flag("--output", "-o")] = Field(
+        description="Where the new rows go (.jsonl)."
+    )
+    environment: Annotated[str | None, flag("--environment", "-e")] = Field(
+        default=None,
+        description="What verifies every row: an environment's name, a Python file, or an instance "
+        "of the configs.",
+    )
+    inputs: Path | None = Field(
+        default=None,
+        description="Materialized inputs or tasks, for fields that the rollouts lack.",
+    )
+    limit: int | None = Field(default=None, ge=0, description="First n rows; 0 means none.")
+    concurrency: int = Field(default=64, ge=1, description="Rows verified at once.")
+    timeout_s: Annotated[float, flag("--timeout")] = Field(
+        default=600.0, ge=0.001, description="Seconds that one row may take."
+    )
+    fresh_judge: bool = Field(
+        default=False, description="Ask judges anew; without it, replay answers."
+    )
+    with_failures: bool = Field(
+        default=False,
+        description="Also the answers in the run's failures file, whose verification failed.",
+    )
+    force: bool = Field(
+        default=False, description="Also with environments that need their live session."
+    )
+    overwrite: bool = Field(default=False, description="Move what is at the output to .bak.")
+    resume: bool = Field(default=False, description="Go on where it stopped.")
+    as_json: Annotated[bool, flag("--json")] = Field(
+        default=False, description="The changes as JSON."
+    )
+
+
+class CompareArgs(Settings):
+    """What `compare` takes."""
+
+    a: Annotated[str, Flag(metavar="A", argument=True)] = Field(
+        description="Rollouts of the run to beat."
+    )
+    b: Annotated[str, Flag(metavar="B", argument=True)] = Field(
+        description="Rollouts of the other run."
+    )
+    metrics: Annotated[tuple[str, ...], flag("--metric", "-m")] = Field(
+        default=(), description="Besides the reward: a numeric field, or pass@K; repeatable."
+    )
+    allow_unmatched: bool = Field(
+        default=False, description="Leave out tasks that the runs do not share."
+    )
+    allow_different_rows: bool = Field(
+        default=False, description="Pair tasks by index although their rows differ."
+    )
+    gate: bool = Field(default=False, description="Exit 1 when B is significantly worse than A.")
+    tolerance: float | None = Field(
+        default=None, description="With --gate: by more than so much reward; default 0."
+    )
+    scored_only: bool = Field(
+        default=False, description="With --gate: whatever missing rollouts could hide."
+    )
+    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
+    as_markdown: Annotated[bool, flag("--markdown")] = Field(
+        default=False, description="As Markdown."
+    )
+
+
+class SelectArgs(Settings):
+    """What `select` takes."""
+
+    rollouts: Annotated[str, Flag(metavar="ROLLOUTS", argument=True)] = Field(
+        description="Scored rows of a run."
+    )
+    out: Annotated[Path | None, flag("--out", "-o")] = Field(
+        default=None,
+        description="Where the kept tasks go (.jsonl); without it, a preview.",
+    )
+    band: str | None = Field(
+        default=None, description="Pass rates to keep, both ends included: 0.1..0.9."
+    )
+    min_rollouts: int = Field(default=1, ge=1, description="Scored rollouts that a task must have.")
+    max_tokens: float | None = Field(
+        default=None, ge=0, description="Mean output tokens that its rollouts may take."
+    )
+    learnability: bool = Field(
+        default=False, description="Most learnable first: p(1 - p), p the pass rate."
+    )
+    limit: int | None = Field(default=None, ge=1, description="Keep at most so many.")
+    decided_only: bool = Field(
+        default=False, description="Only where the interval of the pass rate is inside the band."
+    )
+    solved_at: float = Field(
+        default=1.0, description="From this reward on a rollout solved its task."
+    )
+    overwrite: bool = Field(default=False, description="Replace what is at --out.")
+    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
+
+
+class ScoresArgs(Settings):
+    """What `scores` takes."""
+
+    runs: Annotated[tuple[str, ...], Flag(metavar="[NAME=]RUN...", argument=True)] = Field(
+        description="Rollouts of runs over the same tasks; runs of one name are its seeds. Without "
+        "a name: the model that the rollouts name."
+    )
+    k: int = Field(default=4, ge=1, description="Attempts of pass@k and maj@k.")
+    allow_unmatched: bool = Field(
+        default=False, description="Leave out tasks that the runs do not share."
+    )
+    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
+    as_markdown: Annotated[bool, flag("--markdown")] = Field(
+        default=False, description="As Markdown."
+    )
+    fractions: bool = Field(default=False, description="Parts of 1 (0.9000) and not percent.")

@@ -1,0 +1,86 @@
+"""Settings of the commands about servers and their folders."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from palestra.config import Flag, flag
+from palestra.settings.base import Settings
+
+
+class VLLMServer(Settings):
+    """What to serve, and how."""
+
+    model: Annotated[str, Flag(argument=True)] = Field(
+        description="A Hugging Face folder, or a name vLLM can fetch."
+    )
+    name: str = Field(default="", description="What requests call it; default its last part.")
+    host: str = Field(default="127.0.0.1", description="Where to listen.")
+    port: int = Field(default=0, description="0 takes a free one.")
+    tool_parser: str = Field(
+        default="auto",
+        description="auto (by the chat template), none, or vLLM's name of one.",
+    )
+    reasoning_parser: str = Field(
+        default="",
+        description="vLLM's name of one; default none, so that reasoning stays in the text.",
+    )
+    chat_template: str = Field(default="", description="A file; default the model's own.")
+    max_model_len: int | None = Field(
+        default=None, description="Tokens of prompt and answer; default the model's limit."
+    )
+    api_key: str = Field(default="", repr=False)
+    """Asked of callers; empty asks for none."""
+    threads: int = Field(default=1, description="On a CPU: threads that compute.")
+    kv_cache_gib: Annotated[int, flag("--kv-cache")] = Field(
+        default=1, description="On a CPU: GiB for what was read."
+    )
+    arguments: tuple[str, ...] = ()
+    """More of vLLM's own, at the end of its command line."""
+
+    @property
+    def served_name(self) -> str:
+        """The name in requests."""
+        return self.name or Path(self.model).name
+
+
+class LlamaCppServer(Settings):
+    """What to serve, and how."""
+
+    model: Annotated[str | None, Flag(argument=True)] = Field(
+        default=None, description="A GGUF file; default the embedded model's."
+    )
+    name: str = Field(default="", description="What requests call it; default the file's.")
+    host: str = Field(default="127.0.0.1", description="Where to listen.")
+    port: int = Field(default=0, description="0 takes a free one.")
+    chat_template: str = Field(
+        default="",
+        description="A file; default the model's own, for the embedded one one that knows tools.",
+    )
+    context_tokens: Annotated[int, flag("--context")] = Field(
+        default=2048, description="Tokens of prompt and answer, a slot."
+    )
+    slots: int = Field(default=8, description="Requests generated at once.")
+    threads: int | None = Field(
+        default=None, description="Threads that compute; default by the processors."
+    )
+    api_key: str = Field(default="", repr=False)
+    """Asked of callers; empty asks for none."""
+
+
+class PipListArgs(Settings):
+    """What `pip-list` takes."""
+
+    entrypoint: str
+    """A server's folder, or its file."""
+    format: Literal["columns", "freeze", "json"] = "columns"
+    outdated: bool = False
+    """Only what has newer versions, which asks the package index."""
+
+
+class EntrypointArgs(Settings):
+    """What `ng_init_resources_server` and `ng_test` take."""
+
+    entrypoint: str
+    should_validate_data: bool = False
