@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from palestra.engine import ConcurrencyLimit, Engine, Job, Room, State
+from palestra.engine import ConcurrencyLimit, Engine, Job, JobRoom, JobStage
 from palestra.errors import Outcome
 from palestra.schema import RolloutKey
 from palestra.transport import RetryCount
@@ -53,8 +53,8 @@ class Numbers:
         asyncio.run(main())
 
 
-@pytest.mark.parametrize("state", [State.ENDED, State.ABANDONED])
-def test_nothing_follows_a_job_that_is_over(state: State) -> None:
+@pytest.mark.parametrize("state", [JobStage.ENDED, JobStage.ABANDONED])
+def test_nothing_follows_a_job_that_is_over(state: JobStage) -> None:
     job = Job(key=RolloutKey(0, 0))
     job.begin(1.0)
     job.become(state)
@@ -66,7 +66,7 @@ def test_nothing_follows_a_job_that_is_over(state: State) -> None:
 def test_a_spared_attempt_is_not_counted() -> None:
     job = Job(key=RolloutKey(0, 0))
     job.begin(1.0)
-    job.become(State.WAITING)
+    job.become(JobStage.WAITING)
     job.spare()
     job.begin(2.0)
 
@@ -218,7 +218,7 @@ def test_an_attempt_that_goes_on_is_abandoned_and_what_it_brings_is_dropped() ->
 
 def test_requests_sent_again_lower_the_limit_before_any_attempt_has_ended() -> None:
     retries = RetryCount()
-    room = Room(ConcurrencyLimit(100), retries, clock=lambda: 0.0)
+    room = JobRoom(ConcurrencyLimit(100), retries, clock=lambda: 0.0)
     retries.retries += 16
     room.look(in_flight=16)
     room.look(in_flight=16)
@@ -227,7 +227,7 @@ def test_requests_sent_again_lower_the_limit_before_any_attempt_has_ended() -> N
 
 
 def test_failures_that_are_not_of_the_load_leave_the_limit_alone() -> None:
-    room = Room(ConcurrencyLimit(100), RetryCount(), clock=lambda: 0.0)
+    room = JobRoom(ConcurrencyLimit(100), RetryCount(), clock=lambda: 0.0)
     for _ in range(16):
         room.attempt_ended(Outcome.VERIFIER_ERROR, began=0.0, in_flight=16)
 
