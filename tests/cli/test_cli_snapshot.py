@@ -1,7 +1,7 @@
 """The numbers of a running collection."""
 
-from palestra.cli.snapshot import Meter
-from palestra.engine import Accounting, Ending, Job
+from palestra.cli.snapshot import RateMeter
+from palestra.engine import Accounting, Job, ScoredEnding
 from palestra.errors import Outcome
 from palestra.rollouts import Progress
 from palestra.schema import RolloutKey
@@ -17,15 +17,15 @@ class Clock:
         return self.now
 
 
-def watched(requested: int = 1000, **fields: int) -> tuple[Progress, Meter, Clock]:
+def watched(requested: int = 1000, **fields: int) -> tuple[Progress, RateMeter, Clock]:
     clock = Clock()
     progress = Progress(Accounting(requested), started=0.0, **fields)
-    return progress, Meter(progress, clock=clock), clock
+    return progress, RateMeter(progress, clock=clock), clock
 
 
 def end(progress: Progress, count: int) -> None:
     for _ in range(count):
-        progress.accounting.score(Ending(Outcome.SCORED, 0.5, 10))
+        progress.accounting.score(ScoredEnding(Outcome.SCORED, 0.5, 10))
 
 
 def test_the_recent_rate_forgets_what_was_before_the_last_half_minute() -> None:

@@ -11,7 +11,7 @@ import pytest
 from palestra.cli.fleet_commands import show_instances, show_statuses
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.tables import print_key_metrics, print_table
-from palestra.fleet import ServerStatus, State
+from palestra.fleet import InstanceState, ServerStatus
 
 WIDTHS = (60, 80, 100, 120, 200)
 SHAPES: dict[str, tuple[str, str, list[tuple[Any, ...]]]] = {
@@ -129,7 +129,13 @@ def test_the_status_of_servers_breaks_no_address_and_no_number(
     terminal(60)
     url = "http://127.0.0.1:54321"
     server = ServerStatus(
-        "weather_agent", "responses_api_agents", url, 41234, 12.0, State.STUCK, "it stands still"
+        "weather_agent",
+        "responses_api_agents",
+        url,
+        41234,
+        12.0,
+        InstanceState.STUCK,
+        "it stands still",
     )
 
     show_statuses([server])

@@ -5,7 +5,7 @@ from config_world import World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.config import Action, apply_overrides, parse_overrides
+from palestra.config import OverrideAction, apply_overrides, parse_overrides
 from palestra.errors import ConfigError
 
 
@@ -117,7 +117,7 @@ def test_the_repr_of_an_override_does_not_show_its_value() -> None:
     (override,) = parse_overrides(["++api_key=sk-abc"])
 
     assert (override.action, override.key, override.value) == (
-        Action.FORCE_ADD,
+        OverrideAction.FORCE_ADD,
         "api_key",
         "sk-abc",
     )

@@ -7,7 +7,7 @@ from planted import Sound
 from test_planted_bugs import LIMITS, examine
 
 from palestra.config import config_from_tree
-from palestra.conformance import Report, Subject, check_environment
+from palestra.conformance import ExaminedEnvironment, VerifierReport, check_environment
 from palestra.conformance.report import Status
 from palestra.fleet import server_client
 from palestra.server import (
@@ -28,10 +28,10 @@ def counted(answer: str, n: int) -> float:
     return float(len(answer.split()) == n)
 
 
-def examined(made: Environment) -> Report:
+def examined(made: Environment) -> VerifierReport:
     config = ResourcesServerConfig(name="words")
     server = server_class_of(made)(config=config, server_client=server_client({}, {}))
-    subject = Subject(
+    subject = ExaminedEnvironment(
         "words", config_from_tree({}), (), rows=list(made.rows()), ready={"words": server}
     )
     return asyncio.run(check_environment(subject, LIMITS))

@@ -16,18 +16,23 @@ from planted import (
 )
 
 from palestra.config import config_from_tree
-from palestra.conformance import Limits, Report, Subject, check_environment
+from palestra.conformance import (
+    ExaminationLimits,
+    ExaminedEnvironment,
+    VerifierReport,
+    check_environment,
+)
 from palestra.fleet import server_client
 from palestra.server import ResourcesServerConfig
 
 SLOW = {QuadraticPattern, ProgramThatExitsIsRight, NeverAnswers, BlocksTheLoop}
-LIMITS = Limits(timeout_s=1.0, largest=30_000)
+LIMITS = ExaminationLimits(timeout_s=1.0, largest=30_000)
 
 
-def examine(kind: type[Sound]) -> Report:
+def examine(kind: type[Sound]) -> VerifierReport:
     config = ResourcesServerConfig(name="planted")
     server = kind(config=config, server_client=server_client({}, {}))
-    subject = Subject(
+    subject = ExaminedEnvironment(
         name="planted",
         config=config_from_tree({}),
         servers=(),

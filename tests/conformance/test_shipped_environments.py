@@ -9,7 +9,7 @@ import pytest
 from palestra.authoring import check_folder
 from palestra.cli.subjects import find_subject
 from palestra.config import PACKAGE_ROOT
-from palestra.conformance import Limits, check_environment
+from palestra.conformance import ExaminationLimits, check_environment
 
 FOLDERS = sorted(
     {path.parents[1] for path in (PACKAGE_ROOT / "resources_servers").glob("*/configs/*.yaml")}
@@ -22,7 +22,7 @@ SETTINGS = {
     for name in ("math_with_code", "math_with_judge")
 }
 # A shared machine takes several times as long over a megabyte.
-LIMITS = Limits(hostile_s=20.0, repeats=2, blocked_s=0.25, blocked_by_hostile_s=2.0)
+LIMITS = ExaminationLimits(hostile_s=20.0, repeats=2, blocked_s=0.25, blocked_by_hostile_s=2.0)
 
 every_environment = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 

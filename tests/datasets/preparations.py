@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from palestra.datasets import AgentDataset, DatasetEntry, Door
+from palestra.datasets import AgentDataset, DatasetEntry, RowEndpoint
 from palestra.datasets.preparing import (
     Located,
     PreparedFile,
@@ -44,7 +44,7 @@ def located(*datasets: AgentDataset) -> list[Located]:
 def prepare(
     output: Path,
     *datasets: AgentDataset,
-    doors: Mapping[str, Sequence[Door]] | None = None,
+    doors: Mapping[str, Sequence[RowEndpoint]] | None = None,
     told: list[str] | None = None,
     **settings: Any,
 ) -> list[PreparedFile]:

@@ -10,7 +10,7 @@ from palestra.datasets.hub import check_rows, target_of
 from palestra.datasets.hub.calls import Hub
 from palestra.datasets.hub.downloading import download
 from palestra.datasets.hub.uploading import Uploaded, upload
-from palestra.datasets.transfer import Patience, outgoing
+from palestra.datasets.transfer import TransferPatience, outgoing
 from palestra.settings import HubDownload, HubUpload
 
 CONFIG = "resources_servers/mcqa/configs/mcqa.yaml"
@@ -71,9 +71,9 @@ class World:
         self.now += seconds
 
     @property
-    def patience(self) -> Patience:
+    def patience(self) -> TransferPatience:
         """Waits without waiting: its clock only runs while it pauses."""
-        return Patience(
+        return TransferPatience(
             self.deadline_s, answer_timeout_s=5.0, clock=lambda: self.now, sleep=self._sleep
         )
 

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from preparations import read_rows
 
-from palestra.datasets import Door, PromptTemplate, load_prompt
-from palestra.datasets.importing import Columns, records_of, write_rows
+from palestra.datasets import PromptTemplate, RowEndpoint, load_prompt
+from palestra.datasets.importing import ColumnMapping, records_of, write_rows
 from palestra.datasets.preparing.outputs import CannotWrite
 from palestra.errors import ConfigError, InputDataError
 
 
-def imported(source: Path, columns: Columns | None = None, **how: Any) -> list[dict[str, Any]]:
+def imported(
+    source: Path, columns: ColumnMapping | None = None, **how: Any
+) -> list[dict[str, Any]]:
     output = source.with_name("rows.jsonl")
-    how = {"columns": columns or Columns(), **how}
+    how = {"columns": columns or ColumnMapping(), **how}
     write_rows(records_of(source), how.pop("columns").row, output, source=source, **how)
     return read_rows(output)
 
@@ -35,7 +37,7 @@ def test_a_table_becomes_rows_as_its_columns_are_mapped(tmp_path: Path) -> None:
     table = written(tmp_path / "t.csv", '\ufeffproblem,solution,level\n"2 + 2,\n= ?",4,1\nx,y,2\n')
     prompt = PromptTemplate(user="Solve: {question}", system="Be brief.")
 
-    rows = imported(table, Columns({"question": "problem"}, "solution", prompt))
+    rows = imported(table, ColumnMapping({"question": "problem"}, "solution", prompt))
 
     assert asked(rows[0]) == [("system", "Be brief."), ("user", "Solve: 2 + 2,\n= ?")]
     assert rows[0]["expected_answer"] == "4"
@@ -103,7 +105,7 @@ def test_every_record_that_gives_no_row_is_named_and_nothing_is_written(tmp_path
     source = written(
         tmp_path / "q.jsonl", '{"question": "x"}\n{"q": 1}\nno\n{"question": "y", "answer": 4}\n'
     )
-    door = Door("env", "/verify", {"required": ["expected_answer"]})
+    door = RowEndpoint("env", "/verify", {"required": ["expected_answer"]})
 
     with pytest.raises(InputDataError) as caught:
         imported(source, doors=[door])
@@ -117,7 +119,9 @@ def test_every_record_that_gives_no_row_is_named_and_nothing_is_written(tmp_path
 
 def test_a_misspelt_column_names_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(InputDataError, match=r"no column 'anwser'; did you mean 'answer'\?"):
-        imported(written(tmp_path / "t.csv", "question,answer\nx,y\n"), Columns(answer="anwser"))
+        imported(
+            written(tmp_path / "t.csv", "question,answer\nx,y\n"), ColumnMapping(answer="anwser")
+        )
 
 
 @pytest.mark.parametrize(
@@ -166,7 +170,7 @@ def test_a_folder_is_no_output(tmp_path: Path) -> None:
     source = written(tmp_path / "t.csv", "question\nx\n")
 
     with pytest.raises(CannotWrite, match="it is a folder"):
-        write_rows(records_of(source), Columns().row, tmp_path, source=source)
+        write_rows(records_of(source), ColumnMapping().row, tmp_path, source=source)
 
 
 def test_a_template_does_not_look_into_python(tmp_path: Path) -> None:
@@ -179,4 +183,4 @@ def test_a_template_does_not_look_into_python(tmp_path: Path) -> None:
 
 def test_a_table_without_a_question_says_how_to_name_one() -> None:
     with pytest.raises(ValueError, match=r"fields: text\); --map question=COLUMN says which it is"):
-        Columns().row({"text": "2 + 2?"})
+        ColumnMapping().row({"text": "2 + 2?"})

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.datasets.measures import Numbers, RowMeasures, Uniques
-from palestra.datasets.measures.requests import Requests
+from palestra.datasets.measures.requests import RequestBatch
 
 NUMBERS = st.lists(
     st.integers(-(10**6), 10**6) | st.floats(-1e6, 1e6, allow_subnormal=True), min_size=2
@@ -54,7 +54,7 @@ def test_numbers_in_any_order_and_any_parts_have_the_same_measures(
 
 @given(st.lists(PARAMS, min_size=1, max_size=5))
 def test_words_are_those_of_the_json_text(params: list[dict[str, Any]]) -> None:
-    requests = Requests()
+    requests = RequestBatch()
     for one in params:
         requests.add(one)
 
@@ -62,7 +62,7 @@ def test_words_are_those_of_the_json_text(params: list[dict[str, Any]]) -> None:
 
 
 def test_equal_requests_share_a_digest_whatever_the_order_of_their_keys() -> None:
-    requests = Requests()
+    requests = RequestBatch()
     for one in (
         {"input": "x", "tools": [{"a": 1, "b": [None, 2]}]},
         {"tools": [{"b": [None, 2], "a": 1}], "input": "x"},

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from preparations import dataset, prepare, read_rows, row, write_rows
 
-from palestra.datasets import Door
+from palestra.datasets import RowEndpoint
 from palestra.datasets.preparing import tokenizer_at
 from palestra.errors import ConfigError, InputDataError
 
@@ -101,7 +101,7 @@ def test_rows_are_held_to_what_the_environment_takes(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "d.jsonl", [row(answer="4"), row(), row(), row(answer=[4])])
 
     with pytest.raises(InputDataError) as caught:
-        prepare(tmp_path, dataset(path), doors={"agent": [Door("env", "/verify", schema)]})
+        prepare(tmp_path, dataset(path), doors={"agent": [RowEndpoint("env", "/verify", schema)]})
 
     assert 'lines 2-3: /: "answer" is a required property (asked by env/verify)' in str(
         caught.value
@@ -205,7 +205,7 @@ def test_a_row_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
     deep = '{"a":' * 600 + "1" + "}" * 600
     line = f'{{"responses_create_params": {{"input": "x", "metadata": {deep}}}}}'
     path = write_rows(tmp_path / "d.jsonl", [row(answer=1), line])
-    doors = {"agent": [Door("env", "/verify", {"required": ["answer"]})]}
+    doors = {"agent": [RowEndpoint("env", "/verify", {"required": ["answer"]})]}
 
     with pytest.raises(InputDataError, match="line 2: nested too deeply"):
         prepare(tmp_path / "out", dataset(path), doors=doors)

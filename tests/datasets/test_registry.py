@@ -14,7 +14,7 @@ from palestra.datasets.registry import RegistryAddress
 from palestra.datasets.registry.access import Registry, open_registry
 from palestra.datasets.registry.catalogue import Catalogue
 from palestra.datasets.registry.moving import Stored, download, upload
-from palestra.datasets.transfer import Patience, outgoing
+from palestra.datasets.transfer import TransferPatience, outgoing
 from palestra.errors import ConfigError, CredentialsRejected, InfraError, RunFailed
 from palestra.settings import GitlabDownload, GitlabUpload
 from registry_fakes import TOKEN, FakeGitlab, fake_gitlab, mlflow_server
@@ -41,7 +41,9 @@ class User:
     @contextmanager
     def registry(self) -> Iterator[Registry]:
         """Waits without waiting: the clock only runs while it pauses."""
-        patience = Patience(30.0, answer_timeout_s=20.0, clock=lambda: self.now, sleep=self._sleep)
+        patience = TransferPatience(
+            30.0, answer_timeout_s=20.0, clock=lambda: self.now, sleep=self._sleep
+        )
         with open_registry(RegistryAddress(self.uri, self.token), patience) as registry:
             yield registry
 

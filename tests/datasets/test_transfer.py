@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from palestra.datasets.transfer import Digest, Patience, Trouble, arriving, sha256_of
+from palestra.datasets.transfer import Digest, TransferPatience, Trouble, arriving, sha256_of
 from palestra.errors import InfraError, InputDataError
 
 
@@ -28,7 +28,7 @@ class Line:
         return "whole"
 
     def insist(self, deadline_s: float) -> str:
-        patience = Patience(deadline_s, clock=lambda: self.now, sleep=self.sleep)
+        patience = TransferPatience(deadline_s, clock=lambda: self.now, sleep=self.sleep)
         return patience.insist(
             "a file", self.attempt, lambda _: Trouble("it broke"), moved=lambda: self.moved
         )
@@ -51,7 +51,7 @@ def test_trouble_without_bytes_ends_at_the_deadline() -> None:
 
 def test_what_no_other_try_would_mend_is_raised_at_once() -> None:
     line = Line(breaks=1, moves=0)
-    patience = Patience(20.0, clock=lambda: line.now, sleep=line.sleep)
+    patience = TransferPatience(20.0, clock=lambda: line.now, sleep=line.sleep)
 
     with pytest.raises(ConnectionResetError):
         patience.insist("a file", line.attempt, lambda _: None)
@@ -61,7 +61,7 @@ def test_what_no_other_try_would_mend_is_raised_at_once() -> None:
 
 def test_a_trouble_is_said_when_it_begins_with_the_time_left() -> None:
     line, told = Line(breaks=3, moves=0), list[str]()
-    patience = Patience(20.0, clock=lambda: line.now, sleep=line.sleep, tell=told.append)
+    patience = TransferPatience(20.0, clock=lambda: line.now, sleep=line.sleep, tell=told.append)
 
     patience.insist("a file", line.attempt, lambda _: Trouble("it broke"))
 

@@ -30,7 +30,7 @@ from fleet_world import (
 
 from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
-from palestra.fleet import EMBEDDED, PROCESS, REMOTE, Fleet, State
+from palestra.fleet import EMBEDDED, PROCESS, REMOTE, Fleet, InstanceState
 from palestra.fleet.sockets import listen
 from palestra.transport import HttpClient, HttpRequest, worker_cookie
 
@@ -234,7 +234,7 @@ def test_a_killed_server_is_named_with_its_signal_and_its_last_lines(project: Pr
                 async with asyncio.timeout(10):
                     await fleet.watch()
             finally:
-                assert fleet.instances["x"].state is State.DEAD
+                assert fleet.instances["x"].state is InstanceState.DEAD
                 assert fleet.instances["x"].reason == "signal SIGKILL"
 
     key = "sk-very-secret-1234"

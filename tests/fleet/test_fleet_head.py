@@ -22,8 +22,8 @@ from palestra.fleet import (
     AttachedFleet,
     Fleet,
     HeadAddress,
+    InstanceState,
     NoFleet,
-    State,
     attach,
     check_head_port,
     head_server,
@@ -461,7 +461,11 @@ def test_a_probe_asks_every_server_now() -> None:
 
     statuses = asyncio.run(asked())
 
-    assert [one.state for one in statuses] == [State.HEALTHY, State.UNHEALTHY, State.DEAD]
+    assert [one.state for one in statuses] == [
+        InstanceState.HEALTHY,
+        InstanceState.UNHEALTHY,
+        InstanceState.DEAD,
+    ]
     assert "refused" in statuses[1].reason or "Connect call failed" in statuses[1].reason
     assert summary_line(statuses) == "3 servers found (1 healthy, 2 unhealthy)"
 

@@ -14,7 +14,7 @@ from fleet_world import FLEET, X_ALONE, Project, eventually, exists
 
 from palestra.config import ResolvedConfig
 from palestra.errors import Outcome, RowIdentity, ServerDied
-from palestra.fleet import PROCESS, Fleet, State
+from palestra.fleet import PROCESS, Fleet, InstanceState
 from palestra.transport import CallContext, calling
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -59,7 +59,7 @@ def test_a_call_that_holds_its_server_ends_that_process_and_names_itself(project
             with pytest.raises(ServerDied) as caught:
                 async with asyncio.timeout(20):
                     await fleet.watch()
-            assert await eventually(lambda: fleet.instances["x"].state is State.DEAD)
+            assert await eventually(lambda: fleet.instances["x"].state is InstanceState.DEAD)
         return caught.value
 
     died = asyncio.run(run())
@@ -75,7 +75,9 @@ def test_a_server_that_stands_still_is_stuck_and_says_where(project: Project) ->
 
     async def run() -> str:
         async with held(project.load(X_ALONE), limit_s=600) as fleet:
-            assert await eventually(lambda: fleet.instances["x"].state is State.STUCK, within_s=30)
+            assert await eventually(
+                lambda: fleet.instances["x"].state is InstanceState.STUCK, within_s=30
+            )
             return fleet.instances["x"].reason
 
     reason = asyncio.run(run())
@@ -88,10 +90,10 @@ def test_a_stopped_server_is_stuck_until_it_goes_on(project: Project) -> None:
         async with Fleet(project.load(X_ALONE), default_placement=PROCESS) as fleet:
             instance = fleet.instances["x"]
             os.kill(instance.pid or 0, signal.SIGSTOP)
-            assert await eventually(lambda: instance.state is State.STUCK, within_s=30)
+            assert await eventually(lambda: instance.state is InstanceState.STUCK, within_s=30)
             told = instance.reason, list(fleet.client.standing_still())
             os.kill(instance.pid or 0, signal.SIGCONT)
-            assert await eventually(lambda: instance.state is State.HEALTHY)
+            assert await eventually(lambda: instance.state is InstanceState.HEALTHY)
             assert not fleet.failure
             return told
 
@@ -110,7 +112,7 @@ def test_a_server_elsewhere_that_does_not_answer_is_stuck(project: Project) -> N
             async with Fleet(config) as fleet:
                 os.kill(other.instances["x"].pid or 0, signal.SIGSTOP)
                 assert await eventually(
-                    lambda: fleet.instances["x"].state is State.STUCK, within_s=30
+                    lambda: fleet.instances["x"].state is InstanceState.STUCK, within_s=30
                 )
                 os.kill(other.instances["x"].pid or 0, signal.SIGCONT)
                 return fleet.instances["x"].reason

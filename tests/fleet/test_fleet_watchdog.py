@@ -14,7 +14,7 @@ from fleet_world import ENVIRONMENT_APP, FLEET, Project, eventually, rollout
 
 import palestra
 from palestra.fleet import PROCESS, Fleet
-from palestra.fleet.watchdog import Lag, LagLog, Place, Watchdog, is_servers_file, place_of
+from palestra.fleet.watchdog import CodeLocation, Lag, LagLog, Watchdog, is_servers_file, place_of
 
 HERE = __file__
 
@@ -202,7 +202,7 @@ def test_a_server_in_a_process_of_its_own_says_so_itself(project: Project) -> No
     assert any(who == "x" and "x blocked the event loop for" in text for who, text in said)
 
 
-BLAMED = Place("my_env", "/path/app.py:41 verify")
+BLAMED = CodeLocation("my_env", "/path/app.py:41 verify")
 
 
 def test_a_warning_names_server_duration_and_line() -> None:

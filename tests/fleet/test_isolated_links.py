@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from palestra.fleet.isolation.link import Ended, Hung, Link, WorkerGone
+from palestra.fleet.isolation.link import Hung, Link, WorkerEnded, WorkerGone
 from palestra.fleet.isolation.wire import VALUE, message_frame, order_frame
 from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.sandbox.workers.nursery import EXIT_CODE
@@ -77,5 +77,5 @@ def test_an_answer_arrives_that_the_text_of_a_crash_follows_at_once() -> None:
 
     assert answered == [VALUE, 1, 1.0]
     assert isinstance(gone, WorkerGone)
-    assert isinstance(gone.ending, Ended)
+    assert isinstance(gone.ending, WorkerEnded)
     assert (gone.ending.code, gone.ending.place.line) == (-signal.SIGSEGV, 3)

@@ -12,8 +12,8 @@ from palestra.responses_api_models.chat.endpoints import (
     ERRORS_IN_A_ROW,
     FIRST_PAUSE_S,
     FORGOTTEN_AFTER_S,
-    Endpoint,
     Endpoints,
+    ProviderEndpoint,
 )
 
 
@@ -29,7 +29,9 @@ def endpoints(*urls: str, clock: Clock | None = None) -> Endpoints:
     return Endpoints(urls or ("a", "b"), server="policy_model", clock=clock or Clock())
 
 
-def enter(known: Endpoints, session: str, tried: tuple[Endpoint, ...] = ()) -> Endpoint:
+def enter(
+    known: Endpoints, session: str, tried: tuple[ProviderEndpoint, ...] = ()
+) -> ProviderEndpoint:
     found = known.enter(session, tried)
     assert found is not None
     return found

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.engine import Accounting, AccountingError, Ending
+from palestra.engine import Accounting, AccountingError, ScoredEnding
 from palestra.errors import Outcome
 
 
@@ -12,7 +12,7 @@ def ended(requested: int, *outcomes: Outcome) -> Accounting:
     made = Accounting(requested)
     for outcome in outcomes:
         if outcome.has_reward:
-            made.score(Ending(outcome, 0.5, 10))
+            made.score(ScoredEnding(outcome, 0.5, 10))
         else:
             made.fail(outcome)
     return made
@@ -38,17 +38,17 @@ def test_truncated_rollouts_are_scored_and_said() -> None:
 
 def test_answers_that_say_nothing_are_scored_and_said() -> None:
     made = Accounting(2)
-    made.score(Ending(Outcome.SCORED, 0.0, empty=True))
-    made.score(Ending(Outcome.SCORED, 1.0, 10))
+    made.score(ScoredEnding(Outcome.SCORED, 0.0, empty=True))
+    made.score(ScoredEnding(Outcome.SCORED, 1.0, 10))
 
     assert made.line() == "requested 2 = scored 2, 1 of them empty answers + failed 0"
 
 
 def test_rollouts_whose_tools_broke_are_counted_and_the_commonest_named() -> None:
     made = Accounting(3)
-    made.score(Ending(Outcome.SCORED, 0.0, 10, ("look_up: KeyError", "look_up: KeyError")))
-    made.score(Ending(Outcome.SCORED, 0.0, 10, ("look_up: KeyError",)))
-    made.score(Ending(Outcome.SCORED, 1.0, 10))
+    made.score(ScoredEnding(Outcome.SCORED, 0.0, 10, ("look_up: KeyError", "look_up: KeyError")))
+    made.score(ScoredEnding(Outcome.SCORED, 0.0, 10, ("look_up: KeyError",)))
+    made.score(ScoredEnding(Outcome.SCORED, 1.0, 10))
 
     told = "2 of them with tool failures (look_up: KeyError 3)"
     assert made.line() == f"requested 3 = scored 3, {told} + failed 0"

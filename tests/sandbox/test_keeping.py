@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from palestra.sandbox import Program
-from palestra.sandbox.bubblewrap import Tools, Way, command_line
+from palestra.sandbox.bubblewrap import IsolationMethod, Tools, command_line
 from palestra.sandbox.keeping import folder
 from palestra.sandbox.keeping.cgroups import OomKills, processors_allowed
 from palestra.sandbox.keeping.meter import PAGE_BYTES, TICKS_PER_S, Meter
@@ -239,7 +239,7 @@ def test_a_folder_is_removed_however_deep_it_is(tmp_path: Path) -> None:
 
 
 def test_the_users_of_programs_do_not_come_from_the_random_numbers_of_others() -> None:
-    tools = Tools("bwrap", "setpriv", Way.ROOT, "/opt/py/bin/python", ())
+    tools = Tools("bwrap", "setpriv", IsolationMethod.ROOT, "/opt/py/bin/python", ())
 
     def user() -> str:
         random.seed(1)

@@ -9,11 +9,17 @@ import pytest
 
 from palestra.errors import ConfigError
 from palestra.sandbox import Limits, Program, Sandbox, SandboxResult, SandboxSettings, Stop
-from palestra.sandbox.bubblewrap import Tools, Way, command_line, find_tools, forbidden_by
+from palestra.sandbox.bubblewrap import (
+    IsolationMethod,
+    Tools,
+    command_line,
+    find_tools,
+    forbidden_by,
+)
 from palestra.sandbox.sandbox import choose
 from palestra.sandbox.seccomp import seccomp_filter
 
-TOOLS = Tools("bwrap", "setpriv", Way.ROOT, "/opt/py/bin/python", ("/opt/py/lib",))
+TOOLS = Tools("bwrap", "setpriv", IsolationMethod.ROOT, "/opt/py/bin/python", ("/opt/py/lib",))
 
 
 def chosen(settings: SandboxSettings, environ: Mapping[str, str]) -> str:
@@ -82,7 +88,9 @@ def test_root_gives_its_user_up_before_the_program_starts() -> None:
 
 
 def test_an_ordinary_user_gets_a_user_namespace() -> None:
-    tools = Tools("bwrap", "", Way.USER_NAMESPACE, "/opt/py/bin/python", ("/opt/py/lib",))
+    tools = Tools(
+        "bwrap", "", IsolationMethod.USER_NAMESPACE, "/opt/py/bin/python", ("/opt/py/lib",)
+    )
 
     line = command_line(tools, Program(("python", "x.py")), tmp_mib=1, seccomp=False)
 

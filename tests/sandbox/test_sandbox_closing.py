@@ -10,7 +10,7 @@ from escaping import isolating, living, nothing_left
 
 from palestra.errors import InfraError
 from palestra.sandbox import Program, PythonSession, Sandbox, SandboxSettings
-from palestra.sandbox.launching import Launcher
+from palestra.sandbox.launching import KeeperLauncher
 
 SLEEPS = Program.python("import time; time.sleep(60)")
 
@@ -80,7 +80,7 @@ def test_closing_ends_interpreters_that_nobody_closed() -> None:
 
 def test_handing_over_to_a_launcher_that_is_being_started_does_not_hold_the_loop_up() -> None:
     async def main() -> None:
-        launcher = Launcher()
+        launcher = KeeperLauncher()
         ours, theirs = socket.socketpair()
         with ours, theirs:
             with launcher._turn:
@@ -95,8 +95,8 @@ def test_handing_over_to_a_launcher_that_is_being_started_does_not_hold_the_loop
 
 
 def test_a_launcher_that_is_closed_while_it_starts_ends_when_it_has_started() -> None:
-    async def main() -> Launcher:
-        launcher = Launcher()
+    async def main() -> KeeperLauncher:
+        launcher = KeeperLauncher()
         ours, theirs = socket.socketpair()
         with ours, theirs:
             with launcher._turn:

@@ -19,11 +19,11 @@ from palestra.schema import (
     VerifyRequest,
     to_plain,
 )
-from palestra.server import Judge, JudgeConfig, Labels, Question, Ruling
+from palestra.server import Judge, JudgeConfig, JudgeLabels, JudgeQuestion, Ruling
 from palestra.server.judging import read_verdict
 from palestra.server.judging.questions import LONGEST_PASSAGE, fence_of
 
-EQUAL, NOT_EQUAL = Labels()
+EQUAL, NOT_EQUAL = JudgeLabels()
 PARAMS = ResponseCreateParams(input=[])
 
 
@@ -37,12 +37,12 @@ def config(**settings: Any) -> Config:
     return Config.model_validate({"judge_model_server": REFERENCE, **settings})
 
 
-def about(first: str, second: str, made: Config | None = None) -> Question:
+def about(first: str, second: str, made: Config | None = None) -> JudgeQuestion:
     return (made or config()).question({"first": first, "second": second}, ("first", "second"))
 
 
 def verdict(text: str) -> str | None:
-    return read_verdict(reply(text), Labels())
+    return read_verdict(reply(text), JudgeLabels())
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def test_every_reply_gives_a_label_or_nothing(text: str) -> None:
 
 
 def test_labels_of_ones_own_are_read_by_the_same_rule() -> None:
-    labels = Labels("*YES*", "NO")
+    labels = JudgeLabels("*YES*", "NO")
 
     assert read_verdict(reply("Verdict: *YES*"), labels) == "*YES*"
     assert read_verdict(reply("I say NO"), labels) is None
 
 
 def test_a_reply_that_was_cut_off_has_no_verdict() -> None:
-    assert read_verdict(reply("[[A=B]]", cut=True), Labels()) is None
+    assert read_verdict(reply("[[A=B]]", cut=True), JudgeLabels()) is None
 
 
 @given(st.lists(st.text(), max_size=4))

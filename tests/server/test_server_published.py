@@ -21,7 +21,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from palestra.datasets.request_models import Door, DoorKeeper, published_body
+from palestra.datasets.request_models import DoorKeeper, RowEndpoint, published_body
 from palestra.server.published import published_schema
 
 
@@ -131,7 +131,9 @@ MODELS = {
 
 def refuses(model: type[BaseModel], row: Any) -> bool:
     schema = published_body(published_schema(model), {})
-    return schema is not None and not DoorKeeper([Door("env", "/verify", schema)]).admits(row)
+    return schema is not None and not DoorKeeper([RowEndpoint("env", "/verify", schema)]).admits(
+        row
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)

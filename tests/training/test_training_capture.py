@@ -9,7 +9,7 @@ import pytest
 from training_world import QUICK, request
 
 from palestra.config import load_config
-from palestra.fleet import Ending, RunningInstance, assembled, server_client
+from palestra.fleet import ChildExit, RunningInstance, assembled, server_client
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 from palestra.schema import (
     Response,
@@ -99,7 +99,7 @@ class Here:
     def __init__(self, client: Any) -> None:
         self.client = client
         self.instances: dict[str, RunningInstance] = {}
-        self.ending: Ending | None = None
+        self.ending: ChildExit | None = None
 
     async def watch(self) -> None:
         await asyncio.Event().wait()

@@ -10,7 +10,7 @@ import pytest
 from training_world import AGENT, answer, requests, said, trainer
 
 from palestra.errors import FAILURES, InfraError, JudgeFailure, VerifierError
-from palestra.fleet import Ending
+from palestra.fleet import ChildExit
 from palestra.training import (
     Attempts,
     BatchFailed,
@@ -97,7 +97,7 @@ async def test_a_death_in_the_midst_leaves_nothing_open(policy: OnIncomplete) ->
             async for outcome in handle:
                 came += isinstance(outcome, Completed)
                 if came == GROUP:
-                    servers.dies(Ending(AGENT, -9, ()))
+                    servers.dies(ChildExit(AGENT, -9, ()))
                     came += 1
         except BatchFailed:
             assert policy is OnIncomplete.RAISE

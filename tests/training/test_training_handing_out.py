@@ -19,7 +19,7 @@ from training_world import (
 )
 
 from palestra.errors import InputDataError, RunFailed, VerifierError
-from palestra.fleet import Ending
+from palestra.fleet import ChildExit
 from palestra.training import (
     ClientSettings,
     Completed,
@@ -193,7 +193,7 @@ async def test_a_death_is_told_whatever_signal_it_was(returncode: int) -> None:
 
     async with trainer(hangs) as (client, _, servers):
         handle = client.submit(requests(2))
-        servers.dies(Ending(AGENT, returncode, (), pid=4711))
+        servers.dies(ChildExit(AGENT, returncode, (), pid=4711))
         async with asyncio.timeout(20):
             with pytest.raises(IncompleteRollouts, match=r"agent \(process 4711\) ended with"):
                 await handle.gather()
@@ -202,7 +202,7 @@ async def test_a_death_is_told_whatever_signal_it_was(returncode: int) -> None:
 async def test_a_death_that_cannot_be_explained_is_told_all_the_same() -> None:
     class Unexplained(ToldServers):
         @property
-        def ending(self) -> Ending:  # type: ignore[override]  # broken on purpose
+        def ending(self) -> ChildExit:  # type: ignore[override]  # broken on purpose
             return None.nothing  # type: ignore[attr-defined,no-any-return]  # broken on purpose
 
         @ending.setter

@@ -30,7 +30,7 @@ from palestra.errors import (
     RowError,
     VerifierError,
 )
-from palestra.fleet import Ending
+from palestra.fleet import ChildExit
 from palestra.training import (
     Attempts,
     Completed,
@@ -49,7 +49,7 @@ from palestra.training.memory import Memory
 
 pytestmark = pytest.mark.anyio
 
-KILLED = Ending(AGENT, -9, ("loading", "serving"), pid=4711)
+KILLED = ChildExit(AGENT, -9, ("loading", "serving"), pid=4711)
 
 
 def failing(*bad: Key) -> Any:
@@ -195,7 +195,7 @@ def test_the_kernels_counter_says_that_memory_ran_out(tmp_path: Path) -> None:
 def test_a_process_that_says_it_got_no_memory_is_believed() -> None:
     from palestra.training.postmortem import PostMortem
 
-    ending = Ending(AGENT, 1, ("Traceback", "MemoryError"))
+    ending = ChildExit(AGENT, 1, ("Traceback", "MemoryError"))
 
     cause = PostMortem(Memory(), [], in_flight=8).cause(ending.as_error(), ending)
 

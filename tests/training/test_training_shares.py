@@ -10,7 +10,7 @@ from outcome_samples import completed
 from training_world import AGENT, ToldAgent, ToldServers, request, requests, trainer
 
 from palestra.errors import ConfigError, InputDataError, JudgeFailure, RowError, VerifierError
-from palestra.fleet import Ending
+from palestra.fleet import ChildExit
 from palestra.training import (
     ClientSettings,
     Completed,
@@ -28,7 +28,7 @@ from palestra.training.adapters.ray import requests_of
 
 pytestmark = pytest.mark.anyio
 
-KILLED = Ending(AGENT, -9, (), pid=4711)
+KILLED = ChildExit(AGENT, -9, (), pid=4711)
 TOLERANT = [policy for policy in OnIncomplete if policy is not OnIncomplete.RAISE]
 BY_CLASS = {FailureClass.JUDGE_ERROR: "mask", FailureClass.DATA_ERROR: "return_partial"}
 

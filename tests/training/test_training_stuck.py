@@ -10,7 +10,7 @@ from outcome_samples import failed
 from training_world import AGENT, ToldServers, requests, trainer
 
 from palestra.errors import ConfigError, DeadlineExceeded
-from palestra.fleet import RunningInstance, State
+from palestra.fleet import InstanceState, RunningInstance
 from palestra.training import (
     ClientSettings,
     Completed,
@@ -29,7 +29,7 @@ QUICK: dict[str, Any] = {"stuck_patience_s": 0.0, "stuck_after_s": 0.1}
 REASON = "its event loop has not run for 10 s\napp.py:12 verify\nre/__init__.py:167 match"
 
 
-def stick(servers: ToldServers, state: State = State.STUCK) -> None:
+def stick(servers: ToldServers, state: InstanceState = InstanceState.STUCK) -> None:
     """Have the fleet say that the agent is stuck, or that it goes on."""
     servers.instances[AGENT] = RunningInstance(
         AGENT, "responses_api_agents", "x", "process", state=state, reason=REASON
@@ -96,7 +96,7 @@ async def test_a_server_that_goes_on_takes_rollouts_again() -> None:
                 await lost.gather()
             with pytest.raises(IncompleteRollouts):
                 await client.submit(requests(1)).gather()
-            stick(servers, State.HEALTHY)
+            stick(servers, InstanceState.HEALTHY)
             while client._running.pool.halted:  # noqa: ASYNC110  # a pool has no event
                 await asyncio.sleep(0.01)
             (found,) = await client.submit(requests(1)).gather()
@@ -118,7 +118,7 @@ async def test_a_patient_client_waits_for_a_server_that_goes_on() -> None:
         stick(servers)
         for _ in range(10):
             await asyncio.sleep(0.025)
-        stick(servers, State.HEALTHY)
+        stick(servers, InstanceState.HEALTHY)
         go_on.set()
 
         assert isinstance(await handle.next(), Completed)

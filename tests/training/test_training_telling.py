@@ -7,7 +7,7 @@ import pytest
 from training_world import ONCE, answer, request, requests, said, trainer
 
 from palestra.errors import InfraError, Layer
-from palestra.fleet import Ending
+from palestra.fleet import ChildExit
 from palestra.responses_api_models.local_model.running import EngineDied
 from palestra.training import (
     Attempts,
@@ -160,7 +160,7 @@ async def test_a_gathering_that_is_cancelled_cancels_its_rollouts() -> None:
 async def test_the_end_of_a_process_that_a_server_keeps_is_told_as_a_servers_end() -> None:
     def fails(key: Key, attempt: int) -> float:
         died = EngineDied("the model's process 4711 ended")
-        died.ending = Ending("policy_model", -9, (), pid=4711)
+        died.ending = ChildExit("policy_model", -9, (), pid=4711)
         raise died
 
     async with trainer(fails) as (client, _, _):

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.applications import Starlette
 
 from palestra.errors import PalestraError
-from palestra.fleet import Ending, RunningInstance
+from palestra.fleet import ChildExit, RunningInstance
 from palestra.schema import VerifyResponse
 from palestra.training import Attempts, ClientSettings, FailureClass, Key, RolloutRequest
 from palestra.training.client import RolloutClient
@@ -119,10 +119,10 @@ class ToldServers:
         targets |= {target.name: target for target in others}
         self.client = ServerClient(targets, HttpClient())
         self.instances: dict[str, RunningInstance] = {}
-        self.ending: Ending | None = None
+        self.ending: ChildExit | None = None
         self._death: asyncio.Future[PalestraError] = asyncio.get_running_loop().create_future()
 
-    def dies(self, ending: Ending) -> None:
+    def dies(self, ending: ChildExit) -> None:
         self.ending = ending
         self._death.set_result(ending.as_error())
 

@@ -21,9 +21,9 @@ from transport_worlds import Handler, misbehaving, read_request, url_of
 
 from palestra.errors import DeadlineExceeded
 from palestra.transport import ConnectionFailed, HttpClient, HttpReply, HttpRequest
-from palestra.transport.h1.connection import Connection
+from palestra.transport.h1.connection import HttpConnection
 from palestra.transport.h1.dialing import Address, Dialer
-from palestra.transport.h1.pool import IDLE_S, MOST_CONNECTING, Host
+from palestra.transport.h1.pool import IDLE_S, MOST_CONNECTING, HostConnections
 
 
 async def answered(http: Any, *requests: HttpRequest) -> list[HttpReply]:
@@ -214,8 +214,8 @@ async def never_dial() -> Any:
     raise AssertionError("there is an idle one")
 
 
-def host_with(*connections: Any) -> Host:
-    host = Host(never_dial, rooms=())
+def host_with(*connections: Any) -> HostConnections:
+    host = HostConnections(never_dial, rooms=())
     for since, connection in enumerate(connections):
         host.give(connection, float(since))
     return host
@@ -547,7 +547,7 @@ def test_a_connection_that_ended_while_it_was_opened_is_not_waited_for() -> None
     async def scenario() -> None:
         async with misbehaving(Script([plain()])) as url, opened() as http:
 
-            async def dial(address: Address, make: Callable[[], Connection]) -> Connection:
+            async def dial(address: Address, make: Callable[[], HttpConnection]) -> HttpConnection:
                 connection = await Dialer(None).dial(address, make)
                 connection.abort()
                 await asyncio.sleep(0.01)

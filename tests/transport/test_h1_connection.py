@@ -12,8 +12,8 @@ from palestra.transport import HttpRequest
 from palestra.transport.h1.connection import (
     JOINED_BYTES,
     NEVER,
-    Broken,
-    Connection,
+    ConnectionBroken,
+    HttpConnection,
     Late,
     Unsent,
 )
@@ -65,9 +65,9 @@ class CountingLoop(asyncio.SelectorEventLoop):
         return super().call_at(when, *args, **kwargs)
 
 
-def opened(transport: FakeTransport) -> tuple[Connection, list[Connection]]:
-    lost: list[Connection] = []
-    connection = Connection(asyncio.get_running_loop(), lost.append)
+def opened(transport: FakeTransport) -> tuple[HttpConnection, list[HttpConnection]]:
+    lost: list[HttpConnection] = []
+    connection = HttpConnection(asyncio.get_running_loop(), lost.append)
     connection.connection_made(cast("asyncio.BaseTransport", transport))
     return connection, lost
 
@@ -76,7 +76,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 20))
 
 
-def ask(connection: Connection, body: bytes = b"", deadline: float = NEVER) -> Any:
+def ask(connection: HttpConnection, body: bytes = b"", deadline: float = NEVER) -> Any:
     request = HttpRequest("POST", "http://h/", body=body)
     return connection.begin(b"HEAD", request, deadline, False)
 
@@ -121,7 +121,7 @@ def test_what_waits_unread_is_not_the_answer_of_the_next_request(loop: Any, unas
         with peer:
             running = asyncio.get_running_loop()
             _, connection = await running.create_connection(
-                lambda: Connection(running, lambda _: None), sock=ours
+                lambda: HttpConnection(running, lambda _: None), sock=ours
             )
             for _ in range(2):
                 asked = ask(connection)
@@ -154,7 +154,9 @@ def test_whatever_ends_a_connection_ends_its_exchange_and_is_told_once() -> None
         connection, lost = opened(FakeTransport())
         asked = ask(connection)
         connection.connection_lost(ConnectionResetError(104, "x"))
-        with pytest.raises(Broken, match="Connection reset by peer, before the first byte"):
+        with pytest.raises(
+            ConnectionBroken, match="Connection reset by peer, before the first byte"
+        ):
             await asked
         assert lost == [connection]
         assert connection.lost
@@ -181,7 +183,7 @@ def test_a_broken_body_that_ends_with_its_connection_is_said_to_be_broken() -> N
         asked = ask(connection)
         connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nno gzip")
         connection.eof_received()
-        with pytest.raises(Broken, match="its gzip body is broken"):
+        with pytest.raises(ConnectionBroken, match="its gzip body is broken"):
             await asked
 
     run(scenario())

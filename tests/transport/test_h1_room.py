@@ -5,12 +5,12 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.transport.h1.pool import Room
+from palestra.transport.h1.pool import ExchangeSlots
 
 
 def test_places_are_given_in_the_order_of_asking() -> None:
     async def scenario() -> list[int]:
-        room = Room(1)
+        room = ExchangeSlots(1)
         assert room.try_enter()
         order: list[int] = []
 
@@ -38,7 +38,7 @@ def test_whoever_gives_up_takes_no_place_with_him(
     places: int, visits: list[tuple[int, bool]]
 ) -> None:
     async def scenario() -> None:
-        room = Room(places)
+        room = ExchangeSlots(places)
         inside = 0
 
         async def visit(turns: int) -> None:

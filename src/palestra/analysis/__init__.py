@@ -16,7 +16,7 @@ from palestra.analysis.comparison import (
     pair_tasks,
     refuse_shared_files,
 )
-from palestra.analysis.frame import Completeness, Places, RunFrame
+from palestra.analysis.frame import RowPositions, RunCompleteness, RunFrame
 from palestra.analysis.intervals import Estimate, estimate_difference, estimate_level
 from palestra.analysis.load import load_run
 from palestra.analysis.manifests import MixedRuns
@@ -43,9 +43,9 @@ from palestra.analysis.selection import (
 )
 from palestra.analysis.sources import Files, is_compressed, rollout_files
 from palestra.analysis.summary import (
+    GroupScores,
     GroupSummary,
     RunSummary,
-    Scores,
     agent_metrics,
     summarize,
     write_agent_metrics,
@@ -56,9 +56,9 @@ from palestra.analysis.views import OverRequested, PassAtK, Range, RangeAtK
 __all__ = [
     "ComparedRun",
     "Comparison",
-    "Completeness",
     "Estimate",
     "Files",
+    "GroupScores",
     "GroupSummary",
     "JudgedTask",
     "MetricComparison",
@@ -66,16 +66,16 @@ __all__ = [
     "ModelScores",
     "OverRequested",
     "PassAtK",
-    "Places",
     "Range",
     "RangeAtK",
     "RateBand",
     "Regression",
     "RegressionGate",
+    "RowPositions",
+    "RunCompleteness",
     "RunCounts",
     "RunFrame",
     "RunSummary",
-    "Scores",
     "SeedRun",
     "SeedScore",
     "Selection",

@@ -11,13 +11,13 @@ from palestra.analysis.frame import (
     NO_OUTCOME,
     SCORED,
     SCORED_CODE,
-    Labels,
-    Requests,
+    RequestedRollouts,
+    RequestLabels,
     RunFrame,
     counts_by_name,
 )
 from palestra.analysis.scan import PARTIAL
-from palestra.analysis.tables import KeyTable, Scanned, integers
+from palestra.analysis.tables import KeyTable, ScannedRun, integers
 from palestra.errors import InputDataError
 from palestra.metrics import IntArray, Keys, Rollouts, TaskIndex, duplicates, positions, task_order
 from palestra.schema import Remedy, Unscored, the_command
@@ -25,7 +25,7 @@ from palestra.schema import Remedy, Unscored, the_command
 KEYS_SHOWN = 10
 
 
-def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
+def assemble(scanned: ScannedRun, *, allow_partial: bool) -> RunFrame:
     """The frame of a run, in key order whatever the order of rows."""
     tasks, rank = _ranked(scanned.tasks.names)
     for table in (scanned.inputs, scanned.rollouts):
@@ -39,13 +39,13 @@ def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
     families = None
     if scanned.families is not None:
         codes = join.labels(scanned.inputs.family, scanned.rollouts.family)
-        families = Labels(scanned.families.names, codes)
+        families = RequestLabels(scanned.families.names, codes)
     return RunFrame(
         requests=requests,
         rollouts=Rollouts.of_sorted(
             tasks, join.rollouts.take(by_key), scanned.columns.take(by_key)
         ),
-        agents=Labels(
+        agents=RequestLabels(
             scanned.agents.names, join.labels(scanned.inputs.agent, scanned.rollouts.agent)
         ),
         rollout_places=scanned.rollouts.places(by_key),
@@ -67,7 +67,7 @@ class _Join:
     """-1 for a rollout that no input asked for."""
 
     @classmethod
-    def of(cls, scanned: Scanned, rank: IntArray) -> "_Join":
+    def of(cls, scanned: ScannedRun, rank: IntArray) -> "_Join":
         inputs, rollouts = scanned.inputs.keys(rank), scanned.rollouts.keys(rank)
         order = inputs.order()
         ordered = inputs.take(order)
@@ -95,8 +95,8 @@ def _ranked(names: Sequence[TaskIndex]) -> tuple[list[TaskIndex], IntArray]:
 
 
 def _requests(
-    scanned: Scanned, tasks: Sequence[TaskIndex], rank: IntArray, join: _Join
-) -> tuple[Requests, Unscored, tuple[str, ...]]:
+    scanned: ScannedRun, tasks: Sequence[TaskIndex], rank: IntArray, join: _Join
+) -> tuple[RequestedRollouts, Unscored, tuple[str, ...]]:
     """The requests with their outcomes, and what helps those without a score.
 
     A failure counts only where no attempt was scored.
@@ -128,7 +128,7 @@ def _requests(
         else ()
     )
     places = scanned.inputs.places(join.order)
-    requests = Requests(tasks, join.inputs, places, outcome, names)
+    requests = RequestedRollouts(tasks, join.inputs, places, outcome, names)
     return requests, Unscored(remedies, the_command(commands)), notices
 
 
@@ -150,7 +150,7 @@ def _refuse_duplicates(table: KeyTable, keys: Keys, tasks: Sequence[TaskIndex]) 
     )
 
 
-def _refuse_orphans(scanned: Scanned, tasks: Sequence[TaskIndex], join: _Join) -> None:
+def _refuse_orphans(scanned: ScannedRun, tasks: Sequence[TaskIndex], join: _Join) -> None:
     orphans = join.rollouts.take(np.flatnonzero(join.input_of < 0))
     if len(orphans):
         raise InputDataError(
@@ -161,8 +161,8 @@ def _refuse_orphans(scanned: Scanned, tasks: Sequence[TaskIndex], join: _Join) -
 
 
 def _refuse_missing(
-    scanned: Scanned,
-    requests: Requests,
+    scanned: ScannedRun,
+    requests: RequestedRollouts,
     join: _Join,
     tasks: Sequence[TaskIndex],
     unscored: Unscored,

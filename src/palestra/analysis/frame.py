@@ -36,7 +36,7 @@ class AgentName:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RowPositions:
     """Where rows are: in which file, and at which byte of it, once unpacked."""
 
     files: Sequence[Path]
@@ -47,12 +47,12 @@ class Places:
     def __len__(self) -> int:
         return len(self.offset)
 
-    def take(self, rows: IntArray | BoolArray) -> "Places":
-        return Places(self.files, self.file[rows], self.offset[rows])
+    def take(self, rows: IntArray | BoolArray) -> "RowPositions":
+        return RowPositions(self.files, self.file[rows], self.offset[rows])
 
 
 @dataclass(frozen=True, slots=True)
-class Labels(Generic[T]):
+class RequestLabels(Generic[T]):
     """One of a few values per request; `codes` number them, -1 where a request has none."""
 
     names: Sequence[T]
@@ -73,13 +73,13 @@ class Endings:
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class RequestedRollouts:
     """Every materialized row: its key, where it is in the file, and how it ended."""
 
     tasks: Sequence[TaskIndex]
     keys: Keys
     """`keys.task` are positions in `tasks`."""
-    places: Places
+    places: RowPositions
     """Where the materialized rows are."""
     outcome: IntArray
     """Positions in `outcome_names`, or NO_OUTCOME."""
@@ -112,7 +112,7 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class Completeness:
+class RunCompleteness:
     """How much of what was requested is there."""
 
     completed_rollouts: int
@@ -138,13 +138,13 @@ class Completeness:
 class RunFrame:
     """A run, loaded: everything profiling needs except the materialized rows themselves."""
 
-    requests: Requests
+    requests: RequestedRollouts
     rollouts: Rollouts
-    rollout_places: Places
+    rollout_places: RowPositions
     """Per rollout, where its row is."""
     endings: Endings
-    agents: Labels[AgentName]
-    families: Labels[str] | None
+    agents: RequestLabels[AgentName]
+    families: RequestLabels[str] | None
     """Per request, the value of the field that `load_run` was told to group by."""
     notices: Sequence[str]
     """What a reader should know about the files, one sentence each."""
@@ -172,10 +172,10 @@ class RunFrame:
         return np.unique(self.requests.keys.task[self.requests.scored])
 
     @property
-    def completeness(self) -> Completeness:
+    def completeness(self) -> RunCompleteness:
         expected = np.diff(self.requests.starts)
         scored = self.requests.outcomes_by_task()[:, SCORED_CODE]
-        return Completeness(
+        return RunCompleteness(
             completed_rollouts=int(scored.sum()),
             expected_rollouts=len(self.requests),
             complete_tasks=int(np.sum(scored == expected)),

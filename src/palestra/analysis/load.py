@@ -17,9 +17,9 @@ import numpy as np
 from palestra.analysis.assemble import assemble
 from palestra.analysis.frame import SCORED, AgentName, Endings, RunFrame
 from palestra.analysis.manifests import check_one_run, requested_beside
-from palestra.analysis.scan import PARTIAL, Block, RowReader
+from palestra.analysis.scan import PARTIAL, RowBlock, RowReader
 from palestra.analysis.sources import Files, failure_files, run_files
-from palestra.analysis.tables import Codes, Failure, KeyTable, Scanned
+from palestra.analysis.tables import Codes, FailedAttempt, KeyTable, ScannedRun
 from palestra.errors import InputDataError, KnownCause
 from palestra.metrics import (
     RESPONSE,
@@ -78,7 +78,7 @@ def load_run(
         inputs = scan.inputs(inputs_from)
         rollouts, columns, endings = scan.rollouts(rollouts_from, allow_partial=allow_partial)
         failures = scan.failures(failures_from)
-    scanned = Scanned(
+    scanned = ScannedRun(
         tasks=scan.tasks,
         agents=scan.agents,
         families=scan.families if group_by else None,
@@ -154,9 +154,9 @@ class _Scan:
         endings = Endings(np.array(truncated, np.bool_), np.array(empty, np.bool_))
         return table, columns, endings
 
-    def failures(self, paths: Sequence[Path]) -> dict[tuple[TaskIndex, int], Failure]:
+    def failures(self, paths: Sequence[Path]) -> dict[tuple[TaskIndex, int], FailedAttempt]:
         """By key, the last failed attempt."""
-        last: dict[tuple[TaskIndex, int], Failure] = {}
+        last: dict[tuple[TaskIndex, int], FailedAttempt] = {}
         for path in paths:
             for block in self._reader.blocks(path, torn=self.notices, may_be_empty=True):
                 for key, failure in zip(_keys(block), _failures(block), strict=True):
@@ -169,7 +169,7 @@ class _Scan:
             return ()
         return (f"no row has a text in {'.'.join(self._group_by)!r} to group by",)
 
-    def _keep(self, table: KeyTable, block: Block) -> None:
+    def _keep(self, table: KeyTable, block: RowBlock) -> None:
         tasks, rollouts = _indices(block)
         table.blocks.append(len(table))
         table.lines.append(block.lines)
@@ -220,12 +220,12 @@ def _family(value: Any, inner: Sequence[str]) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _keys(block: Block) -> Iterator[tuple[TaskIndex, int]]:
+def _keys(block: RowBlock) -> Iterator[tuple[TaskIndex, int]]:
     tasks, rollouts = _indices(block)
     return zip(tasks, rollouts, strict=True)
 
 
-def _indices(block: Block) -> tuple[Sequence[TaskIndex], "array[int]"]:
+def _indices(block: RowBlock) -> tuple[Sequence[TaskIndex], "array[int]"]:
     """The keys of a block: a task is a number or a name, a rollout a number."""
     tasks, rollouts = block.field(TASK_INDEX), block.field(ROLLOUT_INDEX)
     if set(map(type, tasks)) <= {int, str} and set(map(type, rollouts)) <= {int}:
@@ -236,7 +236,7 @@ def _indices(block: Block) -> tuple[Sequence[TaskIndex], "array[int]"]:
     raise _bad_index(block)
 
 
-def _bad_index(block: Block) -> InputDataError:
+def _bad_index(block: RowBlock) -> InputDataError:
     for name, kinds, what in (
         (TASK_INDEX, {int, str}, "an integer or a name"),
         (ROLLOUT_INDEX, {int}, "an integer"),
@@ -256,7 +256,7 @@ def _bad_index(block: Block) -> InputDataError:
     raise AssertionError("a block was refused without a reason")
 
 
-def _refuse_other_than_inputs(block: Block) -> None:
+def _refuse_other_than_inputs(block: RowBlock) -> None:
     if block.fields.keys().isdisjoint({REWARD, FAILURE_CLASS}):
         return
     columns = map(block.field, (REWARD, RESPONSE, CREATE_PARAMS, FAILURE_CLASS))
@@ -274,7 +274,7 @@ def _refuse_other_than_inputs(block: Block) -> None:
 _ROLLOUTS_HINT = "give the file that the run's output_jsonl_fpath names, not its inputs or failures"
 
 
-def _refuse_other_than_rollouts(block: Block) -> None:
+def _refuse_other_than_rollouts(block: RowBlock) -> None:
     """Every row must have a finite reward that statistics can be computed of."""
     rewards = block.field(REWARD)
     column = finite(rewards)
@@ -301,7 +301,7 @@ def _refuse_other_than_rollouts(block: Block) -> None:
     )
 
 
-def _refuse_beyond_arithmetic(block: Block, rewards: "array[float]") -> None:
+def _refuse_beyond_arithmetic(block: RowBlock, rewards: "array[float]") -> None:
     beyond = np.flatnonzero(np.abs(rewards) > LARGEST_VALUE)
     if len(beyond):
         at = int(beyond[0])
@@ -319,7 +319,7 @@ _UNSCORED_HINT = (
 )
 
 
-def _failures(block: Block) -> Iterator[Failure]:
+def _failures(block: RowBlock) -> Iterator[FailedAttempt]:
     names = (FAILURE_CLASS, "attempt", FAILURE_TERMINAL, RETRIABLE, RESPONSE, "hint")
     columns = zip(*map(block.field, names), strict=True)
     for at, (found, attempt, terminal, retriable, response, hint) in enumerate(columns):
@@ -328,7 +328,7 @@ def _failures(block: Block) -> Iterator[Failure]:
                 f"{block.place(at)} has no {FAILURE_CLASS}",
                 hint="give the run's <stem>_failures.jsonl as the failures",
             )
-        yield Failure(
+        yield FailedAttempt(
             attempt if isinstance(attempt, int) else 1,
             found,
             terminal=terminal is True,

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import orjson
 
-from palestra.analysis.frame import Places
+from palestra.analysis.frame import RowPositions
 from palestra.analysis.scan import decode_value, split_row
 from palestra.analysis.sources import BUFFER_BYTES, is_compressed, open_rows
 from palestra.errors import InputDataError
@@ -25,7 +25,9 @@ from palestra.schema import TASK_INDEX
 class SampleReader:
     """Some rows of open files, in any order."""
 
-    def __init__(self, places: Places, files: Mapping[int, BinaryIO], offset: IntArray) -> None:
+    def __init__(
+        self, places: RowPositions, files: Mapping[int, BinaryIO], offset: IntArray
+    ) -> None:
         self._places = places
         self._files = files
         self._at = list(zip(places.file.tolist(), offset.tolist(), strict=True))
@@ -78,7 +80,7 @@ class SampleReader:
 
 
 @contextmanager
-def sample_reader(places: Places) -> Iterator[SampleReader]:
+def sample_reader(places: RowPositions) -> Iterator[SampleReader]:
     """Open the files for reading the rows at `places`. Raises InputDataError when one is gone."""
     offset = places.offset.copy()
     with ExitStack() as opened:

@@ -32,7 +32,7 @@ PARTIAL = "--allow-partial (++allow_partial_rollouts=True)"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class RowBlock:
     """Some rows of a file, one after another, at least one."""
 
     path: Path
@@ -85,7 +85,7 @@ class RowReader:
 
     def blocks(
         self, path: Path, *, torn: list[str] | None = None, may_be_empty: bool = False
-    ) -> Iterator[Block]:
+    ) -> Iterator[RowBlock]:
         """Every row of a file. A torn last line is an error, or, given `torn`, noted there."""
         first, offset, empty = 1, 0, True
         for texts in _texts(path):
@@ -95,7 +95,7 @@ class RowReader:
                 rows = map(self._decode, texts)
                 columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
                 fields = dict(zip(self._names, columns, strict=True))
-                block = Block(path, texts, fields, lines, offsets[:-1])
+                block = RowBlock(path, texts, fields, lines, offsets[:-1])
             except UNREADABLE:
                 # a field of a new name, or a line that is blank, broken, or Python's own JSON
                 block = self._one_by_one(path, texts, lines, offsets, torn)
@@ -130,7 +130,7 @@ class RowReader:
         lines: Sequence[int],
         offsets: Sequence[int],
         torn: list[str] | None,
-    ) -> Block:
+    ) -> RowBlock:
         rows: list[Row] = []
         places: list[int] = []
         for at, text in enumerate(texts):
@@ -146,7 +146,7 @@ class RowReader:
                 raise _torn(path, lines[at])
             else:
                 torn.append(f"{path}: line {lines[at]} is torn (no end of line) and was left out")
-        return Block(
+        return RowBlock(
             path,
             [texts[at] for at in places],
             fields_of(rows),

@@ -11,8 +11,8 @@ from palestra.analysis.frame import (
     NO_OUTCOME,
     SCORED,
     AgentName,
-    Completeness,
-    Labels,
+    RequestLabels,
+    RunCompleteness,
     RunFrame,
     counts_by_name,
 )
@@ -41,7 +41,7 @@ UNLABELLED = "(none)"
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class GroupScores:
     """What the scored rollouts of a group say."""
 
     tasks: int
@@ -74,7 +74,7 @@ class GroupSummary:
     """Requests without a score, by the class of their last failed attempt."""
     unaccounted: int
     """Requests that no file says anything about."""
-    scores: Scores | None
+    scores: GroupScores | None
     """None when nothing was scored."""
     over_requested: OverRequested
     """The other view: what the scores can be over all that was requested."""
@@ -125,7 +125,7 @@ class RunSummary:
     by_agent: Sequence[GroupSummary]
     by_family: Sequence[GroupSummary]
     """Empty unless the run was loaded with `group_by`."""
-    completeness: Completeness
+    completeness: RunCompleteness
     notices: Sequence[str]
 
 
@@ -157,7 +157,9 @@ def summarize(frame: RunFrame) -> RunSummary:
     )
 
 
-def _by_label(frame: RunFrame, labels: Labels[Any], names: Sequence[str]) -> Iterator[GroupSummary]:
+def _by_label(
+    frame: RunFrame, labels: RequestLabels[Any], names: Sequence[str]
+) -> Iterator[GroupSummary]:
     """By name; requests without a label come last."""
     present = set(np.unique(labels.codes).tolist())
     for code in sorted(present - {-1}, key=lambda code: (names[code], labels.names[code])):
@@ -192,12 +194,12 @@ def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> Group
     )
 
 
-def _scores(rollouts: Rollouts) -> Scores:
+def _scores(rollouts: Rollouts) -> GroupScores:
     tasks = len(rollouts.tasks)
     solved, trials = solved_by_task(rollouts), rollouts.per_task
     pass_at, pass_hat = pass_powers(rollouts.reward, rollouts.starts)
     never, always = int(np.sum(solved == 0)), int(np.sum(solved == trials))
-    return Scores(
+    return GroupScores(
         tasks=tasks,
         mean_reward=_mean_reward(rollouts),
         pass_at=pass_at,
@@ -266,7 +268,7 @@ def _counts(frame: RunFrame, chosen: BoolArray) -> dict[str, Any]:
     }
 
 
-def _by_name(labels: Labels[AgentName]) -> tuple[Sequence[AgentName], IntArray]:
+def _by_name(labels: RequestLabels[AgentName]) -> tuple[Sequence[AgentName], IntArray]:
     """The labels renumbered by name, so that the order of rows never shows."""
     order = sorted(range(len(labels.names)), key=labels.names.__getitem__)
     rank = np.empty(len(order) + 1, dtype=np.int64)

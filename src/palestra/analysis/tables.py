@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from palestra.analysis.frame import AgentName, Endings, Places
+from palestra.analysis.frame import AgentName, Endings, RowPositions
 from palestra.metrics import Columns, IntArray, Keys, TaskIndex
 from palestra.schema import Remedy, remedy_of
 
@@ -74,9 +74,9 @@ class KeyTable:
         """The rows' keys, tasks renumbered by `rank`."""
         return Keys(rank[integers(self.task)], integers(self.rollout))
 
-    def places(self, rows: IntArray) -> Places:
+    def places(self, rows: IntArray) -> RowPositions:
         """Where rows are."""
-        return Places(self.files, self._file_of(rows), integers(self.offset)[rows])
+        return RowPositions(self.files, self._file_of(rows), integers(self.offset)[rows])
 
     def lines_of(self, rows: Sequence[int]) -> str:
         """`lines 2 and 7`, or, when there are several files, `a.jsonl:2 and b.jsonl:7`."""
@@ -95,7 +95,7 @@ class KeyTable:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Failure:
+class FailedAttempt:
     """One failed attempt. The name breaks ties, so that the order of rows never decides."""
 
     attempt: int
@@ -112,7 +112,7 @@ class Failure:
         """What helps, when the rollout has no score."""
         return remedy_of(terminal=self.terminal, retriable=self.retriable, answered=self.answered)
 
-    def together(self, other: "Failure") -> "Failure":
+    def together(self, other: "FailedAttempt") -> "FailedAttempt":
         """The later of two attempts of one rollout, with the answer that either has kept."""
         later = max(self, other)
         kept = next((each for each in (self, other) if each.answered), later)
@@ -120,7 +120,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScannedRun:
     """The files of one run, read but not yet joined; codes are shared by all of them."""
 
     tasks: Codes[TaskIndex]
@@ -130,7 +130,7 @@ class Scanned:
     rollouts: KeyTable
     columns: Columns
     endings: Endings
-    failures: Mapping[tuple[TaskIndex, int], Failure]
+    failures: Mapping[tuple[TaskIndex, int], FailedAttempt]
     """The last attempt at each key that has a failed one."""
     notices: tuple[str, ...]
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import orjson
 
-from palestra.analysis.frame import SCORED, Places, RunFrame
+from palestra.analysis.frame import SCORED, RowPositions, RunFrame
 from palestra.analysis.samples import sample_reader
 from palestra.analysis.views import reward_range, solved_by_group
 from palestra.analysis.writing import write_jsonl
@@ -124,7 +124,7 @@ class _Request:
         }
 
 
-def _first_places(frame: RunFrame) -> Places:
+def _first_places(frame: RunFrame) -> RowPositions:
     """Where the first materialized row of each profiled task is."""
     return frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
 

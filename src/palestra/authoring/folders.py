@@ -21,7 +21,14 @@ import orjson
 from pydantic import ValidationError
 
 from palestra.config import InstanceConfig, ServerType, load_config
-from palestra.datasets import Door, DoorKeeper, differences, doors_in, metrics_of, rows_are_whole
+from palestra.datasets import (
+    DoorKeeper,
+    RowEndpoint,
+    differences,
+    doors_in,
+    metrics_of,
+    rows_are_whole,
+)
 from palestra.errors import InputDataError
 from palestra.fleet import build_server, cache_root, interpreter_for, place_on, server_client
 from palestra.schema import (
@@ -73,7 +80,7 @@ def _messages(row: Mapping[str, Any]) -> list[Any]:
     return given if isinstance(given, list) else [given]
 
 
-def _doors(folder: Path) -> Iterator[Door]:
+def _doors(folder: Path) -> Iterator[RowEndpoint]:
     """What the folder's environment publishes; nothing where it cannot be made here.
 
     It may need packages that only its own interpreter has: then its tests have to say.
@@ -95,7 +102,7 @@ def _doors(folder: Path) -> Iterator[Door]:
         return
 
 
-def _published(server: Server, name: str, *, whole: bool) -> list[Door]:
+def _published(server: Server, name: str, *, whole: bool) -> list[RowEndpoint]:
     document = server.setup_webserver().openapi()
     return doors_in(document, name, ("/seed_session", "/verify"), whole=whole)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.cli.console import notice
-from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.reaching import FleetChoice, OwnFleet, find
 from palestra.cli.tables import print_key_metrics
 from palestra.config import ResolvedConfig
@@ -32,7 +32,7 @@ def ask_agents(
 
     try:
         found = run_to_end(ask())
-    except Stopped as stopped:
+    except CommandStopped as stopped:
         notice(f"stopped by {stopped.signal.name}; the files that were there are in place")
         raise SystemExit(stopped.exit_code) from None
     print_key_metrics(found)

@@ -10,7 +10,7 @@ from palestra.cli.again import verified_by
 from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.descriptors import check_descriptors, most_in_flight
 from palestra.cli.guard import FROZEN_AFTER_S, tell_guard
-from palestra.cli.loop import Stopped, run_to_end, to_its_end
+from palestra.cli.loop import CommandStopped, run_to_end, to_its_end
 from palestra.cli.meaning import run_meaning
 from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
 from palestra.cli.tables import print_key_metrics
@@ -74,18 +74,18 @@ def collect(
 def stoppable(main: Coroutine[Any, Any, int], settings: CollectSettings, watch: Watch) -> int:
     """Run a collection; when a signal stops it, say how to go on."""
 
-    def give_up(stopped: Stopped) -> None:
+    def give_up(stopped: CommandStopped) -> None:
         watch.say_accounting()
         watch.ended(_say_how_to_go_on(stopped, settings))
         watch.close()
 
     try:
         return watch.ended(run_to_end(main, last_words=give_up))
-    except Stopped as stopped:
+    except CommandStopped as stopped:
         return watch.ended(_say_how_to_go_on(stopped, settings))
 
 
-def _say_how_to_go_on(stopped: Stopped, settings: CollectSettings) -> int:
+def _say_how_to_go_on(stopped: CommandStopped, settings: CollectSettings) -> int:
     output = settings.output_jsonl_fpath
     if not output.exists():
         notice(f"stopped by {stopped.signal.name} before any rollout had ended")

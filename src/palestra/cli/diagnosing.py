@@ -19,11 +19,11 @@ from palestra.config import (
     find_secrets,
     secrets_in,
 )
-from palestra.datasets import Door
+from palestra.datasets import RowEndpoint
 from palestra.doctor.diagnose import diagnose as diagnose_run
 from palestra.doctor.diagnosis import Diagnosis
 from palestra.doctor.findings import five_parts, has_errors
-from palestra.doctor.outputs import Counts
+from palestra.doctor.outputs import RowCounts
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Manifest
@@ -111,7 +111,7 @@ SHORTEST_SECRET: Final = 8
 """Shorter values of the environment turn up in ordinary words."""
 
 
-def _counted(counts: Counts) -> str:
+def _counted(counts: RowCounts) -> str:
     requested = counts.inputs if counts.requested is None else counts.requested
     told = [
         f"requested {requested}" if requested else "requested: not known (there is no manifest)",
@@ -123,7 +123,7 @@ def _counted(counts: Counts) -> str:
     return ", ".join(told)
 
 
-def request_models(manifest: Manifest) -> Mapping[str, Sequence[Door]]:
+def request_models(manifest: Manifest) -> Mapping[str, Sequence[RowEndpoint]]:
     """What the servers of a run ask of its rows, as far as their code is here."""
     servers = manifest.semantics.get("servers")
     if not isinstance(servers, Mapping):

@@ -12,7 +12,7 @@ import palestra
 from palestra.cli.console import leave_now, notice, say
 from palestra.cli.descriptors import check_descriptors, most_in_flight
 from palestra.cli.escaping import visible
-from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.meaning import run_meaning
 from palestra.cli.reaching import FleetChoice, find
 from palestra.config import Redactor, ResolvedConfig
@@ -21,7 +21,7 @@ from palestra.doctor.checks.config import findings_of_load
 from palestra.doctor.examination import examine
 from palestra.doctor.faults import finding_of
 from palestra.doctor.report import Report
-from palestra.doctor.subject import Subject
+from palestra.doctor.subject import ExaminedRun
 from palestra.errors import ConfigError, Layer, PalestraError, RunFailed
 from palestra.fleet import raise_descriptor_limit
 from palestra.settings import CollectArgs, CollectSettings, args_from, existing_path, load
@@ -54,7 +54,7 @@ def doctor(overrides: list[str], *, extra: Mapping[str, Any], as_json: bool = Fa
     try:
         with contextlib.redirect_stdout(sys.stderr):
             report = run_to_end(_examine(config, settings, give_up))
-    except Stopped as stopped:
+    except CommandStopped as stopped:
         notice(f"stopped by {stopped.signal.name}")
         return stopped.exit_code
     return show(report.masked(mask), as_json=as_json)
@@ -68,7 +68,7 @@ async def _examine(config: ResolvedConfig, settings: CollectSettings, give_up: A
             choice: FleetChoice = await stack.enter_async_context(find(config))
         except PalestraError as error:
             return _of_one(error)
-        subject = Subject(
+        subject = ExaminedRun(
             config=choice.config,
             own=config,
             settings=settings,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from palestra.config import InstanceConfig, ResolvedConfig
-from palestra.datasets import Door
+from palestra.datasets import RowEndpoint
 from palestra.errors import PalestraError
 from palestra.fleet import build_server, server_client, start_timeout_of, starting_within
 from palestra.rollouts import AgentRoute, doors_behind
@@ -13,14 +13,14 @@ from palestra.transport import ServerClient, Target
 
 def doors_of_agents(
     config: ResolvedConfig, agents: Iterable[str], *, tell: Callable[[str], None]
-) -> dict[str, list[Door]]:
+) -> dict[str, list[RowEndpoint]]:
     """Agent -> what it and its environments publish. A server that cannot be made here is told of."""
     return asyncio.run(_doors(config, [config.instance(name) for name in agents], tell))
 
 
 async def _doors(
     config: ResolvedConfig, agents: list[InstanceConfig], tell: Callable[[str], None]
-) -> dict[str, list[Door]]:
+) -> dict[str, list[RowEndpoint]]:
     targets: dict[str, Target] = {}
     client = server_client(targets, config.tree)
     routes = [AgentRoute.of(agent) for agent in agents]

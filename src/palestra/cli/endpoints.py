@@ -104,7 +104,7 @@ async def _say_endpoint(name: str, check: Check, wait: Wait) -> None:
     notice(f"{name}: {await wait_for(name, check, wait)}")
 
 
-class Pace:
+class ReminderPace:
     """When the next line about a wait is due: at once, after 2, 4, 8 seconds, then once a minute."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait) -> 
 
     Raises RunFailed at the end of the wait, and what `check` raises when waiting does not help.
     """
-    started, pace, ends_at = time.monotonic(), Pace(), wait.ends_at()
+    started, pace, ends_at = time.monotonic(), ReminderPace(), wait.ends_at()
     deadline = None if wait.limit_s is None else started + wait.limit_s
     trouble: CallError | None = None
     while True:

@@ -45,7 +45,7 @@ from palestra.system import remove_empty
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class EvaluationTarget:
     """An environment to evaluate: how to configure it and where its rows come from."""
 
     name: str
@@ -75,7 +75,11 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
 
 
 def _evaluate_into(
-    output: Path, args: EvalArgs, overrides: list[str], target: Target, config: ResolvedConfig
+    output: Path,
+    args: EvalArgs,
+    overrides: list[str],
+    target: EvaluationTarget,
+    config: ResolvedConfig,
 ) -> int:
     collecting = _collect_args(args, target, config, output)
     named = verified_by(overrides, config.secrets, args.target)
@@ -98,7 +102,7 @@ def _evaluate_into(
 
 
 async def _collect(
-    config: ResolvedConfig, target: Target, settings: CollectSettings, watch: Watch
+    config: ResolvedConfig, target: EvaluationTarget, settings: CollectSettings, watch: Watch
 ) -> int:
     with_rows = _with_rows(settings, target.rows)
     return await collect_with(OwnFleet(config), with_rows, watch, metrics=False)
@@ -118,7 +122,7 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
-def find_target(args: EvalArgs, overrides: list[str]) -> Target:
+def find_target(args: EvalArgs, overrides: list[str]) -> EvaluationTarget:
     """What `args.target` means. Raises ConfigError with the nearest name when it means nothing.
 
     `overrides`: those of the command; `start_timeout` bounds the import of a file.
@@ -129,7 +133,7 @@ def find_target(args: EvalArgs, overrides: list[str]) -> Target:
         with starting_within(start_timeout_of(settings)):
             return _file_target(existing_path(given))
     if given.endswith((".yaml", ".yml")):
-        return Target(Path(given).stem, (given,))
+        return EvaluationTarget(Path(given).stem, (given,))
     config = f"resources_servers/{given}/configs/{given}.yaml"
     if existing_path(config).exists():
         return _named_target(given, config, args)
@@ -195,7 +199,7 @@ def _environments_in(root: Path) -> list[str]:
     return sorted({path.parent.parent.name for path in found})
 
 
-def _file_target(path: Path) -> Target:
+def _file_target(path: Path) -> EvaluationTarget:
     if not path.exists():
         near = did_you_mean(path.name, _own_environments())
         raise ConfigError(f"{path} does not exist{near}")
@@ -219,7 +223,7 @@ def _file_target(path: Path) -> Target:
         },
     }
     empty = "" if made.count else f"{path} has no rows: the data of its @environment is empty"
-    return Target(path.stem, extra=extra, rows=made.rows, empty=empty)
+    return EvaluationTarget(path.stem, extra=extra, rows=made.rows, empty=empty)
 
 
 def _server_name(function: str, file: str) -> str:
@@ -228,7 +232,7 @@ def _server_name(function: str, file: str) -> str:
     return name if name.endswith("_env") else f"{name}_environment"
 
 
-def _named_target(name: str, config: str, args: EvalArgs) -> Target:
+def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
     """A folder with a config. One that makes rows on demand makes as many as asked for."""
     module = f"palestra.resources_servers.{name}.rows"
     try:
@@ -236,7 +240,7 @@ def _named_target(name: str, config: str, args: EvalArgs) -> Target:
     except ModuleNotFoundError:
         found = None
     if found is None:
-        return Target(name, (config,))
+        return EvaluationTarget(name, (config,))
     maker = importlib.import_module(module)
     options: dict[str, Any] = dict(args.rows)
     count = 5 if args.limit is None else args.limit
@@ -245,16 +249,18 @@ def _named_target(name: str, config: str, args: EvalArgs) -> Target:
     except TypeError as error:
         given = ", ".join(options)
         raise ConfigError(f"{name} makes no rows with --rows {given}: {error}") from error
-    return Target(name, (config,), rows=rows, group_by=getattr(maker, "GROUP_BY", None))
+    return EvaluationTarget(name, (config,), rows=rows, group_by=getattr(maker, "GROUP_BY", None))
 
 
-def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
+def _config(target: EvaluationTarget, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
     paths, extra = model_config(args.model, overrides, target.configs, settings=args.collecting)
     merged = {**target.extra, **extra, **args.collecting, "config_paths": [*target.configs, *paths]}
     return load(overrides, ng=False, extra=merged)
 
 
-def _run_of(args: EvalArgs, target: Target, config: ResolvedConfig) -> tuple[Target, Path]:
+def _run_of(
+    args: EvalArgs, target: EvaluationTarget, config: ResolvedConfig
+) -> tuple[EvaluationTarget, Path]:
     """Where a run without `--output` goes: to a new folder, or on with an unfinished one.
 
     Returns the target too, since its rows can be read only once.
@@ -291,7 +297,7 @@ def _new_run(name: str) -> Path:
 
 
 def _collect_args(
-    args: EvalArgs, target: Target, config: ResolvedConfig, output: Path
+    args: EvalArgs, target: EvaluationTarget, config: ResolvedConfig, output: Path
 ) -> CollectArgs:
     """As `palestra collect` would be given them: what overrides say of them holds here too."""
     agents = [i for i in config.instances.values() if i.type == "responses_api_agents"]
@@ -324,7 +330,7 @@ def _refuse_settings_of_its_own(config: ResolvedConfig) -> None:
             raise ConfigError(f"palestra eval takes no {name} setting", hint=f"use {use}")
 
 
-def _input(target: Target, agents: list[Any], output: Path) -> Path:
+def _input(target: EvaluationTarget, agents: list[Any], output: Path) -> Path:
     if target.rows is None:
         paths = [
             str(dataset["jsonl_fpath"])

@@ -15,7 +15,7 @@ from typing import Any
 
 from palestra.cli.subjects import EXAMPLE_ROLLOUTS, find_subject
 from palestra.config import ServerType, load_config
-from palestra.conformance import Subject
+from palestra.conformance import ExaminedEnvironment
 from palestra.datasets import metrics_of
 from palestra.errors import ConfigError
 from palestra.fleet import assembled, build_server, server_client
@@ -55,13 +55,13 @@ def record(name: str) -> list[str]:
     ]
 
 
-def _write_metrics(subject: Subject, data: Path) -> None:
+def _write_metrics(subject: ExaminedEnvironment, data: Path) -> None:
     dataset = _dataset(subject)
     found = {**dataset, **metrics_of(subject.rows)}
     (data / "example_metrics.json").write_text(json.dumps(found, indent=4) + "\n")
 
 
-def _dataset(subject: Subject) -> dict[str, Any]:
+def _dataset(subject: ExaminedEnvironment) -> dict[str, Any]:
     for agent in subject.config.instances_of(ServerType.AGENT):
         for dataset in agent.datasets:
             if dataset.get("type") == "example":
@@ -69,7 +69,7 @@ def _dataset(subject: Subject) -> dict[str, Any]:
     return {}
 
 
-async def _recorded(subject: Subject) -> list[dict[str, Any]]:
+async def _recorded(subject: ExaminedEnvironment) -> list[dict[str, Any]]:
     instance = subject.config.instance(subject.name)
     server = build_server(instance, server_client({}, {}))
     if not isinstance(server, ResourcesServer):
@@ -90,7 +90,7 @@ async def _recorded(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _gold(
-    subject: Subject, server: ResourcesServer, number: int, row: Mapping[str, Any]
+    subject: ExaminedEnvironment, server: ResourcesServer, number: int, row: Mapping[str, Any]
 ) -> Response | None:
     right = [case.response for case in subject.cases if case.number == number and case.reward > 0]
     gold = server.gold_response(row)
@@ -116,7 +116,7 @@ def _turns(gold: Response, *, takes_turns: bool) -> list[Response]:
 
 
 async def _run(
-    subject: Subject, row: Mapping[str, Any], model: ScriptedModel | None
+    subject: ExaminedEnvironment, row: Mapping[str, Any], model: ScriptedModel | None
 ) -> dict[str, Any]:
     """One rollout through the environment's agent; without a model, of the local one."""
     instance = subject.config.instance(subject.name)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import palestra
 from palestra.cli.console import masking, notice, say, warn_all
-from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_lines_or_blocks, print_table
 from palestra.config import ResolvedConfig, dump_yaml
 from palestra.errors import ConfigError
@@ -47,7 +47,7 @@ def run_fleet(overrides: list[str], *, ng: bool) -> int:
     try:
         with masking(config.secrets):
             run_to_end(_serve(config))
-    except Stopped as stopped:
+    except CommandStopped as stopped:
         notice("stopped")
         # Ctrl-C is how a fleet is meant to end.
         return 0 if stopped.signal is signal.SIGINT else stopped.exit_code

@@ -11,8 +11,8 @@ from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ResolvedConfig, ServerType
-from palestra.datasets import Door, fill_row, load_prompt
-from palestra.datasets.importing import Columns, records_of, write_rows
+from palestra.datasets import RowEndpoint, fill_row, load_prompt
+from palestra.datasets.importing import ColumnMapping, records_of, write_rows
 from palestra.datasets.sources import Sources, credentials_in
 from palestra.errors import ConfigError
 from palestra.schema import read_jsonl
@@ -26,7 +26,7 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
     """Make rows of a file, hold them to an environment, and write them."""
     _refuse_what_cannot_be(args)
     prompt = load_prompt(existing_path(args.prompt)) if args.prompt else None
-    columns = Columns(_fields(args.maps), args.answer, prompt)
+    columns = ColumnMapping(_fields(args.maps), args.answer, prompt)
     config = _config(args.environment, overrides)
     with masking(config.secrets | credentials_in(os.environ)), _source(args, config) as source:
         output = args.output or Path(f"{source.stem}_rows.jsonl")
@@ -80,7 +80,7 @@ def _config(environment: str | None, overrides: list[str]) -> ResolvedConfig:
     return config
 
 
-def _doors(config: ResolvedConfig) -> list[Door]:
+def _doors(config: ResolvedConfig) -> list[RowEndpoint]:
     """What every agent's rows have to pass: those of the environment, where there is one."""
     agents = [agent.name for agent in config.instances_of(ServerType.AGENT)]
     if not agents:

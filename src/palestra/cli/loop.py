@@ -48,7 +48,7 @@ async def to_its_end(work: Callable[[], T], *, undo: Callable[[T], object] | Non
         raise
 
 
-class Stopped(Exception):
+class CommandStopped(Exception):
     """The user or the system asked the command to stop."""
 
     def __init__(self, number: signal.Signals) -> None:
@@ -61,7 +61,7 @@ class Stopped(Exception):
         return 128 + self.signal
 
 
-LastWords = Callable[[Stopped], object]
+LastWords = Callable[[CommandStopped], object]
 """Says how to go on. May be called on a thread, when the loop's own does not get there."""
 
 
@@ -94,7 +94,7 @@ async def _stoppable(main: Coroutine[Any, Any, T], last_words: LastWords | None)
         except asyncio.CancelledError:
             if stop.received is not None:
                 stop.orderly = True
-                raise Stopped(stop.received) from None
+                raise CommandStopped(stop.received) from None
             raise
 
 
@@ -132,7 +132,7 @@ class _Stop:
         """The orderly stop has taken too long."""
         if self.received is None:
             return
-        stopped = Stopped(self.received)
+        stopped = CommandStopped(self.received)
         if self.orderly:
             leave_now(stopped.exit_code)
         saying = threading.Thread(target=self._say, args=(stopped,), daemon=True)
@@ -142,7 +142,7 @@ class _Stop:
         threading.Event().wait(0.2)
         leave_now(stopped.exit_code)
 
-    def _say(self, stopped: Stopped) -> None:
+    def _say(self, stopped: CommandStopped) -> None:
         within_s = STOP_S[stopped.signal]
         notice(f"{stopped.signal.name}: something did not stop within {within_s:g} s; leaving it")
         if self._last_words is not None:

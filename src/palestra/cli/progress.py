@@ -13,7 +13,7 @@ from palestra.errors import ConfigError
 from palestra.rollouts import Progress
 
 if TYPE_CHECKING:
-    from palestra.cli.snapshot import Meter
+    from palestra.cli.snapshot import RateMeter
     from palestra.cli.terminal import Screen
 
 KINDS = ("rich", "plain", "none")
@@ -49,15 +49,15 @@ async def live_view(kind: str, progress: Progress) -> AsyncIterator[None]:
     if kind == "none":
         yield
         return
-    from palestra.cli.snapshot import Meter
+    from palestra.cli.snapshot import RateMeter
 
     view = _frames if kind == "rich" else _lines
-    async with view(Meter(progress)):
+    async with view(RateMeter(progress)):
         yield
 
 
 @contextlib.asynccontextmanager
-async def _lines(meter: "Meter") -> AsyncIterator[None]:
+async def _lines(meter: "RateMeter") -> AsyncIterator[None]:
     from palestra.cli.frames import plain_line
 
     done = -1
@@ -81,7 +81,7 @@ async def _lines(meter: "Meter") -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _frames(meter: "Meter") -> AsyncIterator[None]:
+async def _frames(meter: "RateMeter") -> AsyncIterator[None]:
     from palestra.cli.frames import ASCII, UNICODE, frame, summary
     from palestra.cli.terminal import Screen
 

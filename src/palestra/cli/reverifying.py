@@ -15,7 +15,7 @@ import palestra
 from palestra.cli.console import notice, say, shown, warn_all
 from palestra.cli.evaluating import find_target
 from palestra.cli.guard import FROZEN_AFTER_S, tell_guard
-from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.meaning import servers_meaning
 from palestra.cli.reaching import OwnFleet, Reachable, unless
 from palestra.cli.tables import print_table
@@ -57,7 +57,7 @@ def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
         with contextlib.ExitStack() as stack:
             work = _prepare(args, overrides, paths, stack)
             result = run_to_end(_run(work))
-    except Stopped as stopped:
+    except CommandStopped as stopped:
         notice(f"stopped by {stopped.signal.name}")
         if paths.partial.exists():
             notice(f"hint: what is done is in {_how_to_go_on(paths)}")

@@ -27,7 +27,7 @@ from palestra.settings import ScoresArgs
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class ScoreUnit:
     """How scores are shown; they come in percent."""
 
     name: str
@@ -39,8 +39,8 @@ class Unit:
         return f"{percent * self.scale:.{self.digits}f}"
 
 
-PERCENT: Final = Unit("percent", 1.0, 2)
-FRACTIONS: Final = Unit("fractions", 0.01, 4)
+PERCENT: Final = ScoreUnit("percent", 1.0, 2)
+FRACTIONS: Final = ScoreUnit("fractions", 0.01, 4)
 
 
 def show_scores(args: ScoresArgs) -> int:
@@ -121,7 +121,7 @@ def _columns(models: Sequence[ModelScores], k: int) -> list[str]:
     return ["model", "tasks", "scored", "seeds", "pass@1", *votes, f"pass@{k}", *tail]
 
 
-def _row(model: ModelScores, unit: Unit, *, votes: bool) -> list[str]:
+def _row(model: ModelScores, unit: ScoreUnit, *, votes: bool) -> list[str]:
     majority = [_cell(model.majority, unit)] if votes else []
     unread = "-" if model.no_answer is None else f"{model.no_answer:.1f}"
     if model.no_answer is not None and unit is FRACTIONS:
@@ -138,14 +138,14 @@ def _row(model: ModelScores, unit: Unit, *, votes: bool) -> list[str]:
     ]
 
 
-def _cell(score: SeedScore | None, unit: Unit) -> str:
+def _cell(score: SeedScore | None, unit: ScoreUnit) -> str:
     if score is None:
         return "-"
     error = "" if score.standard_error is None else f" ± {unit.shown(score.standard_error)}"
     return f"{unit.shown(score.mean)}{error}"
 
 
-def _footnotes(models: Sequence[ModelScores], k: int, unit: Unit) -> Iterator[str]:
+def _footnotes(models: Sequence[ModelScores], k: int, unit: ScoreUnit) -> Iterator[str]:
     yield f"{unit.name}; ± is the standard error over seeds"
     for model in models:
         if model.cut:
@@ -169,7 +169,7 @@ def _uneven(model: ModelScores) -> bool:
     return any(score and score.seeds > 1 and score.standard_error is None for score in scores)
 
 
-def _missing(model: ModelScores, k: int, unit: Unit) -> str:
+def _missing(model: ModelScores, k: int, unit: ScoreUnit) -> str:
     named = [("pass@1", model.pass_1), (f"pass@{k}", model.pass_k)]
     if model.majority is not None:
         named.insert(1, (f"maj@{k}", model.majority))

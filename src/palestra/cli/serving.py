@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.cli.console import notice, say
-from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.errors import ConfigError
 from palestra.fleet import LOOPBACK, holder_of, http_transport, listen, serving
 from palestra.responses_api_models.local_servers import (
@@ -107,7 +107,7 @@ def key_from(variable: str, env: Mapping[str, str] = os.environ) -> str:
 def _until_stopped(main: Callable[[], Coroutine[Any, Any, None]]) -> int:
     try:
         run_to_end(main())
-    except Stopped as stopped:
+    except CommandStopped as stopped:
         notice("stopped")
         return 0 if stopped.signal is signal.SIGINT else stopped.exit_code
     return 0

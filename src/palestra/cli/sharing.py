@@ -16,7 +16,7 @@ from palestra.datasets.extras import needs
 from palestra.datasets.hub import UploadTarget, check_rows, target_of
 from palestra.datasets.registry import RegistryAddress
 from palestra.datasets.sources import credentials_in
-from palestra.datasets.transfer import Outgoing, Patience, Progress, outgoing
+from palestra.datasets.transfer import Outgoing, TransferPatience, UploadProgress, outgoing
 from palestra.errors import ConfigError
 from palestra.settings import (
     GitlabDelete,
@@ -42,8 +42,8 @@ class _Run:
     """What one command works with."""
 
     tree: Tree = field(repr=False)
-    patience: Patience
-    progress: Progress
+    patience: TransferPatience
+    progress: UploadProgress
     say: Callable[[str], None]
     """As `say`, without a secret that somebody else may have put into a text."""
     yes: bool

@@ -78,7 +78,7 @@ class Snapshot:
 
 
 @final
-class Meter:
+class RateMeter:
     """Takes snapshots, and remembers enough of them to know the recent rates."""
 
     def __init__(self, progress: Progress, *, clock: Callable[[], float] = time.monotonic) -> None:

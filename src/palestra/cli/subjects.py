@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from palestra.cli.evaluating import Target, find_target
+from palestra.cli.evaluating import EvaluationTarget, find_target
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
-from palestra.conformance import CASES_FILE, Case, Subject, has_numbered_rows, load_cases
+from palestra.conformance import (
+    CASES_FILE,
+    Case,
+    ExaminedEnvironment,
+    has_numbered_rows,
+    load_cases,
+)
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, Response, read_jsonl
 from palestra.settings import EvalArgs, existing_path, load
@@ -21,12 +27,12 @@ class Wanted:
     """An environment of a configuration, before its servers' settings are asked for."""
 
     instance: InstanceConfig
-    target: Target | None
+    target: EvaluationTarget | None
     extra: Mapping[str, Any]
     config: ResolvedConfig
 
 
-def find_subject(name: str, overrides: list[str]) -> Subject:
+def find_subject(name: str, overrides: list[str]) -> ExaminedEnvironment:
     """The environment that `name` means: a name, a folder, a Python file, a config, or an instance
     of the config files among the overrides. Raises ConfigError when there is none.
     """
@@ -35,7 +41,7 @@ def find_subject(name: str, overrides: list[str]) -> Subject:
     config = load(overrides, ng=False, extra=wanted.extra, required=servers)
     rows = _rows(wanted)
     data = None if wanted.instance.folder is None else wanted.instance.folder / "data"
-    return Subject(
+    return ExaminedEnvironment(
         name=wanted.instance.name,
         config=config,
         servers=servers,

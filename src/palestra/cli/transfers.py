@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from palestra.cli.console import notice
 from palestra.cli.escaping import one_line
 from palestra.cli.terminal import is_a_screen
-from palestra.datasets.transfer import Patience, Progress
+from palestra.datasets.transfer import TransferPatience, UploadProgress
 from palestra.settings import NetworkSettings, args_from
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 LINE_EVERY_S = 5.0
 
 
-def patience_of(tree: Mapping[str, Any]) -> Patience:
+def patience_of(tree: Mapping[str, Any]) -> TransferPatience:
     """How long a command puts up with the network, as its settings say; it says when it has to."""
     deadline_s = args_from(NetworkSettings, tree).network_deadline_s
-    return Patience(deadline_s, answer_timeout_s=min(60.0, deadline_s), tell=notice)
+    return TransferPatience(deadline_s, answer_timeout_s=min(60.0, deadline_s), tell=notice)
 
 
 @contextlib.contextmanager
-def transfers() -> Iterator[Progress]:
+def transfers() -> Iterator[UploadProgress]:
     """Show the transfers that the body makes."""
     if not is_a_screen(sys.stderr):
         yield Lines()

@@ -13,7 +13,12 @@ from palestra.cli.console import leave_now, masking, notice, say
 from palestra.cli.guard import tell_guard
 from palestra.cli.subjects import find_subject
 from palestra.cli.tables import print_table
-from palestra.conformance import Limits, Report, Subject, check_environment
+from palestra.conformance import (
+    ExaminationLimits,
+    ExaminedEnvironment,
+    VerifierReport,
+    check_environment,
+)
 from palestra.errors import RunFailed
 from palestra.system import beating
 
@@ -26,7 +31,7 @@ class VerifyEnvArgs:
     """What `verify-env` takes."""
 
     environment: str
-    limits: Limits
+    limits: ExaminationLimits
     as_json: bool = False
 
 
@@ -34,7 +39,7 @@ def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
     """Examine an environment and show what was found; exit 1 when a check failed."""
     subject = find_subject(args.environment, overrides)
 
-    def give_up(report: Report) -> None:
+    def give_up(report: VerifierReport) -> None:
         # The event loop is held by the verifier and may never come back.
         show_report(report, as_json=args.as_json)
         leave_now(RunFailed.exit_code)
@@ -47,9 +52,9 @@ def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
 
 
 async def _examined(
-    subject: Subject, args: VerifyEnvArgs, give_up: Callable[[Report], None]
-) -> Report:
-    def tell(report: Report) -> None:
+    subject: ExaminedEnvironment, args: VerifyEnvArgs, give_up: Callable[[VerifierReport], None]
+) -> VerifierReport:
+    def tell(report: VerifierReport) -> None:
         limit_s = args.limits.given_up_after_s + LOCKED_AFTER_S
         tell_guard(report=report.as_json(), as_json=args.as_json, limit_s=limit_s)
 
@@ -59,14 +64,14 @@ async def _examined(
 
 def show_locked(work: Mapping[str, Any], problem: str) -> None:
     """Show the report that the command left with its guard; `problem`: why the command was ended."""
-    report = Report.from_json(work["report"])
+    report = VerifierReport.from_json(work["report"])
     last = report.checks[-1]
     findings = tuple(replace(finding, problem=problem) for finding in last.findings)
     checks = (*report.checks[:-1], replace(last, findings=findings))
     show_report(replace(report, checks=checks), as_json=work["as_json"])
 
 
-def show_report(report: Report, *, as_json: bool = False) -> int:
+def show_report(report: VerifierReport, *, as_json: bool = False) -> int:
     """Print a report; the exit code that goes with it."""
     if as_json:
         sys.__stdout__.write(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2).decode())  # type: ignore[union-attr]
@@ -82,7 +87,7 @@ def show_report(report: Report, *, as_json: bool = False) -> int:
     return RunFailed.exit_code
 
 
-def _show(report: Report) -> None:
+def _show(report: VerifierReport) -> None:
     print_table(
         ("check", "result", "probes", "findings", "note"),
         [

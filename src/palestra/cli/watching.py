@@ -213,9 +213,9 @@ async def _told(events: EventFile | None, progress: Progress) -> AsyncIterator[N
 
 
 async def _tell(events: EventFile, progress: Progress) -> None:
-    from palestra.cli.snapshot import Meter
+    from palestra.cli.snapshot import RateMeter
 
-    meter = Meter(progress)
+    meter = RateMeter(progress)
     retries = 0
     while True:
         now = meter.read()

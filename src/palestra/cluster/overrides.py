@@ -12,9 +12,9 @@ from typing import Any, Final
 from palestra.cluster.plan import Collect
 from palestra.cluster.secrets import PLACEHOLDERS, SHORTEST
 from palestra.config import (
-    Action,
     InstanceConfig,
     Override,
+    OverrideAction,
     ResolvedConfig,
     apply_overrides,
     did_you_mean,
@@ -94,7 +94,7 @@ def _fills(override: Override) -> bool:
     value = override.value
     return (
         override.key in OPTION_OF
-        and override.action is not Action.DELETE
+        and override.action is not OverrideAction.DELETE
         and value is not None
         and not (isinstance(value, str) and "${" in value)
     )

@@ -18,7 +18,7 @@ the standard library are imported by the functions that need them.
 from palestra.config.flags import Flag, flag
 from palestra.config.keys import RESERVED_KEYS
 from palestra.config.load import config_from_tree, load_config, names_in_files, read_settings
-from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
+from palestra.config.overrides import Override, OverrideAction, apply_overrides, parse_overrides
 from palestra.config.paths import (
     PACKAGE_ROOT,
     SERVER_TREES,
@@ -53,10 +53,10 @@ __all__ = [
     "PACKAGE_ROOT",
     "RESERVED_KEYS",
     "SERVER_TREES",
-    "Action",
     "Flag",
     "InstanceConfig",
     "Override",
+    "OverrideAction",
     "Redactor",
     "ResolvedConfig",
     "ServerRef",

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from palestra.config.keys import DEFAULT_HOST, FLEET_KEYS, PLACEMENTS, RESERVED_KEYS
-from palestra.config.paths import Places
+from palestra.config.paths import SearchPaths
 from palestra.config.ports import port_problem
 from palestra.config.problems import raise_problems
 from palestra.config.references import find_references
@@ -26,7 +26,7 @@ _SURELY_MEANT = 0.8
 
 
 @dataclass(frozen=True)
-class Block:
+class InstanceBlock:
     """The parts of a well-shaped instance, not yet validated."""
 
     name: str
@@ -36,14 +36,14 @@ class Block:
 
 
 def find_instances(
-    tree: Mapping[Any, Any], places: Places
+    tree: Mapping[Any, Any], places: SearchPaths
 ) -> tuple[dict[str, InstanceConfig], tuple[str, ...]]:
     """All instances in order, and warnings.
 
     Everything wrong with any of them is listed in one error. With
     `error_on_almost_servers: false`, misshapen blocks are warnings and are left out.
     """
-    blocks: list[Block] = []
+    blocks: list[InstanceBlock] = []
     misshapen: list[str] = []
     for name, value in tree.items():
         found = _inspect(name, value)
@@ -67,7 +67,7 @@ def default_host(tree: Mapping[Any, Any]) -> str:
     return host if isinstance(host, str) and host else DEFAULT_HOST
 
 
-def _inspect(name: Any, value: Any) -> Block | str | None:
+def _inspect(name: Any, value: Any) -> InstanceBlock | str | None:
     """The instance that a top-level entry is, what keeps it from being one, or None."""
     if name in RESERVED_KEYS or not isinstance(value, Mapping):
         return None
@@ -95,7 +95,7 @@ def _misspelt_type(name: Any, value: Mapping[Any, Any]) -> str | None:
     return f"{name}: {key!r} is not a server type; did you mean {near!r}?"
 
 
-def _implementation(name: str, server_type: ServerType, value: Any) -> Block | str:
+def _implementation(name: str, server_type: ServerType, value: Any) -> InstanceBlock | str:
     where = f"{name}.{server_type}"
     if not isinstance(value, Mapping) or not value:
         return f"{where} must hold one implementation and its settings, as {where}.<folder name>"
@@ -109,13 +109,13 @@ def _implementation(name: str, server_type: ServerType, value: Any) -> Block | s
             f"{where}.{implementation} is {type(inner).__name__}, not a mapping of settings; "
             f"without settings, write {implementation}: {{}}"
         )
-    return Block(name, server_type, str(implementation), inner)
+    return InstanceBlock(name, server_type, str(implementation), inner)
 
 
 class _BlockReader:
     """Reads one block, collecting all its problems; what is wrong reads as its default."""
 
-    def __init__(self, block: Block, host: str, places: Places) -> None:
+    def __init__(self, block: InstanceBlock, host: str, places: SearchPaths) -> None:
         self._block = block
         self._default_host = host
         self._places = places

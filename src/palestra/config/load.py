@@ -10,14 +10,14 @@ from typing import Any
 from palestra.config.compose import compose
 from palestra.config.instances import find_instances
 from palestra.config.overrides import (
-    Action,
     Override,
+    OverrideAction,
     apply_overrides,
     mentioned_in,
     parse_overrides,
     unknown_overrides,
 )
-from palestra.config.paths import PACKAGE_ROOT, Places
+from palestra.config.paths import PACKAGE_ROOT, SearchPaths
 from palestra.config.ports import check_ports
 from palestra.config.problems import raise_problems
 from palestra.config.references import check_references
@@ -25,7 +25,7 @@ from palestra.config.resolve import resolve
 from palestra.config.resolved import ResolvedConfig, ServerType
 from palestra.config.sources import (
     CONFIG_PATHS,
-    Environment,
+    EnvironmentFile,
     paths_in,
     read_environment,
     read_sources,
@@ -136,14 +136,14 @@ def _tree_of_files(
     return _merge_sources(read_environment(places), extra, wanted, places).tree
 
 
-def _old_names(tree: Any, places: Places) -> tuple[str, ...]:
+def _old_names(tree: Any, places: SearchPaths) -> tuple[str, ...]:
     """Which folders the configuration names by their old names, each once."""
     renames = (places.renamed(text) for text in _texts(tree))
     return tuple(dict.fromkeys(str(rename) for rename in renames if rename))
 
 
 @contextmanager
-def _naming_old_names(tree: Any, places: Places) -> Iterator[None]:
+def _naming_old_names(tree: Any, places: SearchPaths) -> Iterator[None]:
     """An error says which folders have new names: it knows them by these alone."""
     try:
         yield
@@ -189,7 +189,7 @@ def config_from_tree(
 
 
 def _validated(
-    tree: Mapping[str, Any], places: Places, *, references: bool = True
+    tree: Mapping[str, Any], places: SearchPaths, *, references: bool = True
 ) -> ResolvedConfig:
     resolved = plain(tree, where="the resolved config")
     instances, warnings = find_instances(resolved, places)
@@ -199,8 +199,8 @@ def _validated(
     return ResolvedConfig(tree=resolved, instances=instances, warnings=warnings)
 
 
-def _places(cwd: Path | None, package_root: Path | None) -> Places:
-    return Places(cwd or Path.cwd(), package_root or PACKAGE_ROOT)
+def _places(cwd: Path | None, package_root: Path | None) -> SearchPaths:
+    return SearchPaths(cwd or Path.cwd(), package_root or PACKAGE_ROOT)
 
 
 @dataclass(frozen=True)
@@ -213,10 +213,10 @@ class _Merged:
 
 
 def _merge_sources(
-    environment: Environment | None,
+    environment: EnvironmentFile | None,
     extra: dict[Any, Any],
     config_paths: tuple[str, ...],
-    places: Places,
+    places: SearchPaths,
 ) -> _Merged:
     requests = [
         *((path, "from env.yaml") for path in (environment.config_paths if environment else ())),
@@ -240,7 +240,7 @@ def _paths_of(overrides: Sequence[Override], *, strict_add: bool) -> tuple[str, 
             continue
         if override.value is ABSENT:
             raise ConfigError("~config_paths: leave files out by not naming them")
-        if strict_add and override.action is Action.CHANGE:
+        if strict_add and override.action is OverrideAction.CHANGE:
             raise ConfigError('config_paths=… needs a plus: "+config_paths=[a.yaml,b.yaml]"')
         paths += paths_in(override.value, where="override config_paths")
     return paths

@@ -29,7 +29,7 @@ from palestra.config.keys import RESERVED_KEYS
 from palestra.config.tree import leaves
 
 
-class Action(StrEnum):
+class OverrideAction(StrEnum):
     """What an override does; the value is the prefix it is written with."""
 
     CHANGE = ""
@@ -42,7 +42,7 @@ class Action(StrEnum):
 class Override:
     """One parsed override. `value` is ABSENT for a bare `~k`."""
 
-    action: Action
+    action: OverrideAction
     steps: tuple[str, ...]
     value: Any = field(repr=False)
 
@@ -99,10 +99,10 @@ def _from_hydra(text: str, parsed: "HydraOverride") -> Override | str:
     from hydra.core.override_parser.types import OverrideType
 
     actions = {
-        OverrideType.CHANGE: Action.CHANGE,
-        OverrideType.ADD: Action.ADD,
-        OverrideType.FORCE_ADD: Action.FORCE_ADD,
-        OverrideType.DEL: Action.DELETE,
+        OverrideType.CHANGE: OverrideAction.CHANGE,
+        OverrideType.ADD: OverrideAction.ADD,
+        OverrideType.FORCE_ADD: OverrideAction.FORCE_ADD,
+        OverrideType.DEL: OverrideAction.DELETE,
     }
     key = parsed.key_or_group
     if is_hydra_key(key):
@@ -146,9 +146,9 @@ def apply_overrides(
 
 def _apply(tree: Any, override: Override, *, strict_add: bool) -> Any:
     current = value_at(tree, override.steps)
-    if override.action is Action.DELETE:
+    if override.action is OverrideAction.DELETE:
         return _delete(tree, override, current)
-    if strict_add and override.action is Action.CHANGE and current is ABSENT:
+    if strict_add and override.action is OverrideAction.CHANGE and current is ABSENT:
         raise ConfigError(
             f"{override.key}=… changes a key that is not in the config{_near(tree, override)}; "
             f"to add it, write +{override.key}=…",

@@ -71,11 +71,11 @@ def resolve_path(path: str | Path, cwd: Path, package_root: Path) -> Path:
 
     An absolute path is returned as it is.
     """
-    return Places(cwd, package_root).resolve(path)
+    return SearchPaths(cwd, package_root).resolve(path)
 
 
 @dataclass(frozen=True)
-class Places:
+class SearchPaths:
     """The two directories that relative paths start from, in order."""
 
     cwd: Path

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from palestra.config.paths import Places
+from palestra.config.paths import SearchPaths
 from palestra.config.yaml_text import read_yaml
 from palestra.errors import ConfigError
 
@@ -21,7 +21,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Environment:
+class EnvironmentFile:
     """`env.yaml`: what holds on this machine. `config_paths` are the files it asks for."""
 
     source: Source
@@ -30,7 +30,7 @@ class Environment:
 
 
 def read_sources(
-    requests: Sequence[tuple[str, str]], places: Places
+    requests: Sequence[tuple[str, str]], places: SearchPaths
 ) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """The files requested and all they include, lowest precedence first, and warnings.
 
@@ -44,7 +44,7 @@ def read_sources(
 
 
 class _Reader:
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: SearchPaths) -> None:
         self._places = places
         self._wanted_by: dict[Path, str] = {}
         self._named: dict[Path, str] = {}
@@ -78,13 +78,13 @@ class _Reader:
             )
 
 
-def read_environment(places: Places) -> Environment | None:
+def read_environment(places: SearchPaths) -> EnvironmentFile | None:
     """`env.yaml` of the working directory, else of the package, else None."""
     path = places.resolve("env.yaml")
     if not path.is_file():
         return None
     tree, warnings = read_yaml(path)
-    return Environment(Source(path, tree), take_config_paths(tree, where=str(path)), warnings)
+    return EnvironmentFile(Source(path, tree), take_config_paths(tree, where=str(path)), warnings)
 
 
 def take_config_paths(tree: dict[Any, Any], *, where: str) -> tuple[str, ...]:

@@ -7,24 +7,30 @@ judge that is made up, and reports what it should not have done.
   reward must be. *finding*: a probe that went wrong, with the row and the text that did it.
 """
 
-from palestra.conformance.cases import CASES_FILE, Case, Limits, has_numbered_rows, load_cases
-from palestra.conformance.check import Subject, check_environment
+from palestra.conformance.cases import (
+    CASES_FILE,
+    Case,
+    ExaminationLimits,
+    has_numbered_rows,
+    load_cases,
+)
+from palestra.conformance.check import ExaminedEnvironment, check_environment
 from palestra.conformance.lag import LoopGuard
-from palestra.conformance.playing import Door, Player, Verdict, door_of
-from palestra.conformance.report import CheckResult, Finding, Report
+from palestra.conformance.playing import EnvironmentInterface, PlayedAnswer, Player, door_of
+from palestra.conformance.report import CheckResult, VerifierFault, VerifierReport
 
 __all__ = [
     "CASES_FILE",
     "Case",
     "CheckResult",
-    "Door",
-    "Finding",
-    "Limits",
+    "EnvironmentInterface",
+    "ExaminationLimits",
+    "ExaminedEnvironment",
     "LoopGuard",
+    "PlayedAnswer",
     "Player",
-    "Report",
-    "Subject",
-    "Verdict",
+    "VerifierFault",
+    "VerifierReport",
     "check_environment",
     "door_of",
     "has_numbered_rows",

@@ -41,7 +41,7 @@ GARBAGE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class DerivedAnswer:
     """An answer that was made, and what it is."""
 
     kind: str
@@ -133,36 +133,36 @@ def inside_another(value: str) -> str | None:
     return f"1{value}1" if value[:1].isdigit() else f"x{value}x"
 
 
-def wrong_answers(task: Mapping[str, Any], gold: Response) -> Iterator[Made]:
+def wrong_answers(task: Mapping[str, Any], gold: Response) -> Iterator[DerivedAnswer]:
     """Everything that can be made of one right answer and its row alone."""
     if not says_something(gold):
         return  # where nothing is to be done, a text beside it may be fine
-    yield Made("empty", response_of())
-    yield Made("empty", response_of(""))
-    yield Made("empty", response_of(" \n\t"))
+    yield DerivedAnswer("empty", response_of())
+    yield DerivedAnswer("empty", response_of(""))
+    yield DerivedAnswer("empty", response_of(" \n\t"))
     for text in GARBAGE:
-        yield Made("garbage", response_of(text))
+        yield DerivedAnswer("garbage", response_of(text))
     if (prompt := prompt_of(task)).strip():
-        yield Made("echo", response_of(prompt))
+        yield DerivedAnswer("echo", response_of(prompt))
     if any(isinstance(item, FunctionCall) for item in gold.output):
         yield from _of_calls(gold)
     elif text := gold.final_text:
         yield from _of_text(task, gold, text)
 
 
-def _of_text(task: Mapping[str, Any], gold: Response, text: str) -> Iterator[Made]:
+def _of_text(task: Mapping[str, Any], gold: Response, text: str) -> Iterator[DerivedAnswer]:
     value = value_in(task, text)
     for cut in _cuts(text, value):
-        yield Made("truncated", with_text(gold, cut))
+        yield DerivedAnswer("truncated", with_text(gold, cut))
     for other in (other_value(value), inside_another(value)):
         if other is not None:
-            yield Made("wrong", with_text(gold, in_place(text, value, other)))
+            yield DerivedAnswer("wrong", with_text(gold, in_place(text, value, other)))
     if len(value) <= LONGEST_VALUE and "\n" not in value:
         for sentence in (
             "I give up. It is surely not {}",
             "After {} attempts I have no answer, not {}",
         ):
-            yield Made("mentioned", response_of(sentence.replace("{}", value)))
+            yield DerivedAnswer("mentioned", response_of(sentence.replace("{}", value)))
 
 
 def _cuts(text: str, value: str) -> Iterator[str]:
@@ -175,24 +175,24 @@ def _cuts(text: str, value: str) -> Iterator[str]:
     return (cut for cut in sorted(cuts) if cut.strip() and cut.strip() != text.strip())
 
 
-def _of_calls(gold: Response) -> Iterator[Made]:
+def _of_calls(gold: Response) -> Iterator[DerivedAnswer]:
     output = list(gold.output)
     places = [n for n, item in enumerate(output) if isinstance(item, FunctionCall)]
     last = places[-1]
-    yield Made("truncated", changed(gold, {"output": output[:last]}))
+    yield DerivedAnswer("truncated", changed(gold, {"output": output[:last]}))
     for place in reversed(places):
         call = output[place]
         assert isinstance(call, FunctionCall)  # noqa: S101  # for the type checker
         other = _other_arguments(call.arguments)
         if other is not None:
             cut = call.arguments[: len(call.arguments) // 2]
-            yield Made("truncated", _with_call(gold, place, arguments=cut))
-            yield Made("wrong", _with_call(gold, place, arguments=other))
+            yield DerivedAnswer("truncated", _with_call(gold, place, arguments=cut))
+            yield DerivedAnswer("wrong", _with_call(gold, place, arguments=other))
             break
     first = output[last]
     assert isinstance(first, FunctionCall)  # noqa: S101  # for the type checker
-    yield Made("wrong", _with_call(gold, last, name=first.name + "_x"))
-    yield Made(
+    yield DerivedAnswer("wrong", _with_call(gold, last, name=first.name + "_x"))
+    yield DerivedAnswer(
         "mentioned", response_of(f"I would call {first.name}({first.arguments}), but I did not.")
     )
 

@@ -21,7 +21,7 @@ from palestra.schema import CREATE_PARAMS, Response, read_jsonl, response_of
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ExaminationLimits:
     """Bounds of the examination; times in seconds."""
 
     timeout_s: float = 60.0

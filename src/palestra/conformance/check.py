@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palestra.config import ResolvedConfig
-from palestra.conformance.cases import Case, Limits
+from palestra.conformance.cases import Case, ExaminationLimits
 from palestra.conformance.examination import Examination, GivenUp, Now
 from palestra.conformance.judging import Script, ScriptedJudge
 from palestra.conformance.lag import LoopGuard
 from palestra.conformance.playing import Player, door_of
-from palestra.conformance.report import CheckResult, Finding, Report, Status
+from palestra.conformance.report import CheckResult, Status, VerifierFault, VerifierReport
 from palestra.conformance.steps import STEPS
 from palestra.fleet import assembled, server_client
 from palestra.server import ResourcesServer, RewardRules, Server
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ExaminedEnvironment:
     """An environment to examine. `servers`: it and the servers it needs, without models."""
 
     name: str
@@ -33,12 +33,12 @@ class Subject:
 
 
 async def check_environment(
-    subject: Subject,
-    limits: Limits | None = None,
+    subject: ExaminedEnvironment,
+    limits: ExaminationLimits | None = None,
     *,
-    on_frozen: Callable[[Report], None] | None = None,
-    on_probe: Callable[[Report], None] | None = None,
-) -> Report:
+    on_frozen: Callable[[VerifierReport], None] | None = None,
+    on_probe: Callable[[VerifierReport], None] | None = None,
+) -> VerifierReport:
     """Examine an environment in this process.
 
     `on_frozen` is called from a thread with what is known so far when the verifier holds the
@@ -47,15 +47,15 @@ async def check_environment(
     verifier never return and hold even that thread.
     Raises ConfigError when the environment cannot be started here.
     """
-    limits = limits or Limits()
+    limits = limits or ExaminationLimits()
     done: list[CheckResult] = []
     script = Script()
     now = Now()
 
-    def so_far(problem: str) -> Report:
-        finding = Finding(now.row, now.kind, problem, now.answer)
+    def so_far(problem: str) -> VerifierReport:
+        finding = VerifierFault(now.row, now.kind, problem, now.answer)
         last = CheckResult(now.check, Status.FAILED, now.probes, findings=(finding,))
-        return Report(subject.name, (*done, last), complete=False)
+        return VerifierReport(subject.name, (*done, last), complete=False)
 
     def frozen(still_s: float) -> None:
         if on_frozen is not None:
@@ -93,5 +93,7 @@ async def check_environment(
             except GivenUp as reason:
                 found = (*examination.blocks, *examination.late)
                 done.append(CheckResult(name, Status.FAILED, now.probes, str(reason), found))
-                return Report(subject.name, tuple(done), examination.latency_ms(), complete=False)
-        return Report(subject.name, tuple(done), examination.latency_ms())
+                return VerifierReport(
+                    subject.name, tuple(done), examination.latency_ms(), complete=False
+                )
+        return VerifierReport(subject.name, tuple(done), examination.latency_ms())

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palestra.conformance.answers import guesses, spoken
-from palestra.conformance.cases import Case, Limits
+from palestra.conformance.cases import Case, ExaminationLimits
 from palestra.conformance.judging import WORDS, Script
-from palestra.conformance.playing import Door, Player, Verdict
-from palestra.conformance.report import CheckResult, Finding, Status, shortened
+from palestra.conformance.playing import EnvironmentInterface, PlayedAnswer, Player
+from palestra.conformance.report import CheckResult, Status, VerifierFault, shortened
 from palestra.errors import JudgeFailure
 from palestra.schema import Response
 from palestra.server import ResourcesServer, RewardRules
@@ -25,7 +25,7 @@ class GivenUp(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class ProbedAnswer:
     """One answer to one row. `number`: the row's, when it is an example row."""
 
     kind: str
@@ -37,9 +37,9 @@ class Probe:
     stored: bool = False
     derive: bool = True
 
-    def finding(self, problem: str) -> Finding:
+    def finding(self, problem: str) -> VerifierFault:
         """What went wrong with it."""
-        return Finding(self.number, self.kind, problem, shortened(spoken(self.response)))
+        return VerifierFault(self.number, self.kind, problem, shortened(spoken(self.response)))
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Now:
         """A check begins."""
         self.check, self.probes = check, 0
 
-    def verifying(self, probe: Probe) -> None:
+    def verifying(self, probe: ProbedAnswer) -> None:
         """A probe begins."""
         self.probes += 1
         self.kind, self.row = probe.kind, probe.number
@@ -76,29 +76,29 @@ class Examination:
     cases: Sequence[Case]
     recorded: Sequence[Case]
     player: Player
-    door: Door
+    door: EnvironmentInterface
     script: Script | None
-    limits: Limits
+    limits: ExaminationLimits
     now: Now
-    seen: list[tuple[Probe, Verdict]] = field(default_factory=list)
+    seen: list[tuple[ProbedAnswer, PlayedAnswer]] = field(default_factory=list)
     """Ordinary probes with their verdicts, in order."""
-    all_verdicts: list[tuple[Probe, Verdict]] = field(default_factory=list)
-    golds: list[Probe] = field(default_factory=list)
+    all_verdicts: list[tuple[ProbedAnswer, PlayedAnswer]] = field(default_factory=list)
+    golds: list[ProbedAnswer] = field(default_factory=list)
     words: tuple[str, str] | None = None
     """What the judge says to award and to refuse, once that is known."""
-    blocks: list[Finding] = field(default_factory=list)
-    late: list[Finding] = field(default_factory=list)
-    refused: list[Finding] = field(default_factory=list)
+    blocks: list[VerifierFault] = field(default_factory=list)
+    late: list[VerifierFault] = field(default_factory=list)
+    refused: list[VerifierFault] = field(default_factory=list)
     """What `gold_response` raised."""
 
-    async def look(self, probe: Probe, *, award: bool = False) -> Verdict:
+    async def look(self, probe: ProbedAnswer, *, award: bool = False) -> PlayedAnswer:
         """Verify one answer, and keep what came of it. `award`: what the judge would say."""
         self.let_judge(award=award)
         verdict = await self.ask(probe, blocked_s=self.limits.blocked_s)
         self.seen.append((probe, verdict))
         return verdict
 
-    async def ask(self, probe: Probe, *, blocked_s: float) -> Verdict:
+    async def ask(self, probe: ProbedAnswer, *, blocked_s: float) -> PlayedAnswer:
         """Verify one answer, and note when it holds the event loop for longer than that."""
         self.now.verifying(probe)
         verdict = await self._verdict(probe)
@@ -112,12 +112,14 @@ class Examination:
                 raise GivenUp(f"given up: {len(findings)} answers {why}")
         return verdict
 
-    async def _verdict(self, probe: Probe) -> Verdict:
+    async def _verdict(self, probe: ProbedAnswer) -> PlayedAnswer:
         return await self.player.verify(
             probe.task, probe.response, number=probe.number, stored=probe.stored
         )
 
-    async def _check_block(self, probe: Probe, verdict: Verdict, limit_s: float) -> None:
+    async def _check_block(
+        self, probe: ProbedAnswer, verdict: PlayedAnswer, limit_s: float
+    ) -> None:
         """Whether it blocks each time: a busy machine, or a first import, does so once."""
         shortest = verdict.blocked_s
         for _ in range(3 if verdict.blocked_s < SURELY_BLOCKED * limit_s else 1):
@@ -133,17 +135,17 @@ class Examination:
             words = self.words or self.rules.judge_words or WORDS[0]
             self.script.says = words[0] if award else words[1]
 
-    def known(self) -> Iterator[Probe]:
+    def known(self) -> Iterator[ProbedAnswer]:
         """Answers whose reward somebody has declared."""
         for case in self.cases:
             kind = "gold" if self.is_gold(case.reward) else "case"
-            yield Probe(
+            yield ProbedAnswer(
                 kind, case.task, case.response, case.number, case.reward, derive=case.derive
             )
         for number, row in enumerate(self.rows):
             gold = self._gold_of(number, row)
             if gold is not None:
-                yield Probe("gold", row, gold, number)
+                yield ProbedAnswer("gold", row, gold, number)
 
     def _gold_of(self, number: int, row: Mapping[str, Any]) -> Response | None:
         if self.server is None:
@@ -152,7 +154,7 @@ class Examination:
             return self.server.gold_response(row)
         except Exception as error:  # an author's code, about a row that it may not have thought of
             problem = f"gold_response raised {type(error).__name__}: {error}"
-            self.refused.append(Finding(number, "gold", problem))
+            self.refused.append(VerifierFault(number, "gold", problem))
             return None
 
     def is_gold(self, reward: float) -> bool:
@@ -161,23 +163,25 @@ class Examination:
             return reward > self.rules.wrong
         return reward >= self.rules.highest - CLOSE
 
-    def stored(self) -> Iterator[Probe]:
+    def stored(self) -> Iterator[ProbedAnswer]:
         """Recorded rollouts that can be verified again."""
         if self.server is None or self.script is not None:
             return
         if self.server.declared_reverify_mode() != "stateless":
             return
         for case in self.recorded:
-            yield Probe("recorded", case.task, case.response, case.number, case.reward, stored=True)
+            yield ProbedAnswer(
+                "recorded", case.task, case.response, case.number, case.reward, stored=True
+            )
 
-    def guessed(self) -> Iterator[list[Probe]]:
+    def guessed(self) -> Iterator[list[ProbedAnswer]]:
         """For each row, what its own fields suggest as right."""
         for number, row in enumerate(self.rows):
-            made = [Probe("gold", row, response, number) for response in guesses(row)]
+            made = [ProbedAnswer("gold", row, response, number) for response in guesses(row)]
             if made:
                 yield made
 
-    def problem(self, probe: Probe, verdict: Verdict) -> str:
+    def problem(self, probe: ProbedAnswer, verdict: PlayedAnswer) -> str:
         """What is wrong with the verdict on a declared or right answer; empty when nothing is."""
         if trouble := self.trouble(verdict):
             return trouble
@@ -189,7 +193,7 @@ class Examination:
             return ""
         return f"got {reward:g}, a right answer gets {self.rules.highest:g}"
 
-    def too_much(self, verdict: Verdict) -> str:
+    def too_much(self, verdict: PlayedAnswer) -> str:
         """What is wrong with the verdict on a wrong answer; empty when nothing is."""
         if trouble := self.trouble(verdict):
             return trouble
@@ -198,7 +202,7 @@ class Examination:
             return ""
         return f"got {reward:g}, a wrong answer gets at most {self.rules.wrong:g}"
 
-    def trouble(self, verdict: Verdict, *, judge_may_fail: bool = False) -> str:
+    def trouble(self, verdict: PlayedAnswer, *, judge_may_fail: bool = False) -> str:
         """Why there is no reward; empty when there is one."""
         if verdict.timed_out:
             return f"was not verified within {self.limits.timeout_s:g} s"
@@ -218,7 +222,9 @@ class Examination:
         return {name: round(1000 * times[round(last * at)], 3) for name, at in points.items()}
 
 
-def result(name: str, probes: int, findings: Sequence[Finding], note: str = "") -> CheckResult:
+def result(
+    name: str, probes: int, findings: Sequence[VerifierFault], note: str = ""
+) -> CheckResult:
     """A check that was made."""
     status = Status.FAILED if findings else Status.PASSED
     more = len(findings) - MOST_FINDINGS

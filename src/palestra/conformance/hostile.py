@@ -8,8 +8,8 @@ from typing import Final
 import orjson
 
 from palestra.conformance.answers import in_place, value_in
-from palestra.conformance.examination import Examination, Probe, result, skipped
-from palestra.conformance.report import CheckResult, Finding
+from palestra.conformance.examination import Examination, ProbedAnswer, result, skipped
+from palestra.conformance.report import CheckResult, VerifierFault
 from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
@@ -101,7 +101,7 @@ class _Food:
 
 async def check_hostile(work: Examination) -> CheckResult:
     """Huge, deep, binary and shapeless answers: never raised at, always answered in time."""
-    findings: list[Finding] = []
+    findings: list[VerifierFault] = []
     troublesome: set[str] = set()
     until = time.monotonic() + work.limits.hostile_s
     for number, task, gold in _hostile_rows(work):
@@ -131,17 +131,17 @@ async def _first_trouble(
     grow: Iterator[Response],
     task: Mapping[str, object],
     number: int | None,
-) -> Finding | None:
+) -> VerifierFault | None:
     """What the smallest troublesome one of a kind did."""
     for response in grow:
-        probe = Probe(f"hostile: {kind}", task, response, number)
+        probe = ProbedAnswer(f"hostile: {kind}", task, response, number)
         problem = await _borne(work, probe)
         if problem:
             return probe.finding(problem)
     return None
 
 
-async def _borne(work: Examination, probe: Probe) -> str:
+async def _borne(work: Examination, probe: ProbedAnswer) -> str:
     """What a hostile answer did; empty when it was borne. A block is found by `check_loop`."""
     work.let_judge(award=False)
     blocks = len(work.blocks)

@@ -35,7 +35,7 @@ _make_message = maker(Message)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PlayedAnswer:
     """What came of one answer. `failure` is set when there is no reward."""
 
     reward: float | None
@@ -51,7 +51,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class EnvironmentInterface:
     """What the environment's server offers."""
 
     name: str
@@ -66,7 +66,12 @@ class Player:
     """Brings answers to one environment. `timeout_s` covers one of them."""
 
     def __init__(
-        self, client: ServerClient, door: Door, guard: LoopGuard, *, timeout_s: float
+        self,
+        client: ServerClient,
+        door: EnvironmentInterface,
+        guard: LoopGuard,
+        *,
+        timeout_s: float,
     ) -> None:
         self._client = client
         self._door = door
@@ -80,7 +85,7 @@ class Player:
         *,
         number: int | None = None,
         stored: bool = False,
-    ) -> Verdict:
+    ) -> PlayedAnswer:
         """Seed, play what is to be played, verify. Never raises because of the environment.
 
         `number`: of the example row, when it is one. `stored`: verify alone, as of a rollout
@@ -95,16 +100,22 @@ class Player:
                 async with asyncio.timeout(self._timeout_s):
                     return await self._verified(task, response, stored=stored)
         except TimeoutError:
-            return Verdict(None, time.monotonic() - began, self._guard.longest_s(), timed_out=True)
+            return PlayedAnswer(
+                None, time.monotonic() - began, self._guard.longest_s(), timed_out=True
+            )
         except CallError as failure:
-            return Verdict(None, time.monotonic() - began, self._guard.longest_s(), failure=failure)
+            return PlayedAnswer(
+                None, time.monotonic() - began, self._guard.longest_s(), failure=failure
+            )
         except Exception as error:  # whatever it is, it was one answer that did it
             told = VerifierError(f"{type(error).__name__}: {error}")
-            return Verdict(None, time.monotonic() - began, self._guard.longest_s(), failure=told)
+            return PlayedAnswer(
+                None, time.monotonic() - began, self._guard.longest_s(), failure=told
+            )
 
     async def _verified(
         self, task: Mapping[str, Any], response: Response, *, stored: bool
-    ) -> Verdict:
+    ) -> PlayedAnswer:
         peer = self._client.peer(self._door.name)
         row = {name: value for name, value in task.items() if name != AGENT_REF}
         before = _encoded(task)
@@ -118,7 +129,7 @@ class Player:
         body = {**row, "response": response}
         result = await peer.call("/verify", body, VerifyResponse)
         seconds = time.monotonic() - began
-        return Verdict(
+        return PlayedAnswer(
             result.reward,
             seconds,
             self._guard.longest_s(),
@@ -196,7 +207,7 @@ def _encoded(task: Mapping[str, Any]) -> bytes | None:
         return None
 
 
-async def door_of(client: ServerClient, name: str) -> Door:
+async def door_of(client: ServerClient, name: str) -> EnvironmentInterface:
     """What the server publishes: its tools, and whether it takes turns."""
     reply = await client.get(name, "/openapi.json", stateless=True)
     document = await reply.json() if reply.ok else {}
@@ -206,7 +217,7 @@ async def door_of(client: ServerClient, name: str) -> Door:
     own = {"verify", "seed_session", "aggregate_metrics", "reset", "step"}
     tools = frozenset(posts - own)
     schemas = {tool: _arguments_schema(document, tool) for tool in tools}
-    return Door(name, tools, takes_turns=takes_turns, schemas=schemas)
+    return EnvironmentInterface(name, tools, takes_turns=takes_turns, schemas=schemas)
 
 
 def _arguments_schema(document: Mapping[str, Any], tool: str) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VerifierFault:
     """One thing that the verifier should not have done."""
 
     row: int | None
@@ -48,11 +48,11 @@ class CheckResult:
     status: Status
     probes: int = 0
     note: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[VerifierFault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class VerifierReport:
     """All checks of one environment."""
 
     environment: str
@@ -76,7 +76,7 @@ class Report:
                 Status(check["status"]),
                 check["probes"],
                 check["note"],
-                tuple(Finding(**finding) for finding in check["findings"]),
+                tuple(VerifierFault(**finding) for finding in check["findings"]),
             )
             for check in values["checks"]
         )

@@ -7,7 +7,7 @@ from typing import Final
 
 from palestra.conformance.answers import (
     GARBAGE,
-    Made,
+    DerivedAnswer,
     in_place,
     related,
     same,
@@ -17,11 +17,11 @@ from palestra.conformance.answers import (
     with_text,
     wrong_answers,
 )
-from palestra.conformance.examination import CLOSE, Examination, Probe, result, skipped
+from palestra.conformance.examination import CLOSE, Examination, ProbedAnswer, result, skipped
 from palestra.conformance.hostile import check_hostile
 from palestra.conformance.judge_steps import check_judge, learn_words
-from palestra.conformance.playing import Verdict
-from palestra.conformance.report import CheckResult, Finding, Status
+from palestra.conformance.playing import PlayedAnswer
+from palestra.conformance.report import CheckResult, Status, VerifierFault
 from palestra.conformance.tool_steps import check_tools
 from palestra.schema import FunctionCall, response_of
 from palestra.server import FunctionServer
@@ -82,7 +82,7 @@ async def check_injection(work: Examination) -> CheckResult:
     if {"garbage", "wrong"} & work.rules.unsure.keys():
         reason = work.rules.unsure.get("garbage") or work.rules.unsure["wrong"]
         return skipped("injection", f"such a text may be right: {reason}")
-    findings: list[Finding] = []
+    findings: list[VerifierFault] = []
     probes = [probe for gold in work.golds if gold.derive for probe in _injections(gold)]
     for probe in probes:
         work.let_judge(award=False)
@@ -96,17 +96,17 @@ async def check_injection(work: Examination) -> CheckResult:
     return result("injection", len(probes) + judged, [*findings, *more], note)
 
 
-def _injections(gold: Probe) -> Iterator[Probe]:
+def _injections(gold: ProbedAnswer) -> Iterator[ProbedAnswer]:
     if not says_something(gold.response):
         return
     text = gold.response.final_text
     value = value_in(gold.task, text) if text.strip() else ""
     for injection in _INJECTIONS:
-        yield Probe("injection", gold.task, response_of(injection), gold.number)
+        yield ProbedAnswer("injection", gold.task, response_of(injection), gold.number)
         if value and text.strip() != value:
             told = with_text(gold.response, in_place(text, value, injection))
             if not any(isinstance(item, FunctionCall) for item in told.output):
-                yield Probe("injection", gold.task, told, gold.number)
+                yield ProbedAnswer("injection", gold.task, told, gold.number)
 
 
 async def check_programs(work: Examination) -> CheckResult:
@@ -114,12 +114,12 @@ async def check_programs(work: Examination) -> CheckResult:
     coded = [gold for gold in work.golds if "```" in gold.response.final_text and gold.derive]
     if not coded:
         return skipped("programs", "its right answers hold no programs")
-    findings: list[Finding] = []
+    findings: list[VerifierFault] = []
     count = 0
     for gold in coded[:2]:
         for text in _programs():
             count += 1
-            probe = Probe("program", gold.task, response_of(text), gold.number)
+            probe = ProbedAnswer("program", gold.task, response_of(text), gold.number)
             verdict = await work.ask(probe, blocked_s=work.limits.blocked_s)
             if problem := work.too_much(verdict):
                 findings.append(probe.finding(problem))
@@ -141,7 +141,7 @@ async def check_gold(work: Examination) -> CheckResult:
         return skipped("gold", f"every answer gets the same: {work.rules.same_for_all}")
     known = list(work.known())
     work.words = await learn_words(work, known)
-    findings: list[Finding] = [*work.refused]
+    findings: list[VerifierFault] = [*work.refused]
     for probe in (*known, *work.stored()):
         is_gold = probe.kind == "gold"
         verdict = await work.look(probe, award=is_gold)
@@ -153,7 +153,9 @@ async def check_gold(work: Examination) -> CheckResult:
     if not any(probe.kind == "gold" for probe in known):
         findings += await _guess(work)
     if not work.golds and not findings:
-        findings.append(Finding(None, "gold", f"no right answer is known: {_how_to_tell(work)}"))
+        findings.append(
+            VerifierFault(None, "gold", f"no right answer is known: {_how_to_tell(work)}")
+        )
     return result("gold", len(work.seen), findings)
 
 
@@ -166,9 +168,9 @@ def _how_to_tell(work: Examination) -> str:
     return "write gold_response(row), or data/verifier_cases.jsonl"
 
 
-async def _guess(work: Examination) -> list[Finding]:
+async def _guess(work: Examination) -> list[VerifierFault]:
     """Golds from the rows' own fields; a finding for a row whose answer nothing rewards."""
-    findings: list[Finding] = []
+    findings: list[VerifierFault] = []
     for candidates in work.guessed():
         for probe in candidates:
             verdict = await work.look(probe, award=True)
@@ -188,7 +190,7 @@ async def check_wrong(work: Examination) -> CheckResult:
     probes = [probe for gold in work.golds if gold.derive for probe in _wrong_for(work, gold)]
     if not probes:
         return skipped("wrong", "there is no right answer to make wrong ones of")
-    findings: list[Finding] = []
+    findings: list[VerifierFault] = []
     for probe in probes:
         verdict = await work.look(probe)
         if problem := work.too_much(verdict):
@@ -197,18 +199,18 @@ async def check_wrong(work: Examination) -> CheckResult:
     return result("wrong", len(probes), findings, left_out)
 
 
-def _wrong_for(work: Examination, gold: Probe) -> Iterator[Probe]:
+def _wrong_for(work: Examination, gold: ProbedAnswer) -> Iterator[ProbedAnswer]:
     for made in (*wrong_answers(gold.task, gold.response), *_from_others(work, gold)):
         if made.kind not in work.rules.unsure and not same(made.response, gold.response):
-            yield Probe(made.kind, gold.task, made.response, gold.number)
+            yield ProbedAnswer(made.kind, gold.task, made.response, gold.number)
     text = gold.response.final_text
     if text.strip() and "prompt" not in work.rules.unsure:
         told = told_in_the_prompt(gold.task, text)
-        yield Probe("prompt", told, response_of(GARBAGE[0]), gold.number)
-        yield Probe("prompt", told, response_of(), gold.number)
+        yield ProbedAnswer("prompt", told, response_of(GARBAGE[0]), gold.number)
+        yield ProbedAnswer("prompt", told, response_of(), gold.number)
 
 
-def _from_others(work: Examination, gold: Probe) -> Iterator[Made]:
+def _from_others(work: Examination, gold: ProbedAnswer) -> Iterator[DerivedAnswer]:
     """Other tasks' right answers, and all of them at once."""
     others = [
         other
@@ -217,14 +219,14 @@ def _from_others(work: Examination, gold: Probe) -> Iterator[Made]:
     ]
     for other in others:
         if says_something(other.response):
-            yield Made("other", other.response)
+            yield DerivedAnswer("other", other.response)
     text = gold.response.final_text
     value = value_in(gold.task, text) if text.strip() else ""
     values = {value_in(other.task, t) for other in others if (t := other.response.final_text)}
     hedged = sorted({*values, value} - {""})
     if value and values - {value} and all("\n" not in v and len(v) <= 40 for v in hedged):
         listed = " or ".join(hedged)
-        yield Made("hedged", response_of(f"It may be {listed}, I cannot say."))
+        yield DerivedAnswer("hedged", response_of(f"It may be {listed}, I cannot say."))
 
 
 async def check_same(work: Examination) -> CheckResult:
@@ -232,11 +234,11 @@ async def check_same(work: Examination) -> CheckResult:
     asked = list(work.seen) or [
         (probe, await work.look(probe))
         for number, row in enumerate(work.rows)
-        for probe in [Probe("garbage", row, response_of(GARBAGE[0]), number)]
+        for probe in [ProbedAnswer("garbage", row, response_of(GARBAGE[0]), number)]
     ]
-    findings: dict[tuple[int, str], Finding] = {}
+    findings: dict[tuple[int, str], VerifierFault] = {}
 
-    def compare(probe: Probe, first: Verdict, again: Verdict, when: str) -> None:
+    def compare(probe: ProbedAnswer, first: PlayedAnswer, again: PlayedAnswer, when: str) -> None:
         if again.touched or first.touched:
             findings[id(probe), "touched"] = probe.finding("the verifier changed the task's row")
         if not _same_verdict(first, again):
@@ -257,12 +259,12 @@ async def check_same(work: Examination) -> CheckResult:
 
 async def _all_at_once(
     work: Examination,
-    asked: list[tuple[Probe, Verdict]],
-    compare: Callable[[Probe, Verdict, Verdict, str], None],
+    asked: list[tuple[ProbedAnswer, PlayedAnswer]],
+    compare: Callable[[ProbedAnswer, PlayedAnswer, PlayedAnswer, str], None],
 ) -> None:
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def one(probe: Probe, first: Verdict) -> None:
+    async def one(probe: ProbedAnswer, first: PlayedAnswer) -> None:
         async with places:
             again = await work.player.verify(probe.task, probe.response, stored=probe.stored)
         compare(probe, first, again, "with others at the same time")
@@ -272,13 +274,13 @@ async def _all_at_once(
             tasks.create_task(one(probe, first))
 
 
-def _same_verdict(one: Verdict, other: Verdict) -> bool:
+def _same_verdict(one: PlayedAnswer, other: PlayedAnswer) -> bool:
     if one.reward is None or other.reward is None:
         return one.reward is other.reward
     return abs(one.reward - other.reward) <= CLOSE
 
 
-def _told(verdict: Verdict) -> str:
+def _told(verdict: PlayedAnswer) -> str:
     return "no reward" if verdict.reward is None else f"{verdict.reward:g}"
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from palestra.conformance.examination import Examination, Probe, result, skipped
-from palestra.conformance.playing import Verdict
-from palestra.conformance.report import CheckResult, Finding
+from palestra.conformance.examination import Examination, ProbedAnswer, result, skipped
+from palestra.conformance.playing import PlayedAnswer
+from palestra.conformance.report import CheckResult, VerifierFault
 from palestra.schema import TOOL_FAILURES, called, response_of
 
 _DEEPEST: Final = 6
@@ -29,14 +29,14 @@ async def check_tools(work: Examination) -> CheckResult:
         call = called(name, arguments_for(work.door.schemas.get(name, {})))
         response = response_of(call, "Done.")
         work.let_judge(award=False)
-        probe = Probe("tool call", work.rows[0], response, 0)
+        probe = ProbedAnswer("tool call", work.rows[0], response, 0)
         await work.ask(probe, blocked_s=work.limits.blocked_s)
     return result("tools", len(tools), _broken(work))
 
 
-def _broken(work: Examination) -> list[Finding]:
+def _broken(work: Examination) -> list[VerifierFault]:
     """One finding for each tool and type of exception, with the first answer that did it."""
-    found: dict[tuple[str, str], Finding] = {}
+    found: dict[tuple[str, str], VerifierFault] = {}
     for probe, verdict in work.all_verdicts:
         for tool, kind, message in _faults(verdict):
             problem = (
@@ -47,7 +47,7 @@ def _broken(work: Examination) -> list[Finding]:
     return list(found.values())
 
 
-def _faults(verdict: Verdict) -> list[tuple[str, str, str]]:
+def _faults(verdict: PlayedAnswer) -> list[tuple[str, str, str]]:
     told = (verdict.reported or {}).get(TOOL_FAILURES)
     return [
         (str(fault["tool"]), str(fault["type"]), str(fault["message"]))

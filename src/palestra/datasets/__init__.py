@@ -14,8 +14,8 @@ from palestra.datasets.metrics import DatasetMetrics, contradictions, difference
 from palestra.datasets.problems import BadRows, RowProblems, line_ranges
 from palestra.datasets.prompts import PromptTemplate, fill_row, load_prompt
 from palestra.datasets.request_models import (
-    Door,
     DoorKeeper,
+    RowEndpoint,
     doors_in,
     published_body,
     rows_are_whole,
@@ -28,12 +28,12 @@ __all__ = [
     "DatasetEntry",
     "DatasetMetrics",
     "DatasetType",
-    "Door",
     "DoorKeeper",
     "Download",
     "GitlabIdentifier",
     "HuggingFaceIdentifier",
     "PromptTemplate",
+    "RowEndpoint",
     "RowProblems",
     "contradictions",
     "datasets_of_agents",

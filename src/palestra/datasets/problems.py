@@ -13,7 +13,7 @@ MOST_KINDS_KEPT: Final = 1000
 OTHER: Final = "other problems"
 
 
-class Lines:
+class LineRanges:
     """Numbers of lines, as ranges."""
 
     __slots__ = ("_first", "_last")
@@ -56,23 +56,23 @@ class RowProblems:
     """Collects what is wrong, line by line, and says it by kind with ranges of lines."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, dict[str, Lines]] = {}
+        self._files: dict[Path, dict[str, LineRanges]] = {}
 
     def add(self, path: Path, line: int, what: str) -> None:
         """Line `line` of `path` has the problem `what`."""
         self._lines(path, what).add(line)
 
-    def found(self) -> Iterator[tuple[Path, str, Lines]]:
+    def found(self) -> Iterator[tuple[Path, str, LineRanges]]:
         """Each kind of problem in each file."""
         for path, kinds in self._files.items():
             for what, lines in kinds.items():
                 yield path, what, lines
 
-    def _lines(self, path: Path, what: str) -> Lines:
+    def _lines(self, path: Path, what: str) -> LineRanges:
         kinds = self._files.setdefault(path, {})
         if what not in kinds and len(kinds) >= MOST_KINDS_KEPT:
             what = OTHER
-        return kinds.setdefault(what, Lines())
+        return kinds.setdefault(what, LineRanges())
 
     def __bool__(self) -> bool:
         return bool(self._files)
@@ -92,7 +92,7 @@ class BadRows(InputDataError):
         self.rows = rows
 
 
-def _describe(path: Path, kinds: Mapping[str, Lines]) -> str:
+def _describe(path: Path, kinds: Mapping[str, LineRanges]) -> str:
     """Every line of one file that cannot be used, by kind of problem."""
     bad = len(_together(kinds.values()))
     named, others = list(kinds.items())[:MOST_KINDS], list(kinds.values())[MOST_KINDS:]
@@ -103,18 +103,18 @@ def _describe(path: Path, kinds: Mapping[str, Lines]) -> str:
     return f"{path}: {bad} {rows} cannot be used\n" + "\n".join(told)
 
 
-def _together(kinds: Iterable[Lines]) -> Lines:
-    found = Lines()
+def _together(kinds: Iterable[LineRanges]) -> LineRanges:
+    found = LineRanges()
     for lines in kinds:
         for first, last in lines.ranges():
             found.add(first, last)
     return found
 
 
-def _where(lines: Lines) -> str:
+def _where(lines: LineRanges) -> str:
     return ("line " if len(lines) == 1 else "lines ") + str(lines)
 
 
 def line_ranges(lines: Iterable[int]) -> str:
     """`4, 17-20` for 4, 17, 18, 19, 20."""
-    return str(Lines(lines))
+    return str(LineRanges(lines))

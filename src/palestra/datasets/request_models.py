@@ -32,7 +32,7 @@ _ANYTHING: Final[dict[str, Any]] = {"type": "object", "additionalProperties": Tr
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class RowEndpoint:
     """One endpoint that a row has to pass: what its server accepts, as JSON Schema."""
 
     server: str
@@ -51,10 +51,10 @@ def rows_are_whole(*, is_shipped: bool, environments: Sequence[str]) -> bool:
 
 def doors_in(
     document: Any, server: str, paths: tuple[str, ...], *, whole: bool = True
-) -> list[Door]:
+) -> list[RowEndpoint]:
     """What an OpenAPI `document` says of the bodies of `paths`; `whole`: rows are all of a body."""
     return [
-        Door(server, path, schema)
+        RowEndpoint(server, path, schema)
         for path in paths
         if (schema := _published(document, path, whole=whole)) is not None
     ]
@@ -135,10 +135,10 @@ def _text_checks() -> dict[str, Callable[[str], bool]]:
 class DoorKeeper:
     """Rows before some doors, each with a compiled schema."""
 
-    def __init__(self, doors: list[Door]) -> None:
+    def __init__(self, doors: list[RowEndpoint]) -> None:
         from jsonschema_rs import ValidationError, validator_for
 
-        self._validators: list[tuple[Door, Any]] = []
+        self._validators: list[tuple[RowEndpoint, Any]] = []
         formats = _text_checks()
         for door in doors:
             if _takes_anything(door.schema):

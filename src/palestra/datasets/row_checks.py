@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from palestra.datasets.plain_requests import PLAIN_REQUEST
 from palestra.datasets.prompts import PromptTemplate
-from palestra.datasets.request_models import Door, DoorKeeper
+from palestra.datasets.request_models import DoorKeeper, RowEndpoint
 from palestra.schema import CREATE_PARAMS, Line, ResponseCreateParams, rejected_fields
 
 KNOWN_PARAMS: Final = frozenset(ResponseCreateParams.model_fields)
@@ -22,7 +22,9 @@ class RowCheck:
     `prompt`: rows are filled into it before, and have no input of their own.
     """
 
-    def __init__(self, doors: Sequence[Door] = (), *, prompt: PromptTemplate | None = None) -> None:
+    def __init__(
+        self, doors: Sequence[RowEndpoint] = (), *, prompt: PromptTemplate | None = None
+    ) -> None:
         from jsonschema_rs import validator_for
 
         self._keeper = DoorKeeper(list(doors))

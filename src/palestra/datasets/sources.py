@@ -11,7 +11,7 @@ from palestra.config import Redactor, find_secrets
 from palestra.datasets.entries import DatasetEntry, DatasetType, DataSource
 from palestra.datasets.extras import needs
 from palestra.datasets.registry import RegistryAddress
-from palestra.datasets.transfer import Patience, Progress, Silent
+from palestra.datasets.transfer import Silent, TransferPatience, UploadProgress
 from palestra.errors import ConfigError, PalestraError, mask_error
 from palestra.settings import GitlabDownload, HubDownload
 
@@ -44,8 +44,8 @@ class Sources:
     tree: Mapping[str, Any] = field(repr=False)
     """The configuration: `hf_token`, `mlflow_tracking_uri`, `mlflow_tracking_token`."""
     environ: Mapping[str, str] = field(repr=False)
-    progress: Progress = field(default_factory=Silent)
-    patience: Patience = field(default_factory=Patience)
+    progress: UploadProgress = field(default_factory=Silent)
+    patience: TransferPatience = field(default_factory=TransferPatience)
 
     def __call__(self, entry: DatasetEntry, source: DataSource, destination: Path, /) -> None:
         """The entry's rows come to `destination`, whole or not at all.

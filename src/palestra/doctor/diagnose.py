@@ -13,14 +13,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from palestra.datasets import Door
+from palestra.datasets import RowEndpoint
 from palestra.doctor.diagnosis import Diagnosis
 from palestra.doctor.findings import LAYERS, Finding, Quote, Severity
-from palestra.doctor.locating import Located, locate, outputs_named, ray_log_of
+from palestra.doctor.locating import LocatedFiles, locate, outputs_named, ray_log_of
 from palestra.doctor.logs import read_log
 from palestra.doctor.outputs import RunReading, read_run
 from palestra.doctor.quoting import quote_fields
-from palestra.doctor.reading import LogReading, Observation, Rank
+from palestra.doctor.reading import LogObservation, LogReading, Rank
 from palestra.doctor.signatures import Signature, SignatureTable, stem_of
 from palestra.doctor.staleness import stale_inputs
 from palestra.errors import InputDataError, Layer
@@ -34,7 +34,7 @@ UNKNOWN: Final = "unknown"
 _NUMBER: Final = re.compile(r"\d+")
 _JOB: Final = re.compile(r"slurm job (\S+):")
 
-DoorsOf = Callable[[Manifest], Mapping[str, Sequence[Door]]]
+DoorsOf = Callable[[Manifest], Mapping[str, Sequence[RowEndpoint]]]
 """Agent -> the request models that its rows have to pass, as far as they can be known."""
 
 
@@ -46,7 +46,7 @@ class _Group:
     cause: str
     signature: Signature | None
     named: dict[str, str] = field(default_factory=dict)
-    observations: list[Observation] = field(default_factory=list)
+    observations: list[LogObservation] = field(default_factory=list)
     harmless: bool = False
     """Every rollout was scored all the same."""
 
@@ -97,7 +97,7 @@ def diagnose(
 
 
 def _read(
-    subject: Located, logs: tuple[Path, ...], folder: Path, table: SignatureTable
+    subject: LocatedFiles, logs: tuple[Path, ...], folder: Path, table: SignatureTable
 ) -> tuple[list[LogReading], list[RunReading]]:
     read = [read_log(path, table) for path in dict.fromkeys((*subject.logs, *logs))]
     if ray := ray_log_of(observation for log in read for observation in log.observations):
@@ -110,7 +110,9 @@ def _read(
     return read, [read_run(output) for output in outputs]
 
 
-def _as_recorded(told: Iterable[Observation], rows: Sequence[Observation]) -> Iterator[Observation]:
+def _as_recorded(
+    told: Iterable[LogObservation], rows: Sequence[LogObservation]
+) -> Iterator[LogObservation]:
     """What a log tells of a rollout's end, with the way to it that the failures file has."""
     recorded = (row.text for row in rows if row.row is not None)
     texts = dict.fromkeys(islice(recorded, MOST_RECORDED))
@@ -123,10 +125,10 @@ def _as_recorded(told: Iterable[Observation], rows: Sequence[Observation]) -> It
 
 def _diagnosis(
     given: str,
-    subject: Located,
+    subject: LocatedFiles,
     logs: list[LogReading],
     runs: list[RunReading],
-    observations: list[Observation],
+    observations: list[LogObservation],
     table: SignatureTable,
     doors_of: DoorsOf | None,
 ) -> Diagnosis:
@@ -156,7 +158,7 @@ def _is_whole(run: RunReading) -> bool:
 
 
 def _grouped(
-    observations: Iterable[Observation], table: SignatureTable
+    observations: Iterable[LogObservation], table: SignatureTable
 ) -> tuple[list[_Group], list[Quote]]:
     """Observations by cause, and what none is known for."""
     heard: dict[str, _Group] = {}
@@ -181,7 +183,7 @@ def _grouped(
     return list((heard or relayed).values()), unknown
 
 
-def _group_of(observation: Observation, table: SignatureTable) -> _Group | None:
+def _group_of(observation: LogObservation, table: SignatureTable) -> _Group | None:
     signature = table.by_cause.get(observation.cause)
     if signature is None and (matched := table.match(observation.text)):
         signature = matched[0]
@@ -253,7 +255,7 @@ def _finding(
     )
 
 
-def _told(group: _Group, first: Observation, looked_at: Sequence[str]) -> tuple[str, str]:
+def _told(group: _Group, first: LogObservation, looked_at: Sequence[str]) -> tuple[str, str]:
     if group.signature is None:
         return (
             f"not known: recorded as a failure of {group.layer.value}; no entry of the table fits",
@@ -264,8 +266,8 @@ def _told(group: _Group, first: Observation, looked_at: Sequence[str]) -> tuple[
 
 def _evidence(
     group: _Group,
-    first: Observation,
-    of_a_row: Observation,
+    first: LogObservation,
+    of_a_row: LogObservation,
     runs: list[RunReading],
     doors_of: DoorsOf | None,
 ) -> tuple[Quote, ...]:
@@ -279,7 +281,7 @@ def _evidence(
 
 
 def _row_quotes(
-    run: RunReading, observation: Observation, doors_of: DoorsOf | None
+    run: RunReading, observation: LogObservation, doors_of: DoorsOf | None
 ) -> tuple[Quote, ...]:
     """The failing row, held to the request models that are known."""
     row = observation.row
@@ -291,7 +293,9 @@ def _row_quotes(
     )
 
 
-def _looked_at(subject: Located, logs: list[LogReading], runs: list[RunReading]) -> tuple[str, ...]:
+def _looked_at(
+    subject: LocatedFiles, logs: list[LogReading], runs: list[RunReading]
+) -> tuple[str, ...]:
     told = [f"{log.path} ({log.lines} lines)" for log in logs]
     if subject.job is not None:
         told.insert(0, f"`{subject.job.asked}`: {subject.job.state}")

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from palestra.doctor.findings import Finding, Quote
-from palestra.doctor.outputs import Counts
+from palestra.doctor.outputs import RowCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Diagnosis:
 
     run: str
     findings: tuple[Finding, ...]
-    counts: Mapping[str, Counts]
+    counts: Mapping[str, RowCounts]
     """Output -> how many of what is there."""
     consequences: tuple[str, ...] = ()
     """What follows from the findings."""

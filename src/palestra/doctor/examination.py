@@ -26,7 +26,7 @@ from palestra.doctor.findings import Finding
 from palestra.doctor.forecast import Forecast
 from palestra.doctor.report import Report
 from palestra.doctor.row_checks import ROWS_S, RowChecks
-from palestra.doctor.subject import Known, Subject
+from palestra.doctor.subject import ExaminedRun, SharedFacts
 from palestra.errors import Layer, PalestraError
 from palestra.fleet import assembled
 from palestra.rollouts import discard
@@ -42,7 +42,7 @@ ALONE_S: Final = 20.0
 
 
 async def examine(
-    subject: Subject,
+    subject: ExaminedRun,
     *,
     round_: Round | None = None,
     on_frozen: Callable[[Report], None] | None = None,
@@ -58,7 +58,7 @@ async def examine(
 @final
 class _Examination:
     def __init__(
-        self, subject: Subject, round_: Round, on_frozen: Callable[[Report], None] | None
+        self, subject: ExaminedRun, round_: Round, on_frozen: Callable[[Report], None] | None
     ) -> None:
         self._subject = subject
         self._config = subject.config
@@ -66,7 +66,7 @@ class _Examination:
         self._round = round_
         self._on_frozen = on_frozen
         self._began = time.monotonic()
-        self._known = Known()
+        self._known = SharedFacts()
         self._planned = asyncio.Event()
         self._made = asyncio.Event()
         self._rows = RowChecks(subject, round_, self._known, frozen=self._frozen)

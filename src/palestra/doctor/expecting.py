@@ -9,14 +9,14 @@ from palestra.doctor.checking import LOCAL_S, Looked, Round, done
 from palestra.doctor.checks import infra
 from palestra.doctor.findings import quote
 from palestra.doctor.forecast import Forecast, Price, Share, forecast, prices_in
-from palestra.doctor.subject import Known, Subject
+from palestra.doctor.subject import ExaminedRun, SharedFacts
 from palestra.doctor.survey import AgentRows
 from palestra.doctor.tabled import tabled
 from palestra.errors import Layer
 from palestra.settings import CollectSettings
 
 
-async def expect(subject: Subject, round_: Round, known: Known) -> Forecast | None:
+async def expect(subject: ExaminedRun, round_: Round, known: SharedFacts) -> Forecast | None:
     """Whether there is time and disk for the run, and what it takes; None without a plan."""
     shares = [_share(subject.config, known, rows) for rows in known.rows]
     look = round_.look
@@ -51,7 +51,7 @@ async def expect(subject: Subject, round_: Round, known: Known) -> Forecast | No
     return expected if shares else None
 
 
-def _share(config: ResolvedConfig, known: Known, rows: AgentRows) -> Share:
+def _share(config: ResolvedConfig, known: SharedFacts, rows: AgentRows) -> Share:
     endpoint = known.endpoint_of(config.instance(rows.agent))
     environments = config.instance(rows.agent).referenced(ServerType.RESOURCES)
     judged = any(known.judges(config.instance(name)) for name in environments)

@@ -23,7 +23,7 @@ UNKNOWN_OUTPUT_TOKENS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RequestPace:
     """What one request to a model showed."""
 
     seconds: float
@@ -54,7 +54,7 @@ class Share:
 
     rows: AgentRows
     model: str
-    pace: Pace | None = None
+    pace: RequestPace | None = None
     judged: bool = False
     token_ids: bool = False
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from palestra.doctor.reading import Observation
+from palestra.doctor.reading import LogObservation
 from palestra.doctor.slurm import JOB_ID, SlurmJob, read_job
 from palestra.errors import BadInput
 from palestra.schema import TASK_INDEX, RunPaths, read_jsonl
@@ -37,7 +37,7 @@ _GIVE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedFiles:
     """What there is to read. `outputs`: rollouts files, which may not be there themselves."""
 
     outputs: tuple[Path, ...] = ()
@@ -45,7 +45,7 @@ class Located:
     job: SlurmJob | None = None
 
 
-def locate(given: str, *, folder: Path) -> Located:
+def locate(given: str, *, folder: Path) -> LocatedFiles:
     """What `given` names, seen from `folder`. Raises BadInput when that is nothing."""
     path = folder / given
     if path.is_dir():
@@ -54,28 +54,28 @@ def locate(given: str, *, folder: Path) -> Located:
         return _of_file(path)
     if JOB_ID.fullmatch(given):
         job = read_job(given)
-        return Located(logs=job.logs, job=job)
+        return LocatedFiles(logs=job.logs, job=job)
     named = path.with_name(f"{path.name}.jsonl")
     for output in (path,) if path.suffix == ".jsonl" else (named, path):
         if any(file.exists() for file in RunPaths(output).recorded()):
-            return Located((output,), tuple(_logs_beside(output)))
+            return LocatedFiles((output,), tuple(_logs_beside(output)))
     raise BadInput(
         f"{given} is no run: no output, no folder, no log and no job of Slurm",
         hint=_GIVE,
     )
 
 
-def _of_file(path: Path) -> Located:
+def _of_file(path: Path) -> LocatedFiles:
     for ending in _OF_A_RUN:
         if path.name.endswith(ending):
             output = path.with_name(path.name.removesuffix(ending) + ".jsonl")
-            return Located((output,), tuple(_logs_beside(output)))
+            return LocatedFiles((output,), tuple(_logs_beside(output)))
     if path.suffix == ".jsonl" and not _is_events(path):
         _check_results(path)
-        return Located((path,), tuple(_logs_beside(path)))
+        return LocatedFiles((path,), tuple(_logs_beside(path)))
     if path.suffix in NO_LOGS:
         raise BadInput(f"{path} is no run: neither results nor a log", hint=_GIVE)
-    return Located(logs=(path,))
+    return LocatedFiles(logs=(path,))
 
 
 def _check_results(path: Path) -> None:
@@ -92,7 +92,7 @@ def _check_results(path: Path) -> None:
         )
 
 
-def _in_folder(folder: Path) -> Located:
+def _in_folder(folder: Path) -> LocatedFiles:
     """All runs of a folder, and all logs in it and in its `logs`."""
     files = [path for path in _files(folder) if path.is_file()]
     stems = {
@@ -107,7 +107,7 @@ def _in_folder(folder: Path) -> Located:
             f"{folder} holds neither the files of a run nor logs",
             hint="give the folder that holds <stem>_manifest.json, or *.log, *.out or *.err files",
         )
-    return Located(tuple(sorted(stems)), tuple(sorted(logs)))
+    return LocatedFiles(tuple(sorted(stems)), tuple(sorted(logs)))
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -135,7 +135,7 @@ def _logs_beside(output: Path) -> Iterable[Path]:
     return sorted(path for path in beside if path.is_file() and _is_log(path))
 
 
-def ray_log_of(observations: Iterable[Observation]) -> Path | None:
+def ray_log_of(observations: Iterable[LogObservation]) -> Path | None:
     """Where Ray's own daemon says why it did not start, when that is what was observed."""
     log = Path(tempfile.gettempdir()) / "ray" / "session_latest" / "logs" / "raylet.err"
     failed = any(_RAY_FAILED.search(observation.text) for observation in observations)

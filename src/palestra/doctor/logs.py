@@ -16,8 +16,8 @@ import orjson
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import (
     LONGEST_LINE,
+    LogObservation,
     LogReading,
-    Observation,
     Rank,
     innermost,
     line_at,
@@ -73,7 +73,7 @@ def read_log(path: Path, table: SignatureTable) -> LogReading:
     with path.open("rb") as file:
         if kind := other_than_text(file.read(8)):
             said = f"{path.name} is {kind}, and no text: nothing in it was read"
-            told = Observation(said, (quote(path, said),), Rank.EXCEPTION)
+            told = LogObservation(said, (quote(path, said),), Rank.EXCEPTION)
             return LogReading(path, 0, (told,))
         file.seek(0)
         for number, raw in enumerate(file, start=1):
@@ -100,7 +100,7 @@ class _LogReader:
         self._table = table
         self._lines = 0
         self._noise = 0
-        self._found: list[Observation] = []
+        self._found: list[LogObservation] = []
         self._kept: Counter[Rank] = Counter()
         self._last_is_kept = False
         self._outputs: list[str] = []
@@ -189,7 +189,7 @@ class _LogReader:
         whole = one_line(" ".join([block.text, *block.more]))
         quotes += quoted_places(" ".join([block.text, *block.more]))
         rank = Rank.RELAY if self._table.is_relay(whole) else Rank.ENDED
-        self._keep(Observation(whole, tuple(quotes), rank, hint=block.hint))
+        self._keep(LogObservation(whole, tuple(quotes), rank, hint=block.hint))
 
     # A traceback
 
@@ -281,9 +281,9 @@ class _LogReader:
         if self._table.is_relay(inner) and rank > Rank.FAILURE:
             rank = Rank.RELAY
         where = quote(self._path, shown, line=number, pointer=pointer)
-        self._keep(Observation(inner, (where, *quoted_places(inner)), rank, layer, row=row))
+        self._keep(LogObservation(inner, (where, *quoted_places(inner)), rank, layer, row=row))
 
-    def _keep(self, observation: Observation) -> None:
+    def _keep(self, observation: LogObservation) -> None:
         # What ended the command comes last, however much was said before it.
         self._last_is_kept = self._kept[observation.rank] < MOST_OBSERVED
         if self._last_is_kept:

@@ -10,8 +10,8 @@ import msgspec
 import orjson
 
 from palestra.doctor.findings import Quote, quote
-from palestra.doctor.reading import Observation, Rank, chain, innermost, line_at, one_line
-from palestra.doctor.scores import ScoredRow, Scores
+from palestra.doctor.reading import LogObservation, Rank, chain, innermost, line_at, one_line
+from palestra.doctor.scores import ScoredRow, ScoredRows
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import FieldProblem, InputDataError, Layer, RowIdentity
 from palestra.rollouts import ENDED_RUN, Manifest, read_manifest
@@ -37,7 +37,7 @@ class _Key(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Counts:
+class RowCounts:
     """How many of what is there; `requested` is None without a manifest."""
 
     requested: int | None = None
@@ -63,8 +63,8 @@ class RunReading:
     """The files of one run, read."""
 
     paths: RunPaths
-    counts: Counts = field(default_factory=Counts)
-    observations: list[Observation] = field(default_factory=list)
+    counts: RowCounts = field(default_factory=RowCounts)
+    observations: list[LogObservation] = field(default_factory=list)
     manifest: Manifest | None = None
     looked_at: list[Path] = field(default_factory=list)
 
@@ -97,7 +97,7 @@ def _read_manifest(run: RunReading) -> None:
         run.counts.requested = run.manifest.requested
     except InputDataError as error:
         where = quote(path, error.message)
-        run.observations.append(Observation(one_line(error.message), (where,), Rank.EXCEPTION))
+        run.observations.append(LogObservation(one_line(error.message), (where,), Rank.EXCEPTION))
 
 
 def _keys(run: RunReading, path: Path) -> Iterator[RolloutKey]:
@@ -120,7 +120,7 @@ def _read_scored(run: RunReading, requested: set[RolloutKey]) -> set[RolloutKey]
     if not path.exists():
         return seen
     decoder = msgspec.json.Decoder(ScoredRow)
-    scores = Scores(path)
+    scores = ScoredRows(path)
     twice: list[Quote] = []
     strange: list[Quote] = []
     with path.open("rb") as file:
@@ -201,7 +201,7 @@ def _read_failures(run: RunReading, scored: set[RolloutKey]) -> FailedAttempts:
     return attempts
 
 
-def _failure(path: Path, number: int, row: Mapping[str, Any], *, recovered: bool) -> Observation:
+def _failure(path: Path, number: int, row: Mapping[str, Any], *, recovered: bool) -> LogObservation:
     """One failed attempt: the servers it passed, and the innermost body, in one line."""
     message = innermost(str(row.get("message", "")))
     quotes = [quote(path, message, line=number, pointer="/message")]
@@ -217,7 +217,7 @@ def _failure(path: Path, number: int, row: Mapping[str, Any], *, recovered: bool
     named = agent.get("name", "") if isinstance(agent, Mapping) else ""
     layer = next((known for known in Layer if known.value == row.get(FAILURE_LAYER)), None)
     cause = str(row.get("cause") or "")
-    return Observation(
+    return LogObservation(
         text=": ".join(filter(None, [chain(hops), message])),
         quotes=tuple(quotes),
         rank=Rank.ENDED if row.get(ENDED_RUN) is True else Rank.FAILURE,
@@ -256,7 +256,9 @@ def _missing(run: RunReading) -> None:
         beside = quote(run.paths.manifest, f"the manifest of {wanted} rollouts")
         whole = counts.scored == wanted
         run.observations.append(
-            Observation(text, (beside,), Rank.EXCEPTION, cause="cache.inputs-gone", recovered=whole)
+            LogObservation(
+                text, (beside,), Rank.EXCEPTION, cause="cache.inputs-gone", recovered=whole
+            )
         )
     if counts.missing:
         text = (
@@ -265,7 +267,7 @@ def _missing(run: RunReading) -> None:
         )
         where = run.paths.manifest if run.manifest else run.paths.materialized_inputs
         shown = _line_with(where, '"requested"') or quote(where, f"{wanted} rows")
-        run.observations.append(Observation(text, (shown,), Rank.LINE, cause="cache.unfinished"))
+        run.observations.append(LogObservation(text, (shown,), Rank.LINE, cause="cache.unfinished"))
 
 
 def _line_with(path: Path, word: str) -> Quote | None:
@@ -277,8 +279,8 @@ def _line_with(path: Path, word: str) -> Quote | None:
     return next((quote(path, text.strip(), line=n) for n, text in found), None)
 
 
-def _seen(cause: str, text: str, quotes: list[Quote]) -> Observation:
-    return Observation(text, tuple(quotes[:MOST_EXAMPLES]), Rank.EXCEPTION, cause=cause)
+def _seen(cause: str, text: str, quotes: list[Quote]) -> LogObservation:
+    return LogObservation(text, tuple(quotes[:MOST_EXAMPLES]), Rank.EXCEPTION, cause=cause)
 
 
 def modified(path: Path) -> str:

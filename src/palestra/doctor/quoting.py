@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from palestra.config import MASK, is_secret_name
-from palestra.datasets import Door, DoorKeeper
+from palestra.datasets import DoorKeeper, RowEndpoint
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import json_rows
 from palestra.errors import FieldProblem, Problem, RowIdentity
@@ -93,7 +93,7 @@ def quote_fields(
     inputs: Path,
     row: RowIdentity,
     problems: Sequence[FieldProblem],
-    doors: Sequence[Door],
+    doors: Sequence[RowEndpoint],
 ) -> tuple[Quote, ...]:
     """The fields of a row that do not fit: those that a server named, and those of `doors`."""
     found = _materialized_row(inputs, row)
@@ -108,7 +108,7 @@ def quote_fields(
     return tuple(quotes[:MOST_FIELDS])
 
 
-def _by_doors(row: Mapping[str, Any], doors: Sequence[Door]) -> Iterator[tuple[str, str]]:
+def _by_doors(row: Mapping[str, Any], doors: Sequence[RowEndpoint]) -> Iterator[tuple[str, str]]:
     for text in DoorKeeper(list(doors)).problems(row):
         pointer, _, expected = text.partition(": ")
         yield ("" if pointer == "/" else pointer), expected

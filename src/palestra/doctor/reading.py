@@ -42,7 +42,7 @@ class Rank(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class LogObservation:
     """Something that was said, in one line, or seen between files (`cause` is set then).
 
     `layer` is the one that was recorded with it; `recovered` tells that another attempt succeeded.
@@ -65,7 +65,7 @@ class LogReading:
 
     path: Path
     lines: int
-    observations: tuple[Observation, ...]
+    observations: tuple[LogObservation, ...]
     noise: int = 0
     """Lines that servers say whenever they stop."""
     outputs: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from palestra.conformance import LoopGuard
 from palestra.doctor.checking import LOCAL_S, Looked, Round, in_thread
 from palestra.doctor.checks import data, infra, model, verifier
 from palestra.doctor.findings import has_errors
-from palestra.doctor.subject import UNBOUNDED, Known, Subject
+from palestra.doctor.subject import UNBOUNDED, ExaminedRun, SharedFacts
 from palestra.doctor.survey import AgentRows
 from palestra.errors import Layer
 from palestra.rollouts import AgentRoute
@@ -33,7 +33,9 @@ Frozen = Callable[[str], Callable[[float], None]]
 class RowChecks:
     """Made once there is a client for the servers."""
 
-    def __init__(self, subject: Subject, round_: Round, known: Known, *, frozen: Frozen) -> None:
+    def __init__(
+        self, subject: ExaminedRun, round_: Round, known: SharedFacts, *, frozen: Frozen
+    ) -> None:
         self._subject = subject
         self._config = subject.config
         self._settings = subject.settings

@@ -87,7 +87,7 @@ REF_CYCLE: Final = "data.tool-ref-cycle"
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenRule:
     """One rule that a schema breaks, and where in the schema."""
 
     cause: str
@@ -96,10 +96,10 @@ class Broken:
     severity: Severity = Severity.ERROR
 
 
-def broken_rules(schema: Mapping[str, Any]) -> Iterator[Broken]:
+def broken_rules(schema: Mapping[str, Any]) -> Iterator[BrokenRule]:
     """Every rule that the parameters of a tool break."""
     if schema.get("type") != "object":
-        yield Broken(
+        yield BrokenRule(
             TOP_TYPE, "", f'the top of the schema says {_type_of(schema)} instead of type "object"'
         )
     nodes = dict(nodes_of(schema))
@@ -142,23 +142,23 @@ def escaped(name: object) -> str:
     return str(name).replace("~", "~0").replace("/", "~1")
 
 
-def _no_schema(pointer: str, node: Any) -> Iterator[Broken]:
+def _no_schema(pointer: str, node: Any) -> Iterator[BrokenRule]:
     """What keeps a node from being a schema, in words that name it."""
     if isinstance(node, bool):
         return
     if not isinstance(node, Mapping):
         message = f"here should be a schema, and there is {_kind(node)}: {node!r}"
-        yield Broken(NOT_A_SCHEMA, pointer, message)
+        yield BrokenRule(NOT_A_SCHEMA, pointer, message)
         return
     types = node.get("type", [])
     for given in types if isinstance(types, list) else [types]:
         if given not in _TYPES:
             message = f"{given!r} is no type; the types are {', '.join(_TYPES)}"
-            yield Broken(NOT_A_SCHEMA, f"{pointer}/type", message)
+            yield BrokenRule(NOT_A_SCHEMA, f"{pointer}/type", message)
     for keyword, kind, wanted in _HOLD:
         if keyword in node and not isinstance(node[keyword], kind):
             message = f"{keyword} should be {wanted}, and is {_kind(node[keyword])}"
-            yield Broken(NOT_A_SCHEMA, f"{pointer}/{keyword}", message)
+            yield BrokenRule(NOT_A_SCHEMA, f"{pointer}/{keyword}", message)
 
 
 def _kind(value: Any) -> str:
@@ -166,7 +166,7 @@ def _kind(value: Any) -> str:
     return "null" if value is None else kinds.get(type(value), "a number")
 
 
-def _meta(schema: Mapping[str, Any]) -> Iterator[Broken]:
+def _meta(schema: Mapping[str, Any]) -> Iterator[BrokenRule]:
     """What the specification of JSON Schema says, a compiled pattern included."""
     import jsonschema_rs
 
@@ -174,16 +174,16 @@ def _meta(schema: Mapping[str, Any]) -> Iterator[Broken]:
         jsonschema_rs.meta.validate(dict(schema))
     except jsonschema_rs.ValidationError as error:
         pointer = "".join(f"/{escaped(step)}" for step in error.instance_path)
-        yield Broken(NOT_A_SCHEMA, pointer, f"not JSON Schema: {error.message}")
+        yield BrokenRule(NOT_A_SCHEMA, pointer, f"not JSON Schema: {error.message}")
     except (ValueError, jsonschema_rs.ReferencingError):
         return  # its `$schema` or a reference cannot be read: told by the rule of references
 
 
-def _boolean(pointer: str, *, value: bool) -> Broken:
+def _boolean(pointer: str, *, value: bool) -> BrokenRule:
     shown = str(value).lower()
     closes = pointer.rpartition("/")[2] in {"additionalProperties", "unevaluatedProperties"}
     # OpenAI's strict mode asks for `additionalProperties: false`, and every compiler here takes it.
-    return Broken(
+    return BrokenRule(
         BOOLEAN,
         pointer,
         f"a schema that is only `{shown}`, which older compilers and tool parsers refuse",
@@ -191,8 +191,8 @@ def _boolean(pointer: str, *, value: bool) -> Broken:
     )
 
 
-def _of_node(pointer: str, node: Mapping[str, Any]) -> Iterator[Broken]:
-    warning = partial(Broken, severity=Severity.WARNING)
+def _of_node(pointer: str, node: Mapping[str, Any]) -> Iterator[BrokenRule]:
+    warning = partial(BrokenRule, severity=Severity.WARNING)
     if isinstance(given := node.get("format"), str):
         known = "" if given in _FORMATS else ", which vLLM's compilers do not know"
         yield warning(
@@ -208,7 +208,7 @@ def _of_node(pointer: str, node: Mapping[str, Any]) -> Iterator[Broken]:
         )
 
 
-def _references(schema: Mapping[str, Any], nodes: Mapping[str, Any]) -> Iterator[Broken]:
+def _references(schema: Mapping[str, Any], nodes: Mapping[str, Any]) -> Iterator[BrokenRule]:
     """References that lead nowhere, and those that lead back to where they are."""
     leads: dict[str, str] = {}
     for pointer, node in nodes.items():
@@ -217,9 +217,9 @@ def _references(schema: Mapping[str, Any], nodes: Mapping[str, Any]) -> Iterator
             continue
         place = f"{pointer}/$ref"
         if not isinstance(given, str) or not given.startswith("#"):
-            yield Broken(REF, place, f"{given!r} is no reference within this schema")
+            yield BrokenRule(REF, place, f"{given!r} is no reference within this schema")
         elif not _exists(schema, given[1:]):
-            yield Broken(REF, place, f"{given!r} leads to nothing in this schema")
+            yield BrokenRule(REF, place, f"{given!r} leads to nothing in this schema")
         else:
             leads[pointer] = given[1:]
     for pointer in leads:
@@ -240,17 +240,19 @@ def _exists(schema: Any, pointer: str) -> bool:
     return pointer == "" or pointer.startswith("/")
 
 
-def _cycle(start: str, leads: Mapping[str, str], nodes: Mapping[str, Any]) -> Broken | None:
+def _cycle(start: str, leads: Mapping[str, str], nodes: Mapping[str, Any]) -> BrokenRule | None:
     place = f"{start}/$ref"
     if start in _reached(start, lambda at: [leads[at]] if at in leads else []):
-        return Broken(REF_CYCLE, place, "this reference leads back to itself: it describes nothing")
+        return BrokenRule(
+            REF_CYCLE, place, "this reference leads back to itself: it describes nothing"
+        )
 
     def inside(at: str) -> list[str]:
         return [leads[p] for p in leads if p == at or p.startswith(at + "/")]
 
     holders = [at for at in nodes if start == at or start.startswith(at + "/")]
     if leads[start] in holders or set(holders) & set(_reached(leads[start], inside)):
-        return Broken(
+        return BrokenRule(
             REF_CYCLE,
             place,
             "a recursive schema: outlines cuts it off at a depth, and older compilers refuse it",

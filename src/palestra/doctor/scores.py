@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from palestra.doctor.findings import Quote, quote
-from palestra.doctor.reading import Observation, Rank
+from palestra.doctor.reading import LogObservation, Rank
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, TOOL_FAILURES, is_truncated, says_nothing
 
 MOST_EXAMPLES: Final = 3
@@ -61,7 +61,7 @@ class _Tally:
 
 
 @dataclass(slots=True)
-class Scores:
+class ScoredRows:
     """The scored rows of one file, added one by one."""
 
     path: Path
@@ -100,7 +100,7 @@ class Scores:
         if broken := _broken_tools(row.tool_failures):
             self.broken_tools.add(self.path, broken, number, f"/{TOOL_FAILURES}")
 
-    def observations(self) -> Iterator[Observation]:
+    def observations(self) -> Iterator[LogObservation]:
         """What is worth telling."""
         of = f"of {self.scored} scored rollouts"
         if self.overflowed.count:
@@ -122,8 +122,8 @@ class Scores:
             yield _seen("verifier.one-reward", text, self.rewarded)
 
 
-def _seen(cause: str, text: str, shown: _Tally) -> Observation:
-    return Observation(text, tuple(shown.quotes), Rank.EXCEPTION, cause=cause)
+def _seen(cause: str, text: str, shown: _Tally) -> LogObservation:
+    return LogObservation(text, tuple(shown.quotes), Rank.EXCEPTION, cause=cause)
 
 
 def _cut(row: ScoredRow) -> _Details | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from palestra.doctor.findings import quote
-from palestra.doctor.reading import Observation, Rank
+from palestra.doctor.reading import LogObservation, Rank
 from palestra.errors import BadInput
 from palestra.system import run
 
@@ -24,7 +24,7 @@ class SlurmJob:
 
     job: str
     state: str
-    observations: tuple[Observation, ...]
+    observations: tuple[LogObservation, ...]
     logs: tuple[Path, ...] = ()
     folder: Path | None = None
     asked: str = ""
@@ -99,7 +99,7 @@ def _beside(job: str, folder: str) -> tuple[Path, ...]:
     return (path,) if path.is_file() else ()
 
 
-def _observed(job: str, said: str, state: str, asked: str, line: int) -> Observation:
+def _observed(job: str, said: str, state: str, asked: str, line: int) -> LogObservation:
     # That a script failed says nothing of why: what it printed is nearer to the cause.
     rank = Rank.RELAY if state == "FAILED" and "0:53" not in said else Rank.ENDED
-    return Observation(f"slurm job {job}: {said}", (quote(asked, said, line=line),), rank)
+    return LogObservation(f"slurm job {job}: {said}", (quote(asked, said, line=line),), rank)

@@ -14,7 +14,7 @@ import orjson
 
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.outputs import RunReading, modified
-from palestra.doctor.reading import Observation, Rank, json_rows
+from palestra.doctor.reading import LogObservation, Rank, json_rows
 from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX
 
 MOST_COMPARED: Final = 500
@@ -23,7 +23,7 @@ _MADE_BY_THE_RUN: Final = frozenset({AGENT_REF, ROLLOUT_INDEX, TASK_INDEX})
 _OF_THE_RESULT: Final = _MADE_BY_THE_RUN | {CREATE_PARAMS, "response", "reward"}
 
 
-def stale_inputs(run: RunReading, sources: tuple[Path, ...]) -> list[Observation]:
+def stale_inputs(run: RunReading, sources: tuple[Path, ...]) -> list[LogObservation]:
     """What shows that inputs are stale. `sources`: input files; else those of the manifest."""
     told = tuple(Path(name) for name in run.manifest.inputs) if run.manifest else ()
     present = [path for path in sources or told if path.is_file()]
@@ -31,7 +31,7 @@ def stale_inputs(run: RunReading, sources: tuple[Path, ...]) -> list[Observation
     return [observation for observation in found if observation is not None]
 
 
-def _against_sources(run: RunReading, sources: list[Path]) -> Observation | None:
+def _against_sources(run: RunReading, sources: list[Path]) -> LogObservation | None:
     inputs = run.paths.materialized_inputs
     if not sources or not inputs.is_file() or _same_digest(run, sources):
         return None
@@ -52,7 +52,7 @@ def _against_sources(run: RunReading, sources: list[Path]) -> Observation | None
         quote(source, f"modified {modified(source)}"),
         quote(inputs, f"written {modified(inputs)}"),
     )
-    return Observation(
+    return LogObservation(
         text, quotes, Rank.FAILURE, cause="cache.stale-inputs", recovered=_is_whole(run)
     )
 
@@ -76,7 +76,7 @@ def _same_digest(run: RunReading, sources: list[Path]) -> bool:
     return False
 
 
-def _against_results(run: RunReading) -> Observation | None:
+def _against_results(run: RunReading) -> LogObservation | None:
     """Result rows whose task is not that of the materialized row of the same name."""
     inputs, output = run.paths.materialized_inputs, run.paths.output
     if not (inputs.is_file() and output.is_file()):
@@ -95,7 +95,7 @@ def _against_results(run: RunReading) -> Observation | None:
         pointer = _differs(given, held[1])
         if pointer is not None:
             number, result = held
-            return Observation(
+            return LogObservation(
                 f"a result is of another task than the materialized row of its name: {pointer} "
                 "differs",
                 (

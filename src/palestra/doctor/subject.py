@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType
 from palestra.doctor.checks.data import Planned
-from palestra.doctor.checks.model import Endpoint
+from palestra.doctor.checks.model import ModelEndpoint
 from palestra.doctor.findings import has_errors
-from palestra.doctor.forecast import Pace
+from palestra.doctor.forecast import RequestPace
 from palestra.doctor.survey import AgentRows
 from palestra.server import Server
 from palestra.settings import CollectSettings
@@ -20,7 +20,7 @@ UNBOUNDED: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ExaminedRun:
     """A run that is to be examined."""
 
     config: ResolvedConfig
@@ -39,14 +39,14 @@ class Subject:
 
 
 @dataclass(slots=True)
-class Known:
+class SharedFacts:
     """What checks have learned that others need."""
 
     servers: Mapping[str, Server] = field(default_factory=dict)
     """As objects that were never started."""
     planned: Planned | None = None
-    endpoints: dict[str, Endpoint] = field(default_factory=dict)
-    paces: dict[str, Pace] = field(default_factory=dict)
+    endpoints: dict[str, ModelEndpoint] = field(default_factory=dict)
+    paces: dict[str, RequestPace] = field(default_factory=dict)
     """By agent: what a prompt of its rows costs."""
     in_flight: int = UNBOUNDED
     complete: bool = True
@@ -71,7 +71,7 @@ class Known:
                 found.setdefault(name, []).append(rows)
         return found
 
-    def endpoint_of(self, agent: InstanceConfig) -> Endpoint | None:
+    def endpoint_of(self, agent: InstanceConfig) -> ModelEndpoint | None:
         """What was learned of the first model of an agent."""
         names = agent.referenced(ServerType.MODEL)
         return next((self.endpoints[name] for name in names if name in self.endpoints), None)
@@ -85,6 +85,6 @@ class Known:
         models = self._models_of(environment)
         return tuple(model.name for model in models if has_errors(model.looked.findings))
 
-    def _models_of(self, environment: InstanceConfig) -> list[Endpoint]:
+    def _models_of(self, environment: InstanceConfig) -> list[ModelEndpoint]:
         models = environment.referenced(ServerType.MODEL)
         return [self.endpoints[name] for name in models if name in self.endpoints]

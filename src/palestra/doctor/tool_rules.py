@@ -13,7 +13,7 @@ import orjson
 
 from palestra.doctor.findings import Severity
 from palestra.doctor.grammars import OUTLINES, Compile
-from palestra.doctor.schema_rules import NOT_A_SCHEMA, REF, Broken, broken_rules, nodes_of
+from palestra.doctor.schema_rules import NOT_A_SCHEMA, REF, BrokenRule, broken_rules, nodes_of
 
 NAME: Final = "data.tool-name"
 SHAPE: Final = "data.tool-shape"
@@ -38,10 +38,10 @@ def name_of(tool: Any) -> str:
     return name if isinstance(name, str) and name else "?"
 
 
-def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[Broken]:
+def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[BrokenRule]:
     """Everything that is wrong with one tool, with pointers within it."""
     if not isinstance(tool, dict):
-        yield Broken(SHAPE, "", f"a tool should be an object, and is {type(tool).__name__}")
+        yield BrokenRule(SHAPE, "", f"a tool should be an object, and is {type(tool).__name__}")
         return
     if tool.get("type", "function") != "function":
         return  # a tool of the provider's own: it has no schema
@@ -49,7 +49,7 @@ def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[Broken]
     held, at = (inner, "/function") if isinstance(inner, dict) else (tool, "")
     name = held.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        yield Broken(
+        yield BrokenRule(
             NAME,
             f"{at}/name",
             f"the name is {name!r}: it must be 1 to 64 letters, digits, '_' or '-'",
@@ -60,16 +60,18 @@ def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[Broken]
         return  # it takes none
     if not isinstance(parameters, dict):
         kind = type(parameters).__name__
-        yield Broken(SHAPE, at, f"parameters should be an object, and is {kind}: {parameters!r}")
+        yield BrokenRule(
+            SHAPE, at, f"parameters should be an object, and is {kind}: {parameters!r}"
+        )
         return
     rules = list(broken_rules(parameters))
     for broken in (*rules, *_compiled(rules, parameters, compilers)):
-        yield Broken(broken.cause, at + broken.pointer, broken.message, broken.severity)
+        yield BrokenRule(broken.cause, at + broken.pointer, broken.message, broken.severity)
 
 
 def _compiled(
-    rules: Sequence[Broken], parameters: Mapping[str, Any], compilers: Mapping[str, Compile]
-) -> Iterator[Broken]:
+    rules: Sequence[BrokenRule], parameters: Mapping[str, Any], compilers: Mapping[str, Compile]
+) -> Iterator[BrokenRule]:
     """What the compilers say, unless a rule has said it with the place where it is."""
     if any(b.cause in {NOT_A_SCHEMA, REF} and b.severity is Severity.ERROR for b in rules):
         return
@@ -86,10 +88,10 @@ def _compiled(
     first = next(iter(refused), "")
     if refused and not taken:
         at = _blamed(parameters, compilers[first])
-        yield Broken(GRAMMAR, at, f"no grammar compiler takes it. {said}")
+        yield BrokenRule(GRAMMAR, at, f"no grammar compiler takes it. {said}")
     elif refused and first == next(iter(compilers)):
         at = _blamed(parameters, compilers[first])
-        yield Broken(FALLBACK, at, f"{said}; {taken} takes it", Severity.WARNING)
+        yield BrokenRule(FALLBACK, at, f"{said}; {taken} takes it", Severity.WARNING)
 
 
 def _blamed(parameters: Mapping[str, Any], compile_: Compile) -> str:

@@ -38,7 +38,7 @@ class ToolProblem:
 
 
 @dataclass(slots=True)
-class Group:
+class SchemaGroup:
     """The rows that share a value of the summary key."""
 
     rows: int = 0
@@ -57,7 +57,7 @@ class ToolCheck:
     """Distinct ones."""
     compilers: tuple[str, ...]
     problems: tuple[ToolProblem, ...]
-    groups: Mapping[str, Group]
+    groups: Mapping[str, SchemaGroup]
 
     def count(self, severity: Severity) -> int:
         """How many problems are so bad."""
@@ -124,7 +124,7 @@ class _Check:
         self._key = summary_key.split(".") if summary_key else []
         self._lists: dict[bytes, _Tools] = {}
         self._known: dict[bytes, list[ToolProblem]] = {}
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, SchemaGroup] = {}
         self._rows = 0
 
     def row(self, number: int, row: Mapping[str, Any]) -> None:
@@ -185,11 +185,11 @@ class _Check:
     def _count(self, tools: _Tools) -> None:
         wrong = any(problem.severity is Severity.ERROR for problem in tools.problems)
         for value, rows in tools.groups.items():
-            group = self._groups.setdefault(value, Group())
+            group = self._groups.setdefault(value, SchemaGroup())
             group.rows += rows
             group.rows_with_errors += rows * wrong
 
-    def _summed(self) -> dict[str, Group]:
+    def _summed(self) -> dict[str, SchemaGroup]:
         distinct: dict[str, dict[int, Severity]] = {}
         for tools in self._lists.values():
             for value in tools.groups:

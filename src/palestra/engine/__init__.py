@@ -7,7 +7,7 @@ from palestra.engine.accounting import Accounting, AccountingError, truncated_an
 from palestra.engine.attempt import attempt, went_on, with_grace
 from palestra.engine.concurrency import ConcurrencyLimit
 from palestra.engine.deadlines import Deadlines
-from palestra.engine.ending import Ending, ending_in
+from palestra.engine.ending import ScoredEnding, ending_in
 from palestra.engine.engine import Engine, Work
 from palestra.engine.job import MOST_SPARED, Job, State
 from palestra.engine.room import Room
@@ -20,10 +20,10 @@ __all__ = [
     "BoundedTasks",
     "ConcurrencyLimit",
     "Deadlines",
-    "Ending",
     "Engine",
     "Job",
     "Room",
+    "ScoredEnding",
     "State",
     "Work",
     "attempt",

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from palestra.engine.ending import Ending
+from palestra.engine.ending import ScoredEnding
 from palestra.errors import Outcome, PalestraError
 
 MOST_NAMED = 3
@@ -38,7 +38,7 @@ class Accounting:
     empty_answers: int = 0
     """Scored rollouts in which the model said nothing: neither text nor a call of a tool."""
 
-    def score(self, ending: Ending) -> None:
+    def score(self, ending: ScoredEnding) -> None:
         """A rollout ended with a reward."""
         self.empty_answers += ending.empty
         self.note_broken(ending.broken_tools)

@@ -9,7 +9,7 @@ from palestra.errors import Outcome
 from palestra.schema import EMPTY_ANSWER, TOOL_FAILURES, field_of, is_truncated, says_nothing
 
 
-class Ending(msgspec.Struct, frozen=True):
+class ScoredEnding(msgspec.Struct, frozen=True):
     """What the accounting counts of one scored rollout."""
 
     outcome: Outcome
@@ -21,13 +21,13 @@ class Ending(msgspec.Struct, frozen=True):
     """Whether the model said nothing at all; it may have been truncated too, while it thought."""
 
 
-def ending_in(fields: Mapping[str, Any], reward: float) -> Ending:
+def ending_in(fields: Mapping[str, Any], reward: float) -> ScoredEnding:
     """The ending of a verify response or of a result row; its parts may be objects or JSON."""
     response = fields.get("response")
     truncated = is_truncated(response)
     output = field_of(response, "output")
     silent = isinstance(output, list) and says_nothing(output)
-    return Ending(
+    return ScoredEnding(
         Outcome.TRUNCATED if truncated else Outcome.SCORED,
         reward,
         _output_tokens(response),

@@ -10,7 +10,7 @@ from palestra.fleet.attach import (
     summary_line,
 )
 from palestra.fleet.build import Assembly, assembled, build_server, http_transport, server_client
-from palestra.fleet.child import Child, Ending
+from palestra.fleet.child import Child, ChildExit
 from palestra.fleet.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.fleet.head import check_head_port, head_server
 from palestra.fleet.importing import (
@@ -21,7 +21,7 @@ from palestra.fleet.importing import (
     starting_within,
     unfinished_import,
 )
-from palestra.fleet.instance import STUCK_AFTER_S, RunningInstance, State
+from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.loading import (
     FileRows,
     file_rows,
@@ -66,17 +66,17 @@ __all__ = [
     "Assembly",
     "AttachedFleet",
     "Child",
-    "Ending",
+    "ChildExit",
     "FileRows",
     "Fleet",
     "ForeignFleet",
     "HeadAddress",
+    "InstanceState",
     "Lag",
     "LagLog",
     "NoFleet",
     "RunningInstance",
     "ServerStatus",
-    "State",
     "Watchdog",
     "assembled",
     "attach",

@@ -17,7 +17,7 @@ from palestra.errors import (
     RunFailed,
     from_body,
 )
-from palestra.fleet.instance import State
+from palestra.fleet.instance import InstanceState
 from palestra.fleet.runfile import RunFile, live_run_files, read_run_file
 from palestra.fleet.sockets import LOOPBACK, HeadAddress, same_host
 from palestra.server import CHECK_PATH
@@ -151,7 +151,7 @@ class ServerStatus:
     url: str
     pid: int | None
     uptime_s: float
-    state: State
+    state: InstanceState
     reason: str = ""
     endpoint: str = ""
     """Of a model server: what its endpoint is and can do, or why that cannot be told."""
@@ -159,7 +159,7 @@ class ServerStatus:
     @property
     def healthy(self) -> bool:
         """Whether it answered."""
-        return self.state is State.HEALTHY
+        return self.state is InstanceState.HEALTHY
 
 
 async def probe(fleet: AttachedFleet, http: HttpTransport) -> list[ServerStatus]:
@@ -174,16 +174,16 @@ def summary_line(statuses: list[ServerStatus]) -> str:
 
 
 async def _probe_one(item: Mapping[str, Any], http: HttpTransport) -> ServerStatus:
-    state, reason = State(item["status"]), str(item.get("reason") or "")
-    if state is State.HEALTHY and item["url"]:
+    state, reason = InstanceState(item["status"]), str(item.get("reason") or "")
+    if state is InstanceState.HEALTHY and item["url"]:
         try:
             request = HttpRequest("GET", f"{item['url']}/", timeout_s=PROBE_TIMEOUT_S, direct=True)
             reply = await http.send(request)
         except CallError as error:
-            state, reason = State.UNHEALTHY, error.message
+            state, reason = InstanceState.UNHEALTHY, error.message
         else:
             if reply.status >= 500:
-                state, reason = State.UNHEALTHY, f"GET / answered {reply.status}"
+                state, reason = InstanceState.UNHEALTHY, f"GET / answered {reply.status}"
     return ServerStatus(
         name=str(item["name"]),
         server_type=str(item["server_type"]),
@@ -192,7 +192,7 @@ async def _probe_one(item: Mapping[str, Any], http: HttpTransport) -> ServerStat
         uptime_s=float(item.get("uptime_seconds") or 0),
         state=state,
         reason=reason,
-        endpoint=await _endpoint(item, http) if state is State.HEALTHY else "",
+        endpoint=await _endpoint(item, http) if state is InstanceState.HEALTHY else "",
     )
 
 

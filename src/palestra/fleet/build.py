@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError, PalestraError, ServerDied
-from palestra.fleet.isolation import FunctionCalls
+from palestra.fleet.isolation import WorkerFunctionCalls
 from palestra.fleet.loading import load_server_class
 from palestra.fleet.ray_clusters import RAY_ADDRESS
 from palestra.server import FunctionServer, ResourcesServer, Server, own_frames
@@ -125,7 +125,7 @@ async def start_server(
 def _isolate(server: Server, instance: InstanceConfig, client: ServerClient) -> None:
     if isinstance(server, FunctionServer):
         if (path := server.isolated_file()) is not None:
-            server.isolate_function(FunctionCalls(path, server.name, server.palestra_errors))
+            server.isolate_function(WorkerFunctionCalls(path, server.name, server.palestra_errors))
     elif (
         isinstance(server, ResourcesServer)
         and server.wants_isolation()

@@ -23,7 +23,7 @@ LAST_LINES = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ChildExit:
     """How a child process ended."""
 
     name: str
@@ -155,12 +155,12 @@ class Child:
         """What it printed last."""
         return tuple(self._lines)
 
-    async def ended(self) -> Ending:
+    async def ended(self) -> ChildExit:
         """Wait for the process's end and the rest of its output."""
         code = await self._process.wait()
         if self._reader is not None:
             await asyncio.wait({self._reader}, timeout=1)
-        return Ending(self.name, code, tuple(self._lines), self._refusal, self.pid)
+        return ChildExit(self.name, code, tuple(self._lines), self._refusal, self.pid)
 
     @property
     def has_ended(self) -> bool:

@@ -26,9 +26,9 @@ from palestra.errors import (
     ServerDied,
 )
 from palestra.fleet.build import build_server, profiler_for, server_client, start_server, starting
-from palestra.fleet.child import Child, Ending
+from palestra.fleet.child import Child, ChildExit
 from palestra.fleet.importing import LONGER, import_here, start_timeout_of, starting_within
-from palestra.fleet.instance import STUCK_AFTER_S, RunningInstance, State
+from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.orders import WorkOrder
 from palestra.fleet.process_watch import ProcessWatch
 from palestra.fleet.ray_clusters import RayPlace
@@ -106,7 +106,7 @@ class Fleet:
         self._watchers: list[asyncio.Task[None]] = []
         self._failed = asyncio.Event()
         self.failure: PalestraError | None = None
-        self.ending: Ending | None = None
+        self.ending: ChildExit | None = None
         """How the first process ended that ended by itself."""
         self.instances: dict[str, RunningInstance] = {}
         self._embedded: dict[str, Server] = {}
@@ -291,7 +291,7 @@ class Fleet:
             self._watchers.append(
                 asyncio.create_task(_serve_forever(app, sock), name=f"listener {instance.name}")
             )
-        self.instances[instance.name].state = State.HEALTHY
+        self.instances[instance.name].state = InstanceState.HEALTHY
 
     def _profiled(self, server: Server) -> "Server | ProfiledServer":
         """The server, or what stands before it when its functions are timed."""
@@ -351,8 +351,8 @@ class Fleet:
         if child.stopping:
             return
         running = self.instances[name]
-        before_ready = running.state is State.STARTING
-        running.state = State.DEAD
+        before_ready = running.state is InstanceState.STARTING
+        running.state = InstanceState.DEAD
         running.reason = ending.how
         if self.ending is None:
             self.ending = ending
@@ -386,9 +386,9 @@ class Fleet:
             await asyncio.sleep(REMOTE_EVERY_S)
             if await self._answers(running.urls[0]):
                 answered = time.monotonic()
-                running.state, running.reason = State.HEALTHY, ""
+                running.state, running.reason = InstanceState.HEALTHY, ""
             elif (silent_s := time.monotonic() - answered) >= STUCK_AFTER_S:
-                running.state = State.STUCK
+                running.state = InstanceState.STUCK
                 running.reason = f"no answer from {running.urls[0]} for {silent_s:.0f} s"
 
     def _overrun_of(self, row: RowIdentity) -> CallError | None:
@@ -405,7 +405,7 @@ class Fleet:
                 if self.failure is not None:
                     raise self.failure
                 await asyncio.sleep(0.05)
-        running.state = State.HEALTHY
+        running.state = InstanceState.HEALTHY
 
     async def _answers(self, url: str) -> bool:
         try:

@@ -31,7 +31,7 @@ from palestra.fleet.runfile import (
 )
 from palestra.fleet.sockets import LOOPBACK, HeadAddress, holder_of, listen, serving
 from palestra.schema import complete_document
-from palestra.server import Boundary, OwnErrors, Refusals, describe, error_text
+from palestra.server import Boundary, OwnErrors, RefusalEnvelopes, describe, error_text
 from palestra.transport import ASGIApp, new_id
 
 HEAD = "head server"
@@ -66,7 +66,7 @@ def head_app(
     return Boundary(
         app,
         server=HEAD,
-        refusals=Refusals(app, server=HEAD, own_failure=_own_failure, mask=mask),
+        refusals=RefusalEnvelopes(app, server=HEAD, own_failure=_own_failure, mask=mask),
         on_error=partial(_raised, OwnErrors()),
         token=token,
     )

@@ -9,7 +9,7 @@ STUCK_AFTER_S: Final = 10.0
 """An instance whose event loop has not run for so long is stuck."""
 
 
-class State(StrEnum):
+class InstanceState(StrEnum):
     """Where an instance is in its life.
 
     The fleet keeps it in `Fleet.instances[name].state`, with the reason beside it; the head server
@@ -39,7 +39,7 @@ class RunningInstance:
     urls: tuple[str, ...] = ()
     pid: int | None = None
     started: float = 0.0
-    state: State = State.STARTING
+    state: InstanceState = InstanceState.STARTING
     reason: str = ""
     is_shipped: bool = False
     """Whether its code came with Palestra."""

@@ -7,7 +7,7 @@ from typing import Final, final
 from palestra.errors import CallError, RowIdentity, ServerDied
 from palestra.fleet.child import Child
 from palestra.fleet.importing import unfinished_import
-from palestra.fleet.instance import STUCK_AFTER_S, RunningInstance, State
+from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.stacks import (
     author_call,
     blocking,
@@ -45,8 +45,8 @@ class ProcessWatch:
         self._lookout.look(time.monotonic(), self._pulse.last_beat, executing)
         if self._lookout.quiet_s < QUIET_S:
             self._stacks = ""
-            if self._running.state is State.STUCK:
-                self._running.state, self._running.reason = State.HEALTHY, ""
+            if self._running.state is InstanceState.STUCK:
+                self._running.state, self._running.reason = InstanceState.HEALTHY, ""
             return None
         return running_one(self.child.pid, self._lookout.overdue())
 
@@ -56,12 +56,15 @@ class ProcessWatch:
             return
         if not self._stacks:
             await self.take_stacks()  # before rollouts time out: they name the line that blocks
-        if self._lookout.quiet_s < STUCK_AFTER_S or self._running.state is not State.HEALTHY:
+        if (
+            self._lookout.quiet_s < STUCK_AFTER_S
+            or self._running.state is not InstanceState.HEALTHY
+        ):
             return
         await self.take_stacks()
         call = self._blocking_call()
         stack = stack_of(self._stacks, None if call is None else call.ident)
-        self._running.state = State.STUCK
+        self._running.state = InstanceState.STUCK
         self._running.reason = "\n".join([self._doing(), *stack])
 
     async def take_stacks(self) -> None:

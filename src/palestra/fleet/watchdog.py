@@ -40,7 +40,7 @@ def watchdog_threshold_s(tree: Mapping[str, Any]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CodeLocation:
     """Where code ran; `server` is the instance, empty when that cannot be told."""
 
     server: str
@@ -52,7 +52,7 @@ class Lag:
     """The loop stood still for `lasted_s`. `over`: it runs again."""
 
     lasted_s: float
-    blamed: Place | None = None
+    blamed: CodeLocation | None = None
     over: bool = True
 
     @property
@@ -70,7 +70,7 @@ class Lag:
         return f"{server or 'a call'} blocked the event loop for {long} in {where}"
 
 
-def place_of(frame: FrameType, roots: Collection[FrameType] = ()) -> Place | None:
+def place_of(frame: FrameType, roots: Collection[FrameType] = ()) -> CodeLocation | None:
     """Whose code a thread with this innermost frame runs; None when it is no server's.
 
     `roots`: the frames that run the loop, which are on the stack whatever runs.
@@ -79,7 +79,7 @@ def place_of(frame: FrameType, roots: Collection[FrameType] = ()) -> Place | Non
     if found is None:
         return None
     where = f"{found.f_code.co_filename}:{found.f_lineno} {_name(found.f_code)}"
-    return Place(_instance(found), where)
+    return CodeLocation(_instance(found), where)
 
 
 def _servers_frame(frame: FrameType | None, roots: Collection[FrameType]) -> FrameType | None:
@@ -125,7 +125,7 @@ class _Met:
     """A call that the looks have met; its frame is kept, so that no other gets its identity."""
 
     frame: FrameType
-    place: Place | None
+    place: CodeLocation | None
     times: int = 0
 
 
@@ -145,10 +145,10 @@ class _Looks:
         met.times += 1
         self._count += 1
 
-    def blamed(self) -> Place | None:
+    def blamed(self) -> CodeLocation | None:
         """Whose long calls most looks met. A call is long when more than one look met it."""
         times: Counter[tuple[str, CodeType]] = Counter()
-        places: dict[tuple[str, CodeType], Place] = {}
+        places: dict[tuple[str, CodeType], CodeLocation] = {}
         for met in self._met.values():
             if met.place is not None and (met.times > 1 or self._count == 1):
                 key = (met.place.server, met.frame.f_code)
@@ -237,7 +237,7 @@ class Watchdog:
                 tell_at_s *= 2
                 self._on_lag(Lag(late_s, blamed, over=False))
 
-    def _look(self) -> Place | None:
+    def _look(self) -> CodeLocation | None:
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001  # documented, no other way
         if frame is None:
             return None

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
-from palestra.engine import Ending, ending_in
+from palestra.engine import ScoredEnding, ending_in
 from palestra.errors import CallError, Layer, Outcome, VerifierError, readable
 from palestra.rollouts.answers import asked_of_result, line_with_answer
 from palestra.rollouts.marked import raise_if_marked
@@ -34,7 +34,7 @@ class Scored(msgspec.Struct, frozen=True):
     """A rollout with its reward. `line` is the result row as JSON, without a line break."""
 
     key: RolloutKey
-    ending: Ending
+    ending: ScoredEnding
     line: bytes
 
     @property

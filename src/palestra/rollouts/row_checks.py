@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from palestra.config import InstanceConfig, ServerType
-from palestra.datasets import Door, DoorKeeper, RowProblems, doors_in, rows_are_whole
+from palestra.datasets import DoorKeeper, RowEndpoint, RowProblems, doors_in, rows_are_whole
 from palestra.errors import CallError
 from palestra.rollouts.prepare import PreparedRun
 from palestra.schema import AGENT_REF, TASK_INDEX, read_jsonl
@@ -46,14 +46,16 @@ async def check_rows(
         await asyncio.to_thread(_check, planned, doors)
 
 
-async def doors_behind(client: ServerClient, routes: Iterable[AgentRoute]) -> dict[str, list[Door]]:
+async def doors_behind(
+    client: ServerClient, routes: Iterable[AgentRoute]
+) -> dict[str, list[RowEndpoint]]:
     """What a row of each agent has to pass: its agent's `/run`, and its environments' endpoints.
 
     Where rows are not all that an environment is given (`rows_are_whole`), only what a row has is
     checked. A server that publishes nothing, or that the client does not know, is not checked
     against.
     """
-    doors: dict[str, list[Door]] = {}
+    doors: dict[str, list[RowEndpoint]] = {}
     for route in routes:
         doors[route.agent] = await doors_of(client, route.agent, ("/run",))
         whole = rows_are_whole(is_shipped=route.is_shipped, environments=route.environments)
@@ -70,7 +72,7 @@ async def doors_of(
     paths: tuple[str, ...],
     *,
     whole: bool = True,
-) -> list[Door]:
+) -> list[RowEndpoint]:
     """What `server` publishes about the bodies of `paths`; `whole`: rows are all of a body."""
     if server not in client.targets:
         return []
@@ -83,7 +85,7 @@ async def doors_of(
     return doors_in(document, server, paths, whole=whole)
 
 
-def _check(planned: PreparedRun, doors: Mapping[str, list[Door]]) -> None:
+def _check(planned: PreparedRun, doors: Mapping[str, list[RowEndpoint]]) -> None:
     keepers = {agent: DoorKeeper(found) for agent, found in doors.items()}
     problems = RowProblems()
     seen: set[int] = set()

@@ -35,7 +35,7 @@ _LIBRARIES: Final = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "
 _EXTRAS: Final = ("/usr/local/lib", "/usr/share/zoneinfo", "/etc/ld.so.cache")
 
 
-class Way(StrEnum):
+class IsolationMethod(StrEnum):
     """How a program comes to be isolated, and as whom it runs."""
 
     ROOT = "root"
@@ -53,7 +53,7 @@ class Tools:
 
     bwrap: str
     setpriv: str
-    way: Way
+    way: IsolationMethod
     python: str
     readable: tuple[str, ...]
     hidden: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ def find_tools(
     return Tools(
         bwrap=bwrap,
         setpriv=setpriv,
-        way=Way.ROOT if root else Way.USER_NAMESPACE,
+        way=IsolationMethod.ROOT if root else IsolationMethod.USER_NAMESPACE,
         python=python,
         readable=(*python_paths(python), *read_only),
         # Beside Python's packages, where we are installed: with tasks and their right answers.
@@ -139,7 +139,7 @@ def command_line(
     inner: list[str] = list(program.argv)
     if inner[0] == PYTHON:
         inner[0] = tools.python
-    if tools.way is Way.ROOT:
+    if tools.way is IsolationMethod.ROOT:
         # Far above the users of any machine, and another one each time: limits that the kernel
         # counts by user are then the program's own.
         number = str((0x70000000 | secrets.randbits(27)) if user is None else user)
@@ -152,7 +152,7 @@ def _options(tools: Tools, program: Program, tmp_mib: int, *, seccomp: bool) -> 
     yield from ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
     yield from ("--unshare-cgroup-try", "--hostname", "sandbox", "--new-session")
     yield from ("--die-with-parent", "--cap-drop", "ALL")
-    if tools.way is Way.ROOT:
+    if tools.way is IsolationMethod.ROOT:
         for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
             yield from ("--cap-add", capability)
     else:
@@ -173,7 +173,7 @@ def _options(tools: Tools, program: Program, tmp_mib: int, *, seccomp: bool) -> 
 
 def _root(tools: Tools) -> Iterator[str]:
     """The read-only part of what the program sees."""
-    own = [tools.setpriv] if tools.way is Way.ROOT else []
+    own = [tools.setpriv] if tools.way is IsolationMethod.ROOT else []
     extras = [path for path in _EXTRAS if Path(path).exists()]
     links = {path: str(Path(path).readlink()) for path in _LIBRARIES if Path(path).is_symlink()}
     kept = [path for path in _LIBRARIES if Path(path).is_dir() and path not in links]

@@ -16,7 +16,7 @@ from palestra.sandbox.service_wire import (
     RAW,
     SERVICE,
     WITHIN_HEADER,
-    Begun,
+    BegunConversation,
     ProgramMessage,
     ServiceStatus,
 )
@@ -90,7 +90,9 @@ class HttpBackend:
     ) -> AsyncIterator["HttpConversation"]:
         """A program to talk to; it is stopped when the context ends."""
         message = ProgramMessage.of(program, limits, rests=rests)
-        begun = self.read(Begun, await self._post("/conversations", message, within_s=QUEUE_S))
+        begun = self.read(
+            BegunConversation, await self._post("/conversations", message, within_s=QUEUE_S)
+        )
         conversation = HttpConversation(self, begun.id, waits_s=QUEUE_S if rests else 0.0)
         renewing = asyncio.ensure_future(conversation.renew(begun.lease_s))
         try:

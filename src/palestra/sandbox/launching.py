@@ -30,7 +30,7 @@ main(int(sys.argv[1]))
 
 
 @final
-class Launcher:
+class KeeperLauncher:
     """A process that forks keepers for us. It ends with us, however we end.
 
     It is not our child: it would be reported as running still when it is only waiting for us.
@@ -38,7 +38,7 @@ class Launcher:
 
     def __init__(self) -> None:
         self._requests: socket.socket | None = None
-        self._release: weakref.finalize[..., Launcher] | None = None
+        self._release: weakref.finalize[..., KeeperLauncher] | None = None
         self._closed = False
         self._turn = threading.Lock()
 

@@ -11,8 +11,8 @@ from palestra.errors import InfraError
 from palestra.sandbox.backend import ConversationEnded, ProgramNotStarted
 from palestra.sandbox.bubblewrap import Tools, command_line
 from palestra.sandbox.keeping.keep import MOST_STARVED
-from palestra.sandbox.keeping.order import Bounds, Order, Outcome, outcome_in
-from palestra.sandbox.launching import Launcher
+from palestra.sandbox.keeping.order import Bounds, RunOrder, RunOutcome, outcome_in
+from palestra.sandbox.launching import KeeperLauncher
 from palestra.sandbox.limits import MIB, Limits, SandboxResult, Stop
 from palestra.sandbox.program import ENVIRONMENT, PYTHON, Program
 from palestra.sandbox.seccomp import seccomp_filter
@@ -37,7 +37,7 @@ class LocalBackend:
     def __init__(self, python: str, tools: Tools | None) -> None:
         self._python = python
         self._tools = tools
-        self._launcher = Launcher()
+        self._launcher = KeeperLauncher()
         self._keepers: set[_Keeper] = set()
         self._filter = seccomp_filter() if tools is not None else b""
 
@@ -102,7 +102,7 @@ class LocalBackend:
             self._keepers.discard(keeper)
             await _to_its_end(keeper.gone(within_s=ENDS_WITHIN_S))
 
-    def _order(self, program: Program, limits: Limits) -> Order:
+    def _order(self, program: Program, limits: Limits) -> RunOrder:
         bounds = Bounds(
             cpu_s=limits.cpu_s,
             wall_s=limits.wall_s,
@@ -117,11 +117,11 @@ class LocalBackend:
             argv = command_line(
                 self._tools, program, tmp_mib=limits.tmp_mib, seccomp=bool(self._filter)
             )
-            return Order(argv, dict(ENVIRONMENT), bounds, isolated=True, files=files)
+            return RunOrder(argv, dict(ENVIRONMENT), bounds, isolated=True, files=files)
         first, *rest = program.argv
         argv = (self._python if first == PYTHON else first, *rest)
         env = {**ENVIRONMENT, **program.env}
-        return Order(argv, env, bounds, isolated=False, files=files)
+        return RunOrder(argv, env, bounds, isolated=False, files=files)
 
 
 @final
@@ -265,7 +265,7 @@ async def _receive(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(length)
 
 
-def _result(outcome: Outcome, out: bytes, err: bytes) -> SandboxResult:
+def _result(outcome: RunOutcome, out: bytes, err: bytes) -> SandboxResult:
     if outcome.not_executable:
         raise ProgramNotStarted(f"the program cannot be executed: {outcome.failure}")
     if outcome.failure:

@@ -10,7 +10,7 @@ from typing import Final, Self, final
 
 from palestra.errors import ConfigError, InfraError
 from palestra.sandbox.backend import Backend, Conversation
-from palestra.sandbox.bubblewrap import Tools, Way, find_tools, forbidden_by
+from palestra.sandbox.bubblewrap import IsolationMethod, Tools, find_tools, forbidden_by
 from palestra.sandbox.limits import (
     DEFAULT_PORT,
     HOST_VARIABLE,
@@ -197,7 +197,7 @@ async def _problem_with(backend: Backend) -> str:
 
 def _explained(tools: Tools, problem: str) -> str:
     """With the cause that such a problem usually has."""
-    if tools.way is Way.ROOT:
+    if tools.way is IsolationMethod.ROOT:
         return f"bubblewrap does not work here, as root: {problem}"
     setting = forbidden_by()
     because = f"this machine forbids user namespaces ({setting})" if setting else problem

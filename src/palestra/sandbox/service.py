@@ -52,7 +52,7 @@ from palestra.sandbox.service_wire import (
     RAW,
     SERVICE,
     WITHIN_HEADER,
-    Begun,
+    BegunConversation,
     ProgramMessage,
     ServiceStatus,
 )
@@ -175,7 +175,7 @@ class SandboxService:
         message = ProgramMessage.model_validate_json(await request.body())
         return _json(await _while_connected(request, self._begun(message)))
 
-    async def _begun(self, message: ProgramMessage) -> Begun:
+    async def _begun(self, message: ProgramMessage) -> BegunConversation:
         lease_s = self._idle_s if message.rests else self._lease_s
         async with AsyncExitStack() as stack:
             conversation = await stack.enter_async_context(
@@ -184,7 +184,7 @@ class SandboxService:
                 )
             )
             name = self._conversations.add(conversation, stack, lease_s=lease_s)
-        return Begun(id=name, lease_s=lease_s)
+        return BegunConversation(id=name, lease_s=lease_s)
 
     async def _ask(self, request: Request) -> Response:
         within_s = float(request.headers.get(WITHIN_HEADER, "60"))
@@ -276,7 +276,7 @@ def _described() -> dict[str, Any]:
     document["paths"] = {
         "/": {"get": operation({JSON_TYPE: ServiceStatus})},
         "/run": {"post": operation({JSON_TYPE: SandboxResult}, body=program)},
-        "/conversations": {"post": operation({JSON_TYPE: Begun}, body=program)},
+        "/conversations": {"post": operation({JSON_TYPE: BegunConversation}, body=program)},
         "/conversations/{id}": {
             "parameters": [conversation],
             "post": {**operation({RAW: str}, body=raw), "parameters": [within]},

@@ -50,7 +50,7 @@ class ProgramMessage(BaseModel):
         return _content(self.stdin)
 
 
-class Begun(BaseModel):
+class BegunConversation(BaseModel):
     """A conversation that has begun."""
 
     id: str

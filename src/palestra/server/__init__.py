@@ -37,7 +37,7 @@ from palestra.server.fronts import (
     without_tokens,
 )
 from palestra.server.in_flight import IN_FLIGHT_PATH
-from palestra.server.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
+from palestra.server.judging import Hearing, Judge, JudgeConfig, JudgeLabels, JudgeQuestion, Ruling
 from palestra.server.mcp import CallTool, McpDoor, NoSuchTool, ToolAnswer, own_name
 from palestra.server.model_server import (
     CHECK_PATH,
@@ -49,7 +49,7 @@ from palestra.server.model_server import (
 )
 from palestra.server.own_errors import OwnErrors, own_frames
 from palestra.server.published import describe, published_schema
-from palestra.server.refusals import Refusals
+from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.resources_server import (
     REPEATABLE,
     ResourcesServer,
@@ -95,7 +95,8 @@ __all__ = [
     "Hearing",
     "Judge",
     "JudgeConfig",
-    "Labels",
+    "JudgeLabels",
+    "JudgeQuestion",
     "McpDoor",
     "MessagesRequest",
     "ModelServer",
@@ -103,8 +104,7 @@ __all__ = [
     "NoSuchTool",
     "Opening",
     "OwnErrors",
-    "Question",
-    "Refusals",
+    "RefusalEnvelopes",
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",

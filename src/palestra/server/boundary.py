@@ -31,7 +31,7 @@ from palestra.server.author_calls import AuthorMethod
 from palestra.server.authors_errors import ESCAPES, TIME_LIMIT, stops_this_task
 from palestra.server.caller import PREFIX, Caller, Message, Receive, without_prefix
 from palestra.server.in_flight import IN_FLIGHT_PATH, InFlightCalls
-from palestra.server.refusals import Refusals
+from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.sessions import SESSION_ID_KEY
 from palestra.system import current_pulse
 from palestra.transport import (
@@ -109,7 +109,7 @@ class Boundary:
         app: ASGIApp,
         *,
         server: str,
-        refusals: Refusals,
+        refusals: RefusalEnvelopes,
         on_error: Callable[[str, BaseException], CallError],
         cookie: SessionCookie | None = None,
         token: str = "",
@@ -150,7 +150,7 @@ class Boundary:
         if scope["path"] == IN_FLIGHT_PATH:
             await _answer(send, 200, self._in_flight.as_json())
             return
-        answer = Answer(send, self._session(scope, headers))
+        answer = BoundaryAnswer(send, self._session(scope, headers))
         context = _context(headers, named)
         if self._environment:
             context = context.inside_environment()
@@ -174,7 +174,7 @@ class Boundary:
         self,
         scope: Message,
         receive: Receive,
-        answer: "Answer",
+        answer: "BoundaryAnswer",
         context: CallContext,
         limit: asyncio.Timeout,
     ) -> CallError | None:
@@ -204,7 +204,7 @@ class Boundary:
                 caller.close()
         return None
 
-    async def _answered(self, scope: Message, receive: Receive, answer: "Answer") -> None:
+    async def _answered(self, scope: Message, receive: Receive, answer: "BoundaryAnswer") -> None:
         pulse = current_pulse()
         if pulse is None or self._author is None:
             await self._app(scope, receive, answer.send)
@@ -240,7 +240,7 @@ class Boundary:
         scope["session"] = session
         return _OpenSession(self._cookie, session, None if held is None else dict(session))
 
-    async def _release(self, scope: Message, answer: "Answer") -> None:
+    async def _release(self, scope: Message, answer: "BoundaryAnswer") -> None:
         """Send what was held back, now that no exception came: a body limit as an envelope."""
         held = answer.held
         if not held:
@@ -280,7 +280,7 @@ class _OpenSession:
 
 
 @final
-class Answer:
+class BoundaryAnswer:
     """The way of one answer to its caller: adds the session's cookie, and holds back what the
     framework itself writes in plain text about exceptions and limits.
     """

@@ -43,7 +43,7 @@ _UNTOLD = frozenset({"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"
 
 
 @final
-class Refusals:
+class RefusalEnvelopes:
     """Turns refusals of `app` into envelopes.
 
     `own_failure` makes the error of this kind of server, at a path. Handlers that the author put into the

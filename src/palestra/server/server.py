@@ -22,7 +22,7 @@ from palestra.server.endpoints import Endpoint, row_error
 from palestra.server.in_flight import InFlightCalls
 from palestra.server.own_errors import OwnErrors, Report
 from palestra.server.published import describe
-from palestra.server.refusals import Refusals
+from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.sessions import SessionStore
 from palestra.transport import ASGIApp, ServerClient, fault_of, new_id, worker_cookie
 
@@ -222,7 +222,7 @@ class Server(BaseModel):
         return Boundary(
             Direct(app, self._palestra_endpoints.values()),
             server=self.name,
-            refusals=Refusals(
+            refusals=RefusalEnvelopes(
                 app, server=self.name, own_failure=self.own_failure, mask=self.server_client.mask
             ),
             on_error=self.translate,

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, Final, final
 
 from palestra.config import ServerType, config_from_tree, load_config
-from palestra.conformance import Door, LoopGuard, Player, Verdict, door_of
+from palestra.conformance import EnvironmentInterface, LoopGuard, PlayedAnswer, Player, door_of
 from palestra.fleet import assembled, build_server, load_server_class, server_client
 from palestra.sandbox.workers.started import nurseries_kept
 from palestra.schema import (
@@ -156,7 +156,7 @@ def verify(
     *,
     stored: bool = False,
     timeout_s: float = TIMEOUT_S,
-) -> Verdict:
+) -> PlayedAnswer:
     """What comes of an answer: seeded, its calls run, verified, in a session of its own.
 
     `stored`: verified alone, as a rollout whose session is gone. An author's code that does not
@@ -169,7 +169,7 @@ def verify(
             return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))
         except LoopBlocked as blocked:
             failure = overran(server.name, VERIFY, blocked.place(), timeout_s)
-            return Verdict(None, timeout_s, timeout_s, failure=failure, timed_out=True)
+            return PlayedAnswer(None, timeout_s, timeout_s, failure=failure, timed_out=True)
 
 
 async def _verified(
@@ -179,14 +179,14 @@ async def _verified(
     timeout_s: float,
     *,
     stored: bool,
-) -> Verdict:
+) -> PlayedAnswer:
     name = server.name
     interruption = Interruption(timeout_s)
     async with (
         assembled(config_from_tree({}), (), {name: server}) as assembly,
         LoopGuard(interruption.wake, frozen_s=timeout_s) as guard,
     ):
-        door: Door = await door_of(assembly.client, name)
+        door: EnvironmentInterface = await door_of(assembly.client, name)
         player = Player(assembly.client, door, guard, timeout_s=timeout_s)
         with interruption.watching(guard):
             return await player.verify(row, response, stored=stored)
@@ -216,7 +216,7 @@ def assert_recorded_rewards(folder: str | Path) -> None:
             raise AssertionError(f"{path.name} line {line.number}: {error}") from None
 
 
-def _assert_reward(verdict: Verdict, reward: float) -> None:
+def _assert_reward(verdict: PlayedAnswer, reward: float) -> None:
     if verdict.failure is not None:
         raise AssertionError(f"no reward: {verdict.failure.message}")
     if verdict.timed_out:
@@ -225,7 +225,7 @@ def _assert_reward(verdict: Verdict, reward: float) -> None:
         raise AssertionError(f"got {verdict.reward:g}, not {reward:g}{_broken_tools(verdict)}")
 
 
-def _broken_tools(verdict: Verdict) -> str:
+def _broken_tools(verdict: PlayedAnswer) -> str:
     """What the tools that broke on the way raised; empty when none did."""
     told = (verdict.reported or {}).get(TOOL_FAILURES) or []
     raised = [f"{fault['tool']} raised {fault['type']}: {fault['message']}" for fault in told]

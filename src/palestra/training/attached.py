@@ -11,10 +11,10 @@ import yaml
 from palestra.errors import PalestraError, RunFailed, ServerDied
 from palestra.fleet import (
     AttachedFleet,
-    Ending,
+    ChildExit,
     HeadAddress,
+    InstanceState,
     RunningInstance,
-    State,
     attach,
     http_transport,
     read_ended_fleet,
@@ -41,7 +41,7 @@ class AttachedServers:
     ) -> None:
         self.client: ServerClient = client
         self.instances: Mapping[str, RunningInstance] = _instances(fleet)
-        self.ending: Ending | None = None
+        self.ending: ChildExit | None = None
         self._address = fleet.address
         self._run = fleet.run
         self._http = http
@@ -67,7 +67,7 @@ class AttachedServers:
                         hint="what `palestra run` printed last says why",
                     ) from error
                 continue
-            dead = [item for item in self.instances.values() if item.state is State.DEAD]
+            dead = [item for item in self.instances.values() if item.state is InstanceState.DEAD]
             if dead:
                 self.ending = _ending_of(dead[0])
                 raise ServerDied(
@@ -88,7 +88,7 @@ class AttachedServers:
             if ended.servers_lived:
                 raise RunFailed(ended.message, hint=ended.hint) from error
             if ended.server:
-                self.ending = Ending(
+                self.ending = ChildExit(
                     ended.server, ended.returncode, ended.last_lines, pid=ended.server_pid
                 )
             raise ServerDied(ended.message, hint=ended.hint, server=ended.server) from error
@@ -118,7 +118,7 @@ async def attached(
         await http.aclose()
 
 
-def _ending_of(instance: RunningInstance) -> Ending | None:
+def _ending_of(instance: RunningInstance) -> ChildExit | None:
     """How its process ended, read from the words in which its fleet says so."""
     how, _, what = instance.reason.rpartition(" ")
     number = int(what) if what.isdecimal() else int(getattr(signal.Signals, what, 0))
@@ -126,7 +126,7 @@ def _ending_of(instance: RunningInstance) -> Ending | None:
         return None
     returncode = -number if how == "signal" else number
     # What it printed went to its fleet.
-    return Ending(instance.name, returncode, (), pid=instance.pid)
+    return ChildExit(instance.name, returncode, (), pid=instance.pid)
 
 
 def _instances(fleet: AttachedFleet) -> dict[str, RunningInstance]:
@@ -138,7 +138,7 @@ def _instances(fleet: AttachedFleet) -> dict[str, RunningInstance]:
             placement=str(item.get("placement") or ""),
             urls=tuple(item.get("urls") or ()),
             pid=item.get("pid"),
-            state=State(item.get("status") or State.HEALTHY),
+            state=InstanceState(item.get("status") or InstanceState.HEALTHY),
             reason=str(item.get("reason") or ""),
             is_shipped=item.get("is_shipped") is True,
         )

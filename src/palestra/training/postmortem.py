@@ -4,7 +4,7 @@ import signal
 from typing import Final, final
 
 from palestra.errors import PalestraError, ServerDied
-from palestra.fleet import Ending
+from palestra.fleet import ChildExit
 from palestra.training.errors import LOWER_IN_TRAINER, Cause
 from palestra.training.memory import MIB, Memory
 
@@ -28,7 +28,7 @@ class PostMortem:
         self._in_flight = in_flight
         self._before = memory.oom_kills(pids)
 
-    def cause(self, error: PalestraError, ending: Ending | None) -> Cause:
+    def cause(self, error: PalestraError, ending: ChildExit | None) -> Cause:
         """What is known of why `error` came; `ending` is how the process ended, if one did."""
         if ending is None:
             return Cause(sentence=error.message.splitlines()[0], setting=self._unexplained(error))

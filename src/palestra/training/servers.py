@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, final
 from palestra.config import ResolvedConfig, ServerType, find_references
 from palestra.datasets import DoorKeeper
 from palestra.errors import CallError, ConfigError, PalestraError, RunFailed
-from palestra.fleet import PROCESS, Ending, Fleet, RunningInstance
+from palestra.fleet import PROCESS, ChildExit, Fleet, RunningInstance
 from palestra.rollouts import AgentRoute, doors_behind
 from palestra.server import REPEATABLE
 from palestra.training.checks import shown
@@ -40,7 +40,7 @@ class Servers(Protocol):
         """The servers, by name."""
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> ChildExit | None:
         """How the process ended that `watch` raised of, when that is known."""
 
     async def watch(self) -> None:
@@ -124,10 +124,10 @@ def servers_of(given: ResolvedConfig | OpenServers) -> OpenServers:
     return given
 
 
-def ending_behind(error: PalestraError) -> Ending | None:
+def ending_behind(error: PalestraError) -> ChildExit | None:
     """How the process ended that a server keeps for itself, when that is why a call failed."""
     ending = getattr(error, "ending", None)
-    return ending if isinstance(ending, Ending) else None
+    return ending if isinstance(ending, ChildExit) else None
 
 
 def agents_of(servers: Servers) -> list[str]:

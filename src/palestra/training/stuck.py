@@ -15,9 +15,9 @@ from palestra.errors import DeadlineExceeded, InfraError
 from palestra.fleet import (
     EMBEDDED,
     STUCK_AFTER_S,
+    InstanceState,
     LagLog,
     RunningInstance,
-    State,
     Watchdog,
     watchdog_threshold_s,
 )
@@ -121,12 +121,12 @@ class Unresponsive:
         """The first server that is stuck; None when none is."""
         instances = self._servers.instances.values()
         for instance in instances:
-            if instance.state is State.STUCK:
+            if instance.state is InstanceState.STUCK:
                 return instance
         for instance in instances:
             if self._unanswered[instance.name] >= UNANSWERED:
                 reason = f"it has answered nothing for {STUCK_AFTER_S:g} s"
-                return replace(instance, state=State.STUCK, reason=reason)
+                return replace(instance, state=InstanceState.STUCK, reason=reason)
         return None
 
     async def blamed(self, outcome: Failed) -> Failed:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.responses_api_models.local_model.mending import Call, read_calls, write_call
+from palestra.responses_api_models.local_model.mending import WrittenCall, read_calls, write_call
 
-PARIS = Call("get_weather", '{"city": "Paris"}')
+PARIS = WrittenCall("get_weather", '{"city": "Paris"}')
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -20,26 +20,26 @@ def test_a_call_is_taken_out_of_the_text_around_it() -> None:
 
     assert read_calls(text) == (
         "I will look.\n\nOne moment.",
-        [Call("get_weather", '{"city":"Paris"}')],
+        [WrittenCall("get_weather", '{"city":"Paris"}')],
     )
 
 
 def test_several_calls_keep_their_order() -> None:
-    text = write_call(Call("a", "{}")) + write_call(Call("b", "{}"))
+    text = write_call(WrittenCall("a", "{}")) + write_call(WrittenCall("b", "{}"))
 
-    assert read_calls(text) == ("", [Call("a", "{}"), Call("b", "{}")])
+    assert read_calls(text) == ("", [WrittenCall("a", "{}"), WrittenCall("b", "{}")])
 
 
 def test_one_block_may_hold_a_list_of_calls() -> None:
     text = '<tool_call>[{"name": "a", "arguments": {"x": 1}}, {"name": "b"}]</tool_call>'
 
-    assert read_calls(text) == ("", [Call("a", '{"x":1}'), Call("b", "{}")])
+    assert read_calls(text) == ("", [WrittenCall("a", '{"x":1}'), WrittenCall("b", "{}")])
 
 
 def test_arguments_written_as_text_stay_that_text() -> None:
     text = '<tool_call>{"name": "a", "arguments": "{\\"x\\": 1}"}</tool_call>'
 
-    assert read_calls(text)[1] == [Call("a", '{"x": 1}')]
+    assert read_calls(text)[1] == [WrittenCall("a", '{"x": 1}')]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_broken_call_beside_a_good_one_stays_text() -> None:
     )
 )
 def test_what_is_written_is_read_back(calls: list[tuple[str, dict[str, Any]]]) -> None:
-    written = [Call(name, orjson.dumps(arguments).decode()) for name, arguments in calls]
+    written = [WrittenCall(name, orjson.dumps(arguments).decode()) for name, arguments in calls]
     text = "\n".join(write_call(call) for call in written)
 
     # A value that holds the closing tag itself cannot be told apart: the model's own problem.

@@ -25,7 +25,7 @@ WIDEST_BAR = 18.0
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ChartBar:
     """A bar ready to draw."""
 
     tick: str
@@ -50,7 +50,7 @@ class Scale:
         return self.bottom - share * (self.bottom - self.top)
 
 
-def column_chart(columns: Sequence[Column], *, label: str, x_title: str) -> Markup:
+def column_chart(columns: Sequence[ChartBar], *, label: str, x_title: str) -> Markup:
     """Counts as bars side by side; every bar can be pointed at, whatever its height."""
     ticks = nice_ticks(max(column.count for column in columns))
     scale = Scale(0, ticks[-1])
@@ -136,15 +136,15 @@ def meter(share: float, tone: str) -> Markup:
     )
 
 
-def bars_of(bars: Sequence[Bar], unit: str, total: int, tone: str) -> list[Column]:
+def bars_of(bars: Sequence[Bar], unit: str, total: int, tone: str) -> list[ChartBar]:
     """Bars of one colour."""
-    return [Column(bar.tick, bar.count, _counted(bar, unit, total), tone) for bar in bars]
+    return [ChartBar(bar.tick, bar.count, _counted(bar, unit, total), tone) for bar in bars]
 
 
-def rate_columns(bars: Sequence[Bar], total: int) -> list[Column]:
+def rate_columns(bars: Sequence[Bar], total: int) -> list[ChartBar]:
     """Bars of pass rates, each a link to its tasks, coloured never, sometimes, always."""
     return [
-        Column(
+        ChartBar(
             bar.tick,
             bar.count,
             _counted(bar, "tasks", total),
@@ -188,7 +188,7 @@ def _curve_scale(spreads: Sequence[Spread], *, binary: bool) -> Scale:
     return Scale(low - room, high + room)
 
 
-def _column(column: Column, x: float, width: float, scale: Scale) -> Markup:
+def _column(column: ChartBar, x: float, width: float, scale: Scale) -> Markup:
     top = scale.y(column.count)
     shown = max(scale.bottom - top, LEAST_PIXELS) if column.count else 0
     bar = min(width * 0.8, WIDEST_BAR)

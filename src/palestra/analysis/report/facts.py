@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from palestra.analysis.intervals import estimate_level
-from palestra.analysis.summary import Scores
+from palestra.analysis.summary import GroupScores
 from palestra.analysis.task_rows import LENGTH_FIELD, solved_by_task
 from palestra.analysis.views import reward_range
 from palestra.metrics import (
@@ -140,7 +140,7 @@ def pass_rate_bars(solved: IntArray, trials: IntArray) -> list[Bar]:
     return [_rate_bar(rates[bar == at], *names) for at, names in named]
 
 
-def pass_curve(rollouts: Rollouts, scores: Scores) -> list[CurvePoint]:
+def pass_curve(rollouts: Rollouts, scores: GroupScores) -> list[CurvePoint]:
     """The scores' pass@k and pass^k, with the intervals of means over tasks."""
     sizes = np.unique(rollouts.per_task).tolist()
     rewards = {size: _ascending(rollouts, size) for size in sizes}

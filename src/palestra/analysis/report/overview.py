@@ -10,7 +10,7 @@ from palestra.analysis.intervals import Estimate
 from palestra.analysis.report.charts import meter, share_bar
 from palestra.analysis.report.facts import is_binary, solved_counts
 from palestra.analysis.report.markup import Markup, amount, number, percent, tag, together
-from palestra.analysis.summary import GroupSummary, RunSummary, Scores
+from palestra.analysis.summary import GroupScores, GroupSummary, RunSummary
 from palestra.analysis.task_rows import solved_by_task
 from palestra.errors import Outcome
 from palestra.metrics import Rollouts, describe
@@ -138,7 +138,7 @@ def groups(summary: RunSummary, *, binary: bool) -> Markup | None:
     return together(_scrolling(table), tag("p", note, class_="quiet") if note else None)
 
 
-def scores_of(summary: RunSummary) -> Scores:
+def scores_of(summary: RunSummary) -> GroupScores:
     """What the scored rollouts of the run say; a frame holds at least one."""
     scores = summary.total.scores
     if scores is None:
@@ -188,7 +188,7 @@ def _group(line: GroupSummary, most: int, *, binary: bool) -> Markup:
     )
 
 
-def _passes(scores: Scores, *, binary: bool) -> Iterator[Markup]:
+def _passes(scores: GroupScores, *, binary: bool) -> Iterator[Markup]:
     first, last = scores.pass_at[0], scores.pass_at[-1]
     yield _figure(f"pass@{first.k}", passed_text(first.value, binary=binary), "one rollout")
     if last.k != first.k:
@@ -243,7 +243,7 @@ def _teaching(rollouts: Rollouts) -> Iterator[tuple[str, str]]:
         )
 
 
-def _headroom(scores: Scores, *, binary: bool) -> Iterator[tuple[str, str]]:
+def _headroom(scores: GroupScores, *, binary: bool) -> Iterator[tuple[str, str]]:
     first = scores.pass_at[0]
     last = [at for at in scores.pass_at if at.tasks == first.tasks][-1]
     if last.k == 1:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 import numpy as np
 
-from palestra.analysis.frame import Places, RunFrame
+from palestra.analysis.frame import RowPositions, RunFrame
 from palestra.analysis.scan import decode_value, split_row
 from palestra.analysis.sources import is_compressed, open_rows
 from palestra.analysis.task_rows import LENGTH_FIELD
@@ -31,16 +31,16 @@ MOST_ROLLOUTS = 4_000
 """Rollouts whose rows are read again, at most."""
 
 
-class Choice(NamedTuple):
+class ChosenRollout(NamedTuple):
     """A rollout, by its number in the frame, and why it was chosen."""
 
     rollout: int
     why: str
 
 
-def plan(rollouts: Rollouts, interest: Iterable[int]) -> Mapping[int, Sequence[Choice]]:
+def plan(rollouts: Rollouts, interest: Iterable[int]) -> Mapping[int, Sequence[ChosenRollout]]:
     """For each task to show, by position and in order of interest, its chosen rollouts."""
-    chosen: dict[int, Sequence[Choice]] = {}
+    chosen: dict[int, Sequence[ChosenRollout]] = {}
     rows = 0
     for position in interest:
         choices = list(_of_task(rollouts, position))
@@ -51,11 +51,11 @@ def plan(rollouts: Rollouts, interest: Iterable[int]) -> Mapping[int, Sequence[C
     return chosen
 
 
-def _of_task(rollouts: Rollouts, position: int) -> Iterator[Choice]:
+def _of_task(rollouts: Rollouts, position: int) -> Iterator[ChosenRollout]:
     """Best (of equals the shortest), worst (of equals the longest), longest; each only once."""
     start, end = rollouts.starts[position : position + 2].tolist()
     if end - start == 1:
-        yield Choice(start, "the only one")
+        yield ChosenRollout(start, "the only one")
         return
     reward = rollouts.reward[start:end]
     column = rollouts.columns.values.get(LENGTH_FIELD)
@@ -64,11 +64,13 @@ def _of_task(rollouts: Rollouts, position: int) -> Iterator[Choice]:
     worst = int(np.lexsort((-length, reward))[0])
     longest = int(np.argmax(length))
     same = reward[best] == reward[worst]
-    yield Choice(start + best, _why_first(same=same, shorter=length[best] < length[worst]))
+    yield ChosenRollout(start + best, _why_first(same=same, shorter=length[best] < length[worst]))
     if worst != best:
-        yield Choice(start + worst, _why_last(same=same, longer=length[worst] > length[best]))
+        yield ChosenRollout(
+            start + worst, _why_last(same=same, longer=length[worst] > length[best])
+        )
     if length[longest] > max(length[best], length[worst]):
-        yield Choice(start + longest, "longest")
+        yield ChosenRollout(start + longest, "longest")
 
 
 def _why_last(*, same: bool, longer: bool) -> str:
@@ -123,7 +125,7 @@ def rollout_rows(frame: RunFrame, rollouts: Sequence[int]) -> Iterator[tuple[int
         yield number, {name: _decoded(raw) for name, raw in row.items()}
 
 
-def _wanted(places: Places, number: int, task: TaskIndex) -> _Wanted:
+def _wanted(places: RowPositions, number: int, task: TaskIndex) -> _Wanted:
     return _Wanted(int(places.file[number]), int(places.offset[number]), number, task)
 
 

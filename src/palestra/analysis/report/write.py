@@ -14,7 +14,7 @@ from palestra.analysis.report.markup import amount, data_block, visible_line
 from palestra.analysis.report.page import Contents, after_transcripts, before_transcripts
 from palestra.analysis.report.rows import (
     MOST_ROLLOUTS,
-    Choice,
+    ChosenRollout,
     materialized_rows,
     plan,
     rollout_rows,
@@ -47,7 +47,7 @@ ENDING_BYTES = 64_000
 NAME_CHARACTERS = 200
 PROMPT_FIELDS = frozenset({"responses_create_params"})
 
-Chosen = Mapping[int, Sequence[Choice]]
+Chosen = Mapping[int, Sequence[ChosenRollout]]
 
 
 def write_report(

@@ -3,7 +3,7 @@
 `read_answers` reads what rollouts voted for; `score_model` is pure.
 """
 
-from palestra.analysis.seeds.answers import Answers, read_answers
+from palestra.analysis.seeds.answers import SeedAnswers, read_answers
 from palestra.analysis.seeds.scores import (
     ModelScores,
     SeedRun,
@@ -13,8 +13,8 @@ from palestra.analysis.seeds.scores import (
 )
 
 __all__ = [
-    "Answers",
     "ModelScores",
+    "SeedAnswers",
     "SeedRun",
     "SeedScore",
     "majorities_of",

@@ -17,7 +17,7 @@ NO_ANSWER = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class SeedAnswers:
     """Per scored rollout, in the order of the frame: the number of its answer, or NO_ANSWER.
 
     `extracted`: whether any row has the field at all; without it there is nothing to vote with.
@@ -33,7 +33,7 @@ class _Response(msgspec.Struct):
     model: Any = None
 
 
-def read_answers(frame: RunFrame) -> Answers:
+def read_answers(frame: RunFrame) -> SeedAnswers:
     """Read the answers of a run again from its files.
 
     Answers are compared as `answer_text` has them; null is no answer.
@@ -48,7 +48,7 @@ def read_answers(frame: RunFrame) -> Answers:
         codes[own] = found.codes[np.searchsorted(found.offsets, places.offset[own])]
         extracted = extracted or found.extracted
         model = model or found.model
-    return Answers(codes, extracted, model)
+    return SeedAnswers(codes, extracted, model)
 
 
 class _File:

@@ -13,7 +13,7 @@ from math import nan, sqrt
 import numpy as np
 
 from palestra.analysis.frame import SCORED, RunFrame, counts_by_name
-from palestra.analysis.seeds.answers import NO_ANSWER, Answers, majority_of_rows
+from palestra.analysis.seeds.answers import NO_ANSWER, SeedAnswers, majority_of_rows
 from palestra.analysis.views import best_of_k, reward_range
 from palestra.errors import ConfigError
 from palestra.metrics import BoolArray, FloatArray, IntArray, TaskIndex
@@ -67,7 +67,7 @@ class SeedRun:
     name: str
     path: str
     frame: RunFrame
-    answers: Answers
+    answers: SeedAnswers
 
 
 def majorities_of(run: SeedRun, ks: Sequence[int]) -> dict[int, float]:

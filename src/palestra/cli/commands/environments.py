@@ -88,9 +88,9 @@ def verify_env(
     def command() -> int:
         from palestra.cli.verifying import VerifyEnvArgs
         from palestra.cli.verifying import verify_env as verify
-        from palestra.conformance import Limits
+        from palestra.conformance import ExaminationLimits
 
-        limits = Limits(timeout_s=timeout, repeats=repeats, hostile_s=hostile_seconds)
+        limits = ExaminationLimits(timeout_s=timeout, repeats=repeats, hostile_s=hostile_seconds)
         args = VerifyEnvArgs(environment, limits, as_json=as_json)
         return verify(args, with_configs(configs, overrides))
 

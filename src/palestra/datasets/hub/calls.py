@@ -23,7 +23,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils.logging import set_verbosity_error
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
-from palestra.datasets.transfer import Patience, Trouble
+from palestra.datasets.transfer import TransferPatience, Trouble
 from palestra.errors import (
     ConfigError,
     CredentialsRejected,
@@ -53,10 +53,12 @@ class Hub:
     token: str | None = field(default=None, repr=False)
     endpoint: str | None = None
     """Default: what HF_ENDPOINT says, else the public hub."""
-    patience: Patience = field(default_factory=Patience)
+    patience: TransferPatience = field(default_factory=TransferPatience)
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any], environ: Mapping[str, str], patience: Patience) -> "Hub":
+    def of(
+        cls, tree: Mapping[str, Any], environ: Mapping[str, str], patience: TransferPatience
+    ) -> "Hub":
         """With the token of `hf_token`, else of HF_TOKEN, else of the hub's own login."""
         given = tree.get("hf_token")
         token = given if isinstance(given, str) and given else get_token()

@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from palestra.config import ServerType, load_config, renamed
-from palestra.datasets.problems import Lines
+from palestra.datasets.problems import LineRanges
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, read_jsonl
 from palestra.settings import HubUpload
@@ -21,7 +21,7 @@ def check_rows(path: Path) -> tuple[str, ...]:
 
     Raises InputDataError that names all rows that lack what they must have.
     """
-    wrong: defaultdict[str, Lines] = defaultdict(Lines)
+    wrong: defaultdict[str, LineRanges] = defaultdict(LineRanges)
     lacking: dict[str, int] = dict.fromkeys(WANTED, 0)
     count = 0
     for line in read_jsonl(path):

@@ -23,7 +23,7 @@ from palestra.datasets.importing import write_lines
 from palestra.datasets.transfer import (
     Arriving,
     Digest,
-    Progress,
+    UploadProgress,
     arriving,
     free_destination,
     keeping,
@@ -41,11 +41,11 @@ class _Repository:
     repo_id: str
     commit: str
     hub: Hub
-    progress: Progress
+    progress: UploadProgress
 
 
 def download(
-    settings: HubDownload, hub: Hub, progress: Progress, *, or_split: str | None = None
+    settings: HubDownload, hub: Hub, progress: UploadProgress, *, or_split: str | None = None
 ) -> list[Path]:
     """The files that were written; `or_split` will do for a split that is not there.
 
@@ -79,7 +79,7 @@ def download(
 
 
 def _look_up(
-    settings: HubDownload, hub: Hub, progress: Progress
+    settings: HubDownload, hub: Hub, progress: UploadProgress
 ) -> tuple[_Repository, dict[str, Split]]:
     info = hub.ask(
         settings.repo_id,
@@ -162,7 +162,9 @@ def _metadata(hub: Hub, url: str) -> HfFileMetadata:
 
 
 @contextlib.contextmanager
-def _shown(progress: Progress, name: str, told: HfFileMetadata, part: Arriving) -> Iterator[None]:
+def _shown(
+    progress: UploadProgress, name: str, told: HfFileMetadata, part: Arriving
+) -> Iterator[None]:
     progress.start(name, told.size, part.here_bytes)
     try:
         yield
@@ -170,7 +172,9 @@ def _shown(progress: Progress, name: str, told: HfFileMetadata, part: Arriving) 
         progress.end()
 
 
-def _receive(hub: Hub, url: str, told: HfFileMetadata, part: Arriving, progress: Progress) -> None:
+def _receive(
+    hub: Hub, url: str, told: HfFileMetadata, part: Arriving, progress: UploadProgress
+) -> None:
     """The rest of the bytes."""
     if told.size is None:
         part.start_afresh()  # nobody could tell where it ends

@@ -13,7 +13,7 @@ from huggingface_hub.hf_api import RepoFile
 
 from palestra.datasets.hub.calls import Hub, trouble_of
 from palestra.datasets.hub.checks import UploadTarget
-from palestra.datasets.transfer import CountedReader, Outgoing, Progress, Trouble, git_blob_of
+from palestra.datasets.transfer import CountedReader, Outgoing, Trouble, UploadProgress, git_blob_of
 from palestra.errors import ConfigError, RunFailed
 from palestra.settings import MAIN, HubUpload
 
@@ -36,7 +36,7 @@ class Uploaded:
 
 
 def upload(
-    file: Outgoing, target: UploadTarget, settings: HubUpload, hub: Hub, progress: Progress
+    file: Outgoing, target: UploadTarget, settings: HubUpload, hub: Hub, progress: UploadProgress
 ) -> Uploaded:
     """Make the repository if need be, commit the file, verify it, list it in the collection.
 
@@ -54,7 +54,7 @@ class _Addition(CommitOperationAdd):
     """
 
     path: Path
-    progress: Progress
+    progress: UploadProgress
     sent_bytes: int = 0
 
     @contextlib.contextmanager
@@ -76,7 +76,7 @@ class _Upload:
         target: UploadTarget,
         settings: HubUpload,
         hub: Hub,
-        progress: Progress,
+        progress: UploadProgress,
     ) -> None:
         self._file = file
         self._target = target

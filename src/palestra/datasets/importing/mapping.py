@@ -17,7 +17,7 @@ ANSWERS: Final = (ANSWER, "answer", "target", "label", "output")
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnMapping:
     """How columns become fields of rows. Those not named here are kept as they are called.
 
     `fields`: field of the row -> column, or a path of names with dots. `answer`: the column of the

@@ -9,7 +9,7 @@ import orjson
 
 from palestra.datasets.preparing.outputs import Outputs
 from palestra.datasets.problems import RowProblems
-from palestra.datasets.request_models import Door
+from palestra.datasets.request_models import RowEndpoint
 from palestra.datasets.row_checks import RowCheck
 from palestra.errors import InputDataError
 from palestra.schema import Line
@@ -29,7 +29,7 @@ def write_rows(
     output: Path,
     *,
     source: Path,
-    doors: Sequence[Door] = (),
+    doors: Sequence[RowEndpoint] = (),
 ) -> RowFile:
     """Write what `make` makes of each record, which raises ValueError for one it cannot use.
 

@@ -24,8 +24,8 @@ _TOP: Final = np.uint64(_BLOCK - 1)
 _ONE: Final = np.uint64(1)
 
 
-class Requests:
-    """Requests of one batch: taken one by one, counted together."""
+class RequestBatch:
+    """RequestBatch of one batch: taken one by one, counted together."""
 
     def __init__(self) -> None:
         self._texts: list[bytes] = []

@@ -7,7 +7,7 @@ from typing import Any, Final
 from palestra.datasets.measures.digests import as_array
 from palestra.datasets.measures.fields import Field, Texts
 from palestra.datasets.measures.numbers import Numbers
-from palestra.datasets.measures.requests import Requests, all_text, user_texts
+from palestra.datasets.measures.requests import RequestBatch, all_text, user_texts
 from palestra.schema import CREATE_PARAMS
 
 EXAMPLES: Final = "Number of examples"
@@ -47,7 +47,7 @@ class RowMeasures:
                 self._field(name).add(values)
 
     def _add_requests(self, requests: Sequence[Mapping[str, Any]]) -> None:
-        taken = Requests()
+        taken = RequestBatch()
         users: list[str] = []
         turns: list[int] = []
         for params in requests:

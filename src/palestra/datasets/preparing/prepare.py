@@ -16,7 +16,7 @@ from palestra.datasets.preparing.outputs import Outputs
 from palestra.datasets.preparing.rows import DatasetRows, TakenRows
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import load_prompt
-from palestra.datasets.request_models import Door
+from palestra.datasets.request_models import RowEndpoint
 from palestra.datasets.row_checks import KNOWN_PARAMS
 from palestra.errors import InputDataError
 from palestra.schema import CREATE_PARAMS
@@ -92,7 +92,7 @@ def prepare_datasets(
     located: Sequence[Located],
     settings: PrepareSettings,
     *,
-    doors: Mapping[str, Sequence[Door]],
+    doors: Mapping[str, Sequence[RowEndpoint]],
     tell: Callable[[str], None],
 ) -> list[PreparedFile]:
     """Check and measure every row, and write it with its agent; then write the metrics.
@@ -114,7 +114,9 @@ def prepare_datasets(
 
 
 def _planned(
-    located: Sequence[Located], settings: PrepareSettings, doors: Mapping[str, Sequence[Door]]
+    located: Sequence[Located],
+    settings: PrepareSettings,
+    doors: Mapping[str, Sequence[RowEndpoint]],
 ) -> list[_Examined]:
     stems = _stems(located)
     planned = []

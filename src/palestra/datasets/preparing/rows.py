@@ -10,7 +10,7 @@ from palestra.datasets.extras import needs
 from palestra.datasets.measures import RowMeasures
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import PromptTemplate, fill_row
-from palestra.datasets.request_models import Door
+from palestra.datasets.request_models import RowEndpoint
 from palestra.datasets.row_checks import TOO_DEEP, RowCheck
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import AGENT_REF, Line, read_jsonl
@@ -33,7 +33,7 @@ class DatasetRows:
     end: int | None = None
     prompt: PromptTemplate | None = None
     """What rows without an input of their own are filled into."""
-    doors: tuple[Door, ...] = ()
+    doors: tuple[RowEndpoint, ...] = ()
     tokenizer: Path | None = None
 
     def takes(self, number: int) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from palestra.datasets.extras import needs
 from palestra.datasets.registry.address import RegistryAddress
-from palestra.datasets.transfer import Patience, Trouble
+from palestra.datasets.transfer import TransferPatience, Trouble
 from palestra.errors import (
     ConfigError,
     CredentialsRejected,
@@ -36,7 +36,7 @@ HOW_TO_BE_LET_IN: Final = (
 PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
-class Refused(Exception):
+class RegistryRefused(Exception):
     """The registry answered a transfer of bytes with an error."""
 
     def __init__(self, status: int, said: str, retry_after_s: float | None) -> None:
@@ -55,7 +55,7 @@ class Registry:
     """The registry, open. Made by `open_registry`."""
 
     address: RegistryAddress
-    patience: Patience
+    patience: TransferPatience
     client: "MlflowClient" = field(repr=False)
 
     def ask(self, what: str, call: Callable[[], T], *, moved: Callable[[], int] = lambda: 0) -> T:
@@ -87,7 +87,7 @@ class Registry:
 
 
 @contextlib.contextmanager
-def open_registry(address: RegistryAddress, patience: Patience) -> Iterator[Registry]:
+def open_registry(address: RegistryAddress, patience: TransferPatience) -> Iterator[Registry]:
     """The registry while the body runs. Raises ConfigError without the extra."""
     needs("mlflow", extra="registry", what="GitLab's registry")
     timeout = str(max(1, round(patience.answer_timeout_s)))
@@ -131,7 +131,7 @@ def trouble_of(error: Exception) -> Trouble | None:
     from mlflow.exceptions import MlflowException
     from requests.exceptions import RequestException
 
-    if isinstance(error, Refused):
+    if isinstance(error, RegistryRefused):
         return _passing(error.status, error.retry_after_s)
     if not isinstance(error, MlflowException):
         return _broken(error)
@@ -194,7 +194,7 @@ def as_error(what: str, error: Exception) -> PalestraError:
 
     if isinstance(error, NoFile):
         return CredentialsRejected(f"{what}: {error}", hint=HOW_TO_BE_LET_IN)
-    if isinstance(error, Refused):
+    if isinstance(error, RegistryRefused):
         return _refused(what, error.status, error.said)
     if isinstance(error, MlflowException):
         return _refused(what, _status_of(error), str(error.message))

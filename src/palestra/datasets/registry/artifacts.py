@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
-from palestra.datasets.registry.access import NoFile, Refused, Registry
+from palestra.datasets.registry.access import NoFile, Registry, RegistryRefused
 from palestra.datasets.registry.catalogue import DatasetVersion
-from palestra.datasets.transfer import Arriving, CountedReader, Digest, Progress, arriving
+from palestra.datasets.transfer import Arriving, CountedReader, Digest, UploadProgress, arriving
 from palestra.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ CHUNK_BYTES: Final = 1 << 16
 class Artifacts:
     """The files of one version."""
 
-    def __init__(self, registry: Registry, version: DatasetVersion, progress: Progress) -> None:
+    def __init__(
+        self, registry: Registry, version: DatasetVersion, progress: UploadProgress
+    ) -> None:
         self._registry = registry
         self._version = version
         self._progress = progress
@@ -154,7 +156,7 @@ def _raise_for(answer: "Response") -> None:
     if "html" not in answer.headers.get("content-type", ""):
         said = answer.raw.read(2000, decode_content=True).decode("utf-8", "replace")
     after = float(given) if given.isdecimal() else None
-    raise Refused(answer.status_code, said, after)
+    raise RegistryRefused(answer.status_code, said, after)
 
 
 def _raise_for_a_page(answer: "Response", name: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from palestra.datasets.registry.access import Registry
 from palestra.datasets.registry.artifacts import Artifacts
 from palestra.datasets.registry.catalogue import Catalogue
-from palestra.datasets.transfer import Outgoing, Progress, free_destination
+from palestra.datasets.transfer import Outgoing, UploadProgress, free_destination
 from palestra.errors import ConfigError, RunFailed
 from palestra.settings import GitlabDownload, GitlabUpload
 
@@ -23,7 +23,7 @@ class Stored:
 
 
 def upload(
-    file: Outgoing, settings: GitlabUpload, registry: Registry, progress: Progress
+    file: Outgoing, settings: GitlabUpload, registry: Registry, progress: UploadProgress
 ) -> Stored:
     """Put a file into a version of a dataset, and read it back.
 
@@ -54,7 +54,7 @@ def upload(
     return Stored(name, version, artifact, unchanged=False)
 
 
-def download(settings: GitlabDownload, registry: Registry, progress: Progress) -> bool:
+def download(settings: GitlabDownload, registry: Registry, progress: UploadProgress) -> bool:
     """Fetch a file of a version; whether there was a digest to hold it to."""
     destination = free_destination(Path(settings.output_fpath))
     catalogue = Catalogue(registry)

@@ -10,18 +10,24 @@ Nothing here knows of a hub or a registry.
 
 from palestra.datasets.transfer.digests import Digest, git_blob_of, sha256_of
 from palestra.datasets.transfer.files import Arriving, arriving, free_destination, keeping
-from palestra.datasets.transfer.outgoing import CountedReader, Outgoing, Progress, Silent, outgoing
-from palestra.datasets.transfer.patience import Patience, Trouble
+from palestra.datasets.transfer.outgoing import (
+    CountedReader,
+    Outgoing,
+    Silent,
+    UploadProgress,
+    outgoing,
+)
+from palestra.datasets.transfer.patience import TransferPatience, Trouble
 
 __all__ = [
     "Arriving",
     "CountedReader",
     "Digest",
     "Outgoing",
-    "Patience",
-    "Progress",
     "Silent",
+    "TransferPatience",
     "Trouble",
+    "UploadProgress",
     "arriving",
     "free_destination",
     "git_blob_of",

@@ -11,7 +11,7 @@ from palestra.datasets.transfer.digests import sha256_of
 from palestra.errors import InputDataError
 
 
-class Progress(Protocol):
+class UploadProgress(Protocol):
     """Shows one transfer after another."""
 
     def start(self, name: str, total_bytes: int | None, done_bytes: int, /) -> None:
@@ -42,7 +42,7 @@ class Silent:
 class CountedReader(io.FileIO):
     """A file that tells how much of it has been read, as an HTTP client reads a body."""
 
-    def __init__(self, path: Path, progress: Progress) -> None:
+    def __init__(self, path: Path, progress: UploadProgress) -> None:
         super().__init__(path, "rb")
         self._progress = progress
         self.told = 0

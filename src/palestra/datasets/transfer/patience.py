@@ -23,7 +23,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class TransferPatience:
     """Tries again, with growing pauses, until the trouble has lasted `deadline_s`.
 
     Bytes that move end a trouble: a slow line that breaks now and then gets its file over.

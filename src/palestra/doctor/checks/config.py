@@ -41,14 +41,14 @@ def findings_of_load(error: ConfigError, sources: Collection[Path]) -> tuple[Fin
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class UnstartedServers:
     """The servers of a configuration as objects that were never started."""
 
     servers: Mapping[str, Server]
     looked: Looked
 
 
-def make_servers(config: ResolvedConfig) -> Made:
+def make_servers(config: ResolvedConfig) -> UnstartedServers:
     """Build every server that this interpreter can run: its code is imported, its settings read."""
     servers: dict[str, Server] = {}
     findings: list[Finding] = []
@@ -70,7 +70,7 @@ def make_servers(config: ResolvedConfig) -> Made:
     said = f"{len(servers)} of {len(config.instances)} servers can be made"
     if elsewhere:
         said += f"; not in this process: {', '.join(elsewhere)}"
-    return Made(servers, Looked(said, tuple(findings)))
+    return UnstartedServers(servers, Looked(said, tuple(findings)))
 
 
 def _not_made(instance: InstanceConfig, config: ResolvedConfig, error: PalestraError) -> Finding:

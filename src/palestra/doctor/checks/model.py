@@ -12,7 +12,7 @@ from typing import Any, Final
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Severity, quote
-from palestra.doctor.forecast import BYTES_PER_TOKEN, Pace
+from palestra.doctor.forecast import BYTES_PER_TOKEN, RequestPace
 from palestra.doctor.patience import asked_once
 from palestra.doctor.survey import AgentRows
 from palestra.doctor.tabled import tabled
@@ -40,12 +40,12 @@ PROBE: Final = "Say a word."
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ModelEndpoint:
     """What was learned of the endpoint behind one model server."""
 
     name: str
     facts: EndpointFacts
-    pace: Pace | None
+    pace: RequestPace | None
     looked: Looked
 
     @property
@@ -54,21 +54,21 @@ class Endpoint:
         return self.pace is not None
 
 
-async def check_endpoint(client: ServerClient, name: str) -> Endpoint:
+async def check_endpoint(client: ServerClient, name: str) -> ModelEndpoint:
     """Ask an endpoint about itself, and for a word."""
     try:
         said = await ask_endpoint(client, name, within_s=ENDPOINT_S)
     except CallError as error:
-        return Endpoint(name, EndpointFacts(), None, Looked("no", (_unusable(name, error),)))
+        return ModelEndpoint(name, EndpointFacts(), None, Looked("no", (_unusable(name, error),)))
     if not said.facts.model:
-        return Endpoint(name, said.facts, None, Looked(said.text))
+        return ModelEndpoint(name, said.facts, None, Looked(said.text))
     try:
         pace = await _ask_for_a_word(client, name)
     except CallError as error:
         finding = _with_listed(_unusable(name, error), said)
-        return Endpoint(name, said.facts, None, Looked(said.text, (finding,)))
+        return ModelEndpoint(name, said.facts, None, Looked(said.text, (finding,)))
     told = f"{said.text}; {pace.seconds:.2f} s for {pace.output_tokens} tokens"
-    return Endpoint(name, said.facts, pace, Looked(told))
+    return ModelEndpoint(name, said.facts, pace, Looked(told))
 
 
 def _unusable(name: str, error: CallError) -> Finding:
@@ -98,11 +98,11 @@ def _with_listed(finding: Finding, said: EndpointSaid) -> Finding:
     return replace(finding, evidence=evidence, next_action=told.next_action)
 
 
-async def _ask_for_a_word(client: ServerClient, name: str) -> Pace:
+async def _ask_for_a_word(client: ServerClient, name: str) -> RequestPace:
     params = {"input": PROBE, "max_output_tokens": PROBE_TOKENS}
     began = time.monotonic()
     response = await _ask(client, name, params, within_s=WORD_S)
-    return Pace(time.monotonic() - began, max(_used(response)[1], 1))
+    return RequestPace(time.monotonic() - began, max(_used(response)[1], 1))
 
 
 async def _ask(
@@ -122,8 +122,8 @@ def _used(response: Response) -> tuple[int, int]:
 
 
 async def check_context(
-    client: ServerClient, endpoint: Endpoint, rows: AgentRows
-) -> tuple[Looked, Pace | None]:
+    client: ServerClient, endpoint: ModelEndpoint, rows: AgentRows
+) -> tuple[Looked, RequestPace | None]:
     """Whether the agent's longest prompt, and its answer, fit; and how many bytes a token has.
 
     A prompt that cannot be too long, as no token has less than a byte, costs no request.
@@ -150,7 +150,7 @@ async def check_context(
     return Looked(said, (_answer_too_long(endpoint, rows, [p.task for p in long]),)), pace
 
 
-def _too_long(endpoint: Endpoint, rows: AgentRows, said: str) -> Finding:
+def _too_long(endpoint: ModelEndpoint, rows: AgentRows, said: str) -> Finding:
     return tabled(
         "data.prompt-too-long",
         f"the longest prompt of {rows.agent} does not fit into the context of {endpoint.name}",
@@ -160,7 +160,7 @@ def _too_long(endpoint: Endpoint, rows: AgentRows, said: str) -> Finding:
     )
 
 
-def _answer_too_long(endpoint: Endpoint, rows: AgentRows, tasks: Sequence[int]) -> Finding:
+def _answer_too_long(endpoint: ModelEndpoint, rows: AgentRows, tasks: Sequence[int]) -> Finding:
     limit = endpoint.facts.max_model_len or 0
     shown = ", ".join(str(task) for task in tasks[:10]) + (", …" if len(tasks) > 10 else "")
     return tabled(
@@ -172,7 +172,9 @@ def _answer_too_long(endpoint: Endpoint, rows: AgentRows, tasks: Sequence[int]) 
     )
 
 
-async def check_tool_calls(client: ServerClient, endpoint: Endpoint, rows: AgentRows) -> Looked:
+async def check_tool_calls(
+    client: ServerClient, endpoint: ModelEndpoint, rows: AgentRows
+) -> Looked:
     """Whether the endpoint takes a row's tools; without any, nothing is asked."""
     if rows.with_tools is None:
         return Looked("no row has tools", skipped=True)
@@ -196,7 +198,7 @@ def _identity(row: Mapping[str, Any]) -> RowIdentity:
     return RowIdentity(task=row.get(TASK_INDEX), rollout=None)
 
 
-def check_served(endpoint: Endpoint) -> tuple[Finding, ...]:
+def check_served(endpoint: ModelEndpoint) -> tuple[Finding, ...]:
     """A warning when an endpoint that lists its models has not the one asked for, and answers."""
     facts = endpoint.facts
     if not facts.served or facts.model in facts.served or not endpoint.answers:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from palestra.conformance import LoopGuard, Player, Verdict, door_of
+from palestra.conformance import LoopGuard, PlayedAnswer, Player, door_of
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Severity, quote
@@ -73,7 +73,7 @@ def _as_one(alike: Sequence[Finding], tried: int) -> Finding:
     return replace(first, symptom=f"{first.symptom} (in {len(alike)} of {tried} rows tried)")
 
 
-def _findings(environment: str, verdict: Verdict, wrong: float | None) -> list[Finding]:
+def _findings(environment: str, verdict: PlayedAnswer, wrong: float | None) -> list[Finding]:
     seen = (
         _failed(environment, verdict),
         _rewarded(environment, verdict, wrong),
@@ -86,7 +86,7 @@ def _is_of_a_model(failure: CallError | None) -> bool:
     return failure is not None and failure.layer is not Layer.VERIFIER
 
 
-def _failed(environment: str, verdict: Verdict) -> Finding | None:
+def _failed(environment: str, verdict: PlayedAnswer) -> Finding | None:
     if verdict.timed_out:
         return tabled(
             "verifier.hangs",
@@ -101,7 +101,7 @@ def _failed(environment: str, verdict: Verdict) -> Finding | None:
     return replace(finding, symptom=f"{environment}: {finding.symptom}")
 
 
-def _rewarded(environment: str, verdict: Verdict, wrong: float | None) -> Finding | None:
+def _rewarded(environment: str, verdict: PlayedAnswer, wrong: float | None) -> Finding | None:
     most = 0.0 if wrong is None else wrong
     if verdict.reward is None or math.isnan(verdict.reward) or verdict.reward <= most:
         return None
@@ -112,7 +112,7 @@ def _rewarded(environment: str, verdict: Verdict, wrong: float | None) -> Findin
     )
 
 
-def _blocked(environment: str, verdict: Verdict) -> Finding | None:
+def _blocked(environment: str, verdict: PlayedAnswer) -> Finding | None:
     if verdict.blocked_s <= BLOCKED_S:
         return None
     return tabled(

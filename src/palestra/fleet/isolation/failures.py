@@ -4,7 +4,7 @@ from typing import Final
 
 from palestra.config import ServerType
 from palestra.errors import CallError, DeadlineExceeded, Evidence, Hop, InfraError, add_hop
-from palestra.fleet.isolation.link import Ended, Ending, Hung
+from palestra.fleet.isolation.link import Ending, Hung, WorkerEnded
 from palestra.sandbox.workers.handle import CRASHES
 from palestra.server import TIME_LIMIT, AuthorsPlace, overran
 from palestra.system import signal_name
@@ -37,19 +37,19 @@ def _failure(server: str, path: str, ending: Ending) -> CallError:
             )
         case Hung(place, ran_s):
             return overran(server, path, place, ran_s)
-        case Ended(code, place) if code is not None and -code in CRASHES:
+        case WorkerEnded(code, place) if code is not None and -code in CRASHES:
             return fault_of(ServerType.RESOURCES, path)(
                 f"{server}{path} crashed its process by {signal_name(-code)}{_in(place)}",
                 hint="look at the native code that is called there",
                 evidence=Evidence(traceback=str(place)),
             )
-        case Ended(code) if code is None or code >= 0:
+        case WorkerEnded(code) if code is None or code >= 0:
             how = "closed its connection to the server" if code is None else f"exit code {code}"
             return fault_of(ServerType.RESOURCES, path)(
                 f"{server}{path} ended its worker process ({how})",
                 hint="look for os._exit, os.close or a library that ends the process",
             )
-        case Ended(code):
+        case WorkerEnded(code):
             return InfraError(
                 f"{server}{path}: its worker process was killed from outside, by "
                 f"{signal_name(-(code or 0))}",

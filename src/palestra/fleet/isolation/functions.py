@@ -27,7 +27,7 @@ VERIFY: Final = "/verify"
 
 
 @final
-class FunctionCalls:
+class WorkerFunctionCalls:
     """Of the one function in `file`, for the server of that name. `errors`: where its exceptions
     are logged.
     """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from palestra.fleet.isolation.wire import ANSWERS, Frames, Rubbish, read_message
+from palestra.fleet.isolation.wire import ANSWERS, BodyCutter, Rubbish, read_message
 from palestra.fleet.stacks import authors_place, is_whole
 from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.server import AuthorsPlace
@@ -31,7 +31,7 @@ class Hung:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class WorkerEnded:
     """It ended by itself. `code`: its exit code, a signal's negative number, None when unknown."""
 
     code: int | None
@@ -44,7 +44,7 @@ class Killed:
     """It was killed for a reason that is no fault of a call."""
 
 
-Ending = Hung | Ended | Killed
+Ending = Hung | WorkerEnded | Killed
 
 
 class WorkerGone(Exception):
@@ -65,7 +65,7 @@ class Link:
         self._worker = worker
         self._on_message = on_message
         self._loop = asyncio.get_running_loop()
-        self._frames = Frames()
+        self._frames = BodyCutter()
         self._outgoing: deque[memoryview] = deque()
         self._waiting: dict[int, asyncio.Future[list[Any]]] = {}
         self._stack: bytearray | None = None
@@ -218,11 +218,11 @@ class Link:
             if text and _CRASH.startswith(text):
                 self._stack = bytearray(rubbish.rest)
             else:
-                self.end(Ended(None))  # the author's code has written to our socket
+                self.end(WorkerEnded(None))  # the author's code has written to our socket
         except (IndexError, TypeError, ValueError):
-            self.end(Ended(None))
+            self.end(WorkerEnded(None))
 
     async def _learn_ending(self) -> None:
         code = await self._worker.exit_code()
         stack = (self._stack or b"").decode("utf-8", "replace")
-        self.end(Ended(code, authors_place(stack)))
+        self.end(WorkerEnded(code, authors_place(stack)))

@@ -27,7 +27,7 @@ from palestra.fleet.isolation.wire import (
     REPLY,
     UNREADABLE,
     VALUE,
-    Frames,
+    BodyCutter,
     Rubbish,
     message_frame,
     read_order,
@@ -101,7 +101,7 @@ class ReplicaCalls:
         self._questions = questions
         self._sock = sock
         self._surroundings = surroundings
-        self._frames = Frames()
+        self._frames = BodyCutter()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self.gone = asyncio.Event()
         questions.connect(sock.sendall)

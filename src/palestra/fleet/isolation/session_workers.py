@@ -27,7 +27,7 @@ from palestra.errors import (
 )
 from palestra.fleet.isolation.authors_keeper import AuthorsKeeper, Forking, limit_of
 from palestra.fleet.isolation.failures import failure_of
-from palestra.fleet.isolation.link import Ended, Ending, Killed, Link, WorkerGone
+from palestra.fleet.isolation.link import Ending, Killed, Link, WorkerEnded, WorkerGone
 from palestra.fleet.isolation.results import body_bytes, exact_body_bytes, unpacked
 from palestra.fleet.isolation.wire import (
     ASK,
@@ -130,7 +130,7 @@ class _Worker:
 
     def _note_loss(self, number: int, call: "_Call", server: str, ending: Ending) -> None:
         """Find the call that the worker ended for. Every call is told of it before any fails."""
-        if not self.culprit and isinstance(ending, Ended):
+        if not self.culprit and isinstance(ending, WorkerEnded):
             # The plain method that runs is the first suspect; or the only call there is.
             alone = number if len(self.contexts) == 1 else UNKNOWN_CALL
             self.culprit = self.running or alone

@@ -78,7 +78,7 @@ def framed(body: bytes) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-class Frames:
+class BodyCutter:
     """Cuts a stream of bytes into bodies."""
 
     __slots__ = ("_buffer",)

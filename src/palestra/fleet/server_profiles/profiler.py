@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from palestra.errors import CallError, ConfigError, Evidence, InfraError
 from palestra.fleet.server_profiles.attributed import ProfiledServer, running
 from palestra.fleet.server_profiles.picture import Callee, FunctionTimes, flame_chart
-from palestra.server import Boundary, Refusals, Server
+from palestra.server import Boundary, RefusalEnvelopes, Server
 from palestra.system import write_whole
 from palestra.transport import ASGIApp
 
@@ -195,7 +195,7 @@ class Profiler:
         return Boundary(
             app,
             server=name,
-            refusals=Refusals(app, server=name, own_failure=_own_failure),
+            refusals=RefusalEnvelopes(app, server=name, own_failure=_own_failure),
             on_error=lambda path, error: _raised(name, path, error),
             token=token,
         )

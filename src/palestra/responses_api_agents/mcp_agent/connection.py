@@ -64,7 +64,7 @@ class NoAnswerInTime(Exception):
 
 
 @final
-class Connection:
+class McpConnection:
     """One live connection. `open` first, `close` at last."""
 
     def __init__(self, name: str, settings: McpServerSettings) -> None:
@@ -224,19 +224,19 @@ class SharedServers:
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, McpConnection] = {}
         self._opening: dict[str, asyncio.Lock] = {}
 
     async def connection(
         self, name: str, settings: McpServerSettings, rollout: AsyncExitStack
-    ) -> Connection:
+    ) -> McpConnection:
         """An open connection; one of the rollout's own is closed with `rollout`.
 
         Raises InfraError when the server cannot be reached.
         """
         if settings.shared:
             return await self._shared(name, settings)
-        own = Connection(name, settings)
+        own = McpConnection(name, settings)
         rollout.push_async_callback(own.close)
         await own.open()
         return own
@@ -247,13 +247,13 @@ class SharedServers:
             _, connection = self._open.popitem()
             await connection.close()
 
-    async def _shared(self, name: str, settings: McpServerSettings) -> Connection:
+    async def _shared(self, name: str, settings: McpServerSettings) -> McpConnection:
         async with self._opening.setdefault(name, asyncio.Lock()):
             found = self._open.get(name)
             if found is None or not found.alive:
                 if found is not None:
                     await found.close()
-                found = Connection(name, settings)
+                found = McpConnection(name, settings)
                 await found.open()
                 self._open[name] = found
             return found

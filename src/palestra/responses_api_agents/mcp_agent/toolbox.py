@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from pydantic import Field
 
 from palestra.errors import CallError, WrongSetting
-from palestra.responses_api_agents.mcp_agent.connection import Connection, NoAnswerInTime
+from palestra.responses_api_agents.mcp_agent.connection import McpConnection, NoAnswerInTime
 from palestra.schema import FunctionTool, WireModel, encode_json
 from palestra.transport import Peer
 
@@ -144,7 +144,7 @@ class EnvironmentTools:
 class OutsideTools:
     """The tools of an MCP server of the settings."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: McpConnection) -> None:
         self._connection = connection
 
     @property

@@ -1,4 +1,4 @@
-"""`Answers`: what one provider's answers mean, to the rollout that asked."""
+"""`ChatAnswerReader`: what one provider's answers mean, to the rollout that asked."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, final
@@ -16,7 +16,7 @@ from palestra.schema import why_unreadable
 from palestra.transport import AnsweredRollouts, HttpReply, current_call
 
 
-class Choice(Protocol):
+class CompletionChoice(Protocol):
     """One of a completion's."""
 
     @property
@@ -28,7 +28,7 @@ class Completion(Protocol):
     """A chat completion, decoded one way or another."""
 
     @property
-    def choices(self) -> Sequence[Choice]:
+    def choices(self) -> Sequence[CompletionChoice]:
         """As many as were asked for."""
 
 
@@ -40,7 +40,7 @@ _UNREADABLE = (ValueError, LookupError, TypeError, RecursionError)
 
 
 @final
-class Answers:
+class ChatAnswerReader:
     """Reads bodies, and refusals.
 
     `server` is the model server's instance name, under which failures are reported; `mask` takes

@@ -38,7 +38,7 @@ AT_ONCE = 4
 
 
 @dataclass(slots=True, eq=False)
-class Endpoint:
+class ProviderEndpoint:
     """One base URL, and what is known about it by now."""
 
     url: str
@@ -67,8 +67,8 @@ class Endpoint:
 class _Stay:
     """A session on its endpoint."""
 
-    endpoint: Endpoint
-    host: Endpoint | None = None
+    endpoint: ProviderEndpoint
+    host: ProviderEndpoint | None = None
     """Where it is a guest while its endpoint is busy: one and the same, for its cache too."""
     in_flight: int = 0
     last_used: float = 0.0
@@ -81,20 +81,22 @@ class Endpoints:
     def __init__(
         self, urls: Sequence[str], *, server: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.all = tuple(Endpoint(url) for url in urls)
+        self.all = tuple(ProviderEndpoint(url) for url in urls)
         self._server = server
         self._clock = clock
         self._stays: dict[str, _Stay] = {}
         """By session, the one used last at the end."""
 
-    def home(self, session: str) -> Endpoint:
+    def home(self, session: str) -> ProviderEndpoint:
         """Where the session's next request goes. Raises `ModelError` when there is no endpoint."""
         found = self._choose(session, ())
         if found is None:
             raise ModelError(f"{self._server} has no endpoint yet", hint="its start() must set one")
         return found
 
-    def enter(self, session: str, tried: Collection[Endpoint] = ()) -> Endpoint | None:
+    def enter(
+        self, session: str, tried: Collection[ProviderEndpoint] = ()
+    ) -> ProviderEndpoint | None:
         """Where a request of the session goes now, which is counted there until `leave`.
 
         None when all that is worth trying is among `tried`.
@@ -109,14 +111,14 @@ class Endpoints:
             stay.in_flight += 1
         return endpoint
 
-    def leave(self, session: str, endpoint: Endpoint) -> None:
+    def leave(self, session: str, endpoint: ProviderEndpoint) -> None:
         """The request that `enter` counted has ended, however it did."""
         endpoint.in_flight -= 1
         endpoint.on_trial = False
         if stay := self._stays.get(session):
             stay.in_flight -= 1
 
-    def answered(self, endpoint: Endpoint) -> None:
+    def answered(self, endpoint: ProviderEndpoint) -> None:
         """It gave an answer: whatever was wrong is over, but for a pause that it asked for."""
         self._heard(endpoint)
         if endpoint.failures:
@@ -125,7 +127,7 @@ class Endpoints:
             endpoint.left_until = 0.0
         endpoint.failures = endpoint.errors = endpoint.pauses = 0
 
-    def lost(self, endpoint: Endpoint, why: str) -> None:
+    def lost(self, endpoint: ProviderEndpoint, why: str) -> None:
         """No connection, or one that broke: leave it, and say so once."""
         if not endpoint.failures and len(self.all) > 1:
             # Before it is marked, as its sessions move one by one.
@@ -140,13 +142,13 @@ class Endpoints:
         endpoint.failures += 1
         self._pause(endpoint, None)
 
-    def busy(self, endpoint: Endpoint, asked_s: float | None, status: int = 429) -> None:
+    def busy(self, endpoint: ProviderEndpoint, asked_s: float | None, status: int = 429) -> None:
         """It is there and cannot take more: leave it for as long as it asks."""
         self._heard(endpoint)
         self._pause(endpoint, asked_s)
         self._tell_of_guests(endpoint, f"it is busy, status {status}")
 
-    def broken(self, endpoint: Endpoint) -> None:
+    def broken(self, endpoint: ProviderEndpoint) -> None:
         """It answered 500: leave it when it does nothing else."""
         self._heard(endpoint)
         endpoint.errors += 1
@@ -158,15 +160,15 @@ class Endpoints:
         """In how many seconds the first of them may be asked again; 0 when one may be now."""
         return max(0.0, min(endpoint.left_until for endpoint in self.all) - self._clock())
 
-    def silent(self, endpoint: Endpoint, *, since_s: float) -> bool:
+    def silent(self, endpoint: ProviderEndpoint, *, since_s: float) -> bool:
         """Whether requests wait there and nothing was heard from it for `since_s`."""
         return endpoint.in_flight > 0 and self._clock() - endpoint.last_heard > since_s
 
-    def _heard(self, endpoint: Endpoint) -> None:
+    def _heard(self, endpoint: ProviderEndpoint) -> None:
         endpoint.last_heard = self._clock()
         endpoint.strikes = 0
 
-    def _tell_of_guests(self, endpoint: Endpoint, why: str) -> None:
+    def _tell_of_guests(self, endpoint: ProviderEndpoint, why: str) -> None:
         if len(self.all) == 1 or why in endpoint.told:
             return
         endpoint.told.add(why)
@@ -179,7 +181,7 @@ class Endpoints:
             self._others(endpoint),
         )
 
-    def _pause(self, endpoint: Endpoint, asked_s: float | None) -> None:
+    def _pause(self, endpoint: ProviderEndpoint, asked_s: float | None) -> None:
         now = self._clock()
         if now < endpoint.left_until and asked_s is None:
             return  # one of many requests that found the same
@@ -187,11 +189,11 @@ class Endpoints:
         endpoint.pauses = min(endpoint.pauses + 1, 10)
         endpoint.left_until = now + (own if asked_s is None else max(asked_s, 0.1))
 
-    def _others(self, endpoint: Endpoint) -> str:
+    def _others(self, endpoint: ProviderEndpoint) -> str:
         others = [other.url for other in self.all if other is not endpoint and not other.failures]
         return ", ".join(others) or "none, as no other one answers"
 
-    def _choose(self, session: str, tried: Collection[Endpoint]) -> Endpoint | None:
+    def _choose(self, session: str, tried: Collection[ProviderEndpoint]) -> ProviderEndpoint | None:
         if len(self.all) == 1:
             return None if tried else self.all[0]
         now = self._clock()
@@ -210,16 +212,18 @@ class Endpoints:
         stay.host = found
         return found
 
-    def _anywhere(self, tried: Collection[Endpoint], now: float) -> Endpoint | None:
+    def _anywhere(self, tried: Collection[ProviderEndpoint], now: float) -> ProviderEndpoint | None:
         """Where there is most room, else the first to come back; where it was, no request goes."""
         if (found := self._least_loaded(tried, now)) is not None or tried:
             return found
         return min(self.all, key=lambda endpoint: endpoint.left_until, default=None)
 
-    def _is_open(self, endpoint: Endpoint, now: float) -> bool:
+    def _is_open(self, endpoint: ProviderEndpoint, now: float) -> bool:
         return now >= endpoint.left_until and not (endpoint.failures and endpoint.on_trial)
 
-    def _least_loaded(self, tried: Collection[Endpoint], now: float) -> Endpoint | None:
+    def _least_loaded(
+        self, tried: Collection[ProviderEndpoint], now: float
+    ) -> ProviderEndpoint | None:
         fit = [each for each in self.all if each not in tried and self._is_open(each, now)]
         return min(fit, key=lambda each: (each.in_flight, each.sessions), default=None)
 
@@ -228,7 +232,9 @@ class Endpoints:
         # To the end, so that the ones longest unused are at the beginning.
         self._stays[session] = self._stays.pop(session)
 
-    def _settle(self, session: str, endpoint: Endpoint | None, now: float) -> Endpoint | None:
+    def _settle(
+        self, session: str, endpoint: ProviderEndpoint | None, now: float
+    ) -> ProviderEndpoint | None:
         if endpoint is None:
             return None
         if (stay := self._stays.get(session)) is None:

@@ -1,4 +1,4 @@
-"""`Way`: one request, tried at one endpoint after the other until one takes it."""
+"""`FailoverRoute`: one request, tried at one endpoint after the other until one takes it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import final
 from msgspec.structs import replace
 
 from palestra.errors import ModelError
-from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
+from palestra.responses_api_models.chat.endpoints import Endpoints, ProviderEndpoint
 from palestra.transport import BUSY_STATUSES, ConnectionFailed, HttpReply, retry_after_s
 
 MOST_LOST = 3
@@ -22,7 +22,7 @@ def url_of(base_url: str, path: str) -> str:
 
 
 @final
-class Way:
+class FailoverRoute:
     """The way of one request through the endpoints of its session.
 
     `send` is one exchange with a URL, given the seconds left, as `HttpTransport.send`; `moved` is
@@ -55,7 +55,7 @@ class Way:
         self._send = send
         self._moved = moved
         self._lost = 0
-        self._soured: set[Endpoint] = set()
+        self._soured: set[ProviderEndpoint] = set()
         """Those that answered 500: the next try goes elsewhere, if it can."""
         self.url = url_of(endpoints.home(session).url, path)
         """Where it went last."""
@@ -67,7 +67,7 @@ class Way:
         but a busy one's `Retry-After` is the shortest wait of all.
         """
         deadline = None if remaining_s is None else asyncio.get_running_loop().time() + remaining_s
-        tried: set[Endpoint] = set()
+        tried: set[ProviderEndpoint] = set()
         endpoint = self._enter(tried)
         while True:
             tried.add(endpoint)
@@ -98,13 +98,13 @@ class Way:
         wait = f"{self._endpoints.soonest_s():.3f}"
         return replace(reply, headers={**reply.headers, "retry-after": wait})
 
-    def _enter(self, tried: set[Endpoint]) -> Endpoint:
+    def _enter(self, tried: set[ProviderEndpoint]) -> ProviderEndpoint:
         found = self._soured and self._endpoints.enter(self._session, self._soured)
         found = found or self._endpoints.enter(self._session, tried)
         # There is one, as `home` found one.
         return found or self._endpoints.home(self._session)
 
-    async def _exchange(self, endpoint: Endpoint, deadline: float | None) -> HttpReply:
+    async def _exchange(self, endpoint: ProviderEndpoint, deadline: float | None) -> HttpReply:
         self.url = url_of(endpoint.url, self._path)
         left = None if deadline is None else deadline - asyncio.get_running_loop().time()
         try:
@@ -120,7 +120,7 @@ class Way:
                 sent=True,
             ) from error
 
-    def _note_loss(self, endpoint: Endpoint, error: ConnectionFailed) -> None:
+    def _note_loss(self, endpoint: ProviderEndpoint, error: ConnectionFailed) -> None:
         self._endpoints.lost(endpoint, error.message)
         self._lost += error.sent
         if self._lost >= MOST_LOST:
@@ -132,7 +132,7 @@ class Way:
             failure.retriable = False
             raise failure from error
 
-    def _is_busy(self, endpoint: Endpoint, reply: HttpReply) -> bool:
+    def _is_busy(self, endpoint: ProviderEndpoint, reply: HttpReply) -> bool:
         """Note what the status says about the endpoint; whether another one may help."""
         if reply.status in BUSY_STATUSES:
             self._endpoints.busy(endpoint, retry_after_s(reply), reply.status)

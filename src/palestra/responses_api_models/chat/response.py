@@ -16,7 +16,7 @@ import orjson
 from palestra.errors import KnownCause, WrongSetting
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow, check_whole
 from palestra.responses_api_models.chat.settings import ConversionSettings
-from palestra.responses_api_models.chat.thinking import Said, has_tags, said_in
+from palestra.responses_api_models.chat.thinking import TextSpan, has_tags, said_in
 from palestra.responses_api_models.chat.unread import refuse_unread
 from palestra.schema import (
     BESIDE_REASONING,
@@ -197,17 +197,17 @@ def _said(content: Any, beside: str | None, digits: str, status: str) -> list[An
         # The usual answer: nothing to take apart.
         output: list[Any] = []
         if beside:
-            output.append(_reasoning((Said(beside, is_reasoning=True),), digits))
+            output.append(_reasoning((TextSpan(beside, is_reasoning=True),), digits))
         if content:
             output.append(_message([_output_text(content)], digits, status))
         return output
     said = list(said_in(content, lone_tags=not beside))
     if beside:
-        said.insert(0, Said(beside, is_reasoning=True))
+        said.insert(0, TextSpan(beside, is_reasoning=True))
     return _spoken(said, digits, status)
 
 
-def _spoken(said: Iterable[Said], digits: str, status: str) -> list[Any]:
+def _spoken(said: Iterable[TextSpan], digits: str, status: str) -> list[Any]:
     """Reasoning and messages in the order of the text; blocks without text between are one item."""
     output: list[Any] = []
     for is_reasoning, group in groupby(said, key=lambda stretch: stretch.is_reasoning):
@@ -220,7 +220,7 @@ def _spoken(said: Iterable[Said], digits: str, status: str) -> list[Any]:
     return output
 
 
-def _parts(said: Iterable[Said]) -> list[Any]:
+def _parts(said: Iterable[TextSpan]) -> list[Any]:
     """One text, unless there are parts of the endpoint's own between."""
     parts: list[Any] = []
     for is_own, group in groupby(said, key=lambda stretch: stretch.part is not None):
@@ -282,12 +282,12 @@ def _message(parts: list[Any], digits: str, status: str) -> OutputMessage:
     )
 
 
-def _reasoning(blocks: Iterable[Said], digits: str) -> Reasoning:
+def _reasoning(blocks: Iterable[TextSpan], digits: str) -> Reasoning:
     summary = [_block(block) for block in blocks]
     return _make_reasoning({"id": f"rs_{digits}", "type": "reasoning", "summary": summary})
 
 
-def _block(block: Said) -> SummaryText:
+def _block(block: TextSpan) -> SummaryText:
     if block.part is not None:
         return SummaryText.model_validate(block_of_part(block.part))
     return _make_summary_text({"type": "summary_text", "text": block.text})

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from palestra.errors import CallError, ConfigError, Hopeless, ModelNotServed
-from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
+from palestra.responses_api_models.chat.endpoints import Endpoints, ProviderEndpoint
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.request import (
     json_setting,
@@ -230,7 +230,7 @@ class ChatCompletionsServer(ModelServer):
             raise failed[0]
         return "; ".join([*said, *(f"without {error.message}" for error in failed)])
 
-    async def _check_one(self, endpoint: Endpoint) -> tuple[str, CallError | None]:
+    async def _check_one(self, endpoint: ProviderEndpoint) -> tuple[str, CallError | None]:
         try:
             said = await check_endpoint(self._upstream, endpoint.url, self.config.model)
         except Hopeless:

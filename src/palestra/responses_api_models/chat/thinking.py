@@ -19,7 +19,7 @@ OPEN = "<think>"
 CLOSE = "</think>"
 
 
-class Said(NamedTuple):
+class TextSpan(NamedTuple):
     """A stretch of what was said: answer, or reasoning (one block, without its tags)."""
 
     text: str
@@ -38,30 +38,30 @@ def has_tags(text: str) -> bool:
     return OPEN in text or CLOSE in text
 
 
-def stretches(text: str, *, lone_tags: bool = True) -> Iterator[Said]:
+def stretches(text: str, *, lone_tags: bool = True) -> Iterator[TextSpan]:
     """The text's blocks and what stands around them, in order, whitespace kept.
 
     lone_tags: whether a block may be half marked.
     """
     if not has_tags(text):
         if text:
-            yield Said(text)
+            yield TextSpan(text)
         return
     opened, closed = text.find(OPEN), text.find(CLOSE)
     if lone_tags and closed >= 0 and not 0 <= opened < closed:
         block, _, text = text.partition(CLOSE)
-        yield Said(block, is_reasoning=True)
+        yield TextSpan(block, is_reasoning=True)
     while text:
         before, tag, rest = text.partition(OPEN)
         if not lone_tags and CLOSE not in rest:
-            yield Said(text)
+            yield TextSpan(text)
             return
         text = rest
         if before:
-            yield Said(before)
+            yield TextSpan(before)
         if tag:
             block, _, text = text.partition(CLOSE)
-            yield Said(block, is_reasoning=True)
+            yield TextSpan(block, is_reasoning=True)
 
 
 def split_thinking(text: str, *, lone_tags: bool = True) -> tuple[list[str], str]:
@@ -71,7 +71,7 @@ def split_thinking(text: str, *, lone_tags: bool = True) -> tuple[list[str], str
     return blocks, "".join([said.text for said in found if not said.is_reasoning])
 
 
-def said_in(content: Any, *, lone_tags: bool = True) -> Iterator[Said]:
+def said_in(content: Any, *, lone_tags: bool = True) -> Iterator[TextSpan]:
     """What a chat message's content holds, in order: text, or parts as some providers answer.
 
     Raises `ModelError` for what is neither.
@@ -90,7 +90,7 @@ def said_in(content: Any, *, lone_tags: bool = True) -> Iterator[Said]:
             if not isinstance(part, dict):
                 raise ModelError(f"a part of the endpoint's content is none: {part!r:.200}")
             thought = thought_in(part)
-            yield Said(thought or "", is_reasoning=thought is not None, part=part)
+            yield TextSpan(thought or "", is_reasoning=thought is not None, part=part)
 
 
 def _text_of(part: Any) -> str | None:

@@ -17,9 +17,9 @@ from palestra.errors import (
     excerpt,
     mask_error,
 )
-from palestra.responses_api_models.chat.answers import Answers
-from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
-from palestra.responses_api_models.chat.failover import Way, url_of
+from palestra.responses_api_models.chat.answers import ChatAnswerReader
+from palestra.responses_api_models.chat.endpoints import Endpoints, ProviderEndpoint
+from palestra.responses_api_models.chat.failover import FailoverRoute, url_of
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
     provider_sentence,
@@ -124,7 +124,7 @@ class Upstream:
     ) -> None:
         self._http = http
         self._server = server
-        self.answers = Answers(
+        self.answers = ChatAnswerReader(
             server=server,
             model=model,
             mask=self.mask,
@@ -168,7 +168,7 @@ class Upstream:
         async def send(url: str, remaining_s: float | None) -> HttpReply:
             return await self._send_once(url, encoded, remaining_s)
 
-        way = Way(endpoints, path, session=session, send=send, moved=self._count_moved)
+        way = FailoverRoute(endpoints, path, session=session, send=send, moved=self._count_moved)
         answer = await self._post(encoded, way.send, lambda: way.url)
         return Answered(way.url, answer)
 
@@ -254,7 +254,7 @@ class Upstream:
             silent = [each for each in endpoints.all if endpoints.silent(each, since_s=SILENT_S)]
             await asyncio.gather(*(self.ask_whether_alive(endpoints, each) for each in silent))
 
-    async def ask_whether_alive(self, endpoints: Endpoints, endpoint: Endpoint) -> None:
+    async def ask_whether_alive(self, endpoints: Endpoints, endpoint: ProviderEndpoint) -> None:
         """One question to an endpoint; after `STRIKES` without an answer it is left."""
         request = HttpRequest(
             "GET", f"{endpoint.url}/models", self._headers, timeout_s=PROBE_TIMEOUT_S

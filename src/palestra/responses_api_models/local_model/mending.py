@@ -25,26 +25,26 @@ _TOKEN_LIMITS: Final = ("max_tokens", "max_completion_tokens")
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
-class Call(NamedTuple):
+class WrittenCall(NamedTuple):
     """One call; `arguments` is JSON text."""
 
     name: str
     arguments: str
 
 
-def write_call(call: Call) -> str:
+def write_call(call: WrittenCall) -> str:
     """The call as the model itself would have written it."""
     name = orjson.dumps(call.name).decode()
     return f'<tool_call>\n{{"name": {name}, "arguments": {call.arguments or "{}"}}}\n</tool_call>'
 
 
-def read_calls(text: str) -> tuple[str, list[Call]]:
+def read_calls(text: str) -> tuple[str, list[WrittenCall]]:
     """The text outside of the calls, and the calls in order.
 
     What is no call stays text, word for word: a tag that never closes because the token limit
     cut it, JSON that does not parse, an object without a name.
     """
-    calls: list[Call] = []
+    calls: list[WrittenCall] = []
 
     def take(match: re.Match[str]) -> str:
         found = read_bare_calls(match[1])
@@ -55,7 +55,7 @@ def read_calls(text: str) -> tuple[str, list[Call]]:
     return (rest.strip() if calls else text), calls
 
 
-def read_bare_calls(text: str) -> list[Call]:
+def read_bare_calls(text: str) -> list[WrittenCall]:
     """The calls in a JSON object, or in a list of them; none when it is anything else."""
     try:
         decoded = orjson.loads(text)
@@ -66,12 +66,12 @@ def read_bare_calls(text: str) -> list[Call]:
     return calls if len(calls) == len(entries) else []
 
 
-def _call(entry: Any) -> Call | None:
+def _call(entry: Any) -> WrittenCall | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
         return None
     arguments = entry.get("arguments", {})
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
-    return Call(entry["name"], text)
+    return WrittenCall(entry["name"], text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _text_of(part: JSON, pointer: str) -> str:
     return text
 
 
-def _call_of(tool_call: JSON, pointer: str) -> Call:
+def _call_of(tool_call: JSON, pointer: str) -> WrittenCall:
     function = tool_call.get("function")
     fields = function if isinstance(function, Mapping) else {}
     name, arguments = fields.get("name"), fields.get("arguments")
@@ -198,7 +198,7 @@ def _call_of(tool_call: JSON, pointer: str) -> Call:
             f"{pointer}: a call needs a name and its arguments, both as text",
             hint="correct the messages of this row",
         )
-    return Call(name, arguments)
+    return WrittenCall(name, arguments)
 
 
 def _chosen(tools: Sequence[JSON], choice: str | JSON) -> tuple[list[JSON], bool]:

@@ -16,7 +16,7 @@ import orjson
 from msgspec.structs import replace
 
 from palestra.errors import ConfigError, DeadlineExceeded, InfraError, ServerDied
-from palestra.fleet import Child, Ending
+from palestra.fleet import Child, ChildExit
 from palestra.responses_api_models.local_model.engine import READY, EngineOrder
 from palestra.responses_api_models.local_model.mending import to_engine_request, with_calls
 from palestra.schema import encode_json
@@ -33,7 +33,7 @@ class EngineDied(InfraError):
     """The engine's process is gone and is not started again: no retry can help."""
 
     retriable = False
-    ending: Ending | None = None
+    ending: ChildExit | None = None
     """How the process ended: for a client in this process, which tells it as a server's end."""
 
 
@@ -52,7 +52,7 @@ class RunningEngine:
 
     def __init__(self, child: Child) -> None:
         self._child = child
-        self.ending: asyncio.Task[Ending] = asyncio.create_task(
+        self.ending: asyncio.Task[ChildExit] = asyncio.create_task(
             child.ended(), name=f"end of {child.name}"
         )
         """Done when the process has ended."""

@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 
 from palestra.errors import CallError, RunFailed, ServerDied
-from palestra.fleet import Child, Ending, http_url, reachable_host
+from palestra.fleet import Child, ChildExit, http_url, reachable_host
 from palestra.responses_api_models.local_servers.installed import (
     VLLMInstallation,
     find_vllm,
@@ -53,7 +53,7 @@ class Serving:
     """The product, its version and how it was started, in a few words."""
     pid: int
     started_s: float
-    ending: "asyncio.Task[Ending]"
+    ending: "asyncio.Task[ChildExit]"
     """Done when the process has ended, for whatever reason."""
 
     async def until_ended(self) -> None:
@@ -112,7 +112,7 @@ async def kept(
     *,
     secret: str = "",
     log_path: Path | None = None,
-) -> AsyncIterator[tuple[Child, "asyncio.Task[Ending]"]]:
+) -> AsyncIterator[tuple[Child, "asyncio.Task[ChildExit]"]]:
     """A process that ends with this block, and with us, however we end.
 
     Where it prints `secret`, that is masked.
@@ -141,7 +141,7 @@ async def _answers(
     root: str,
     headers: Mapping[str, str],
     child: Child,
-    ending: "asyncio.Task[Ending]",
+    ending: "asyncio.Task[ChildExit]",
     tell: Tell,
     limit_s: float,
 ) -> None:

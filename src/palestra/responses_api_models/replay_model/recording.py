@@ -43,7 +43,7 @@ class _Row(RunRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RecordedTurn:
     """One answer of the model: its items, and what it had read since its last one."""
 
     heard: tuple[Any, ...]
@@ -56,7 +56,7 @@ class Rollout:
 
     params: ResponseCreateParams
     response: Response
-    turns: tuple[Turn, ...]
+    turns: tuple[RecordedTurn, ...]
 
     @property
     def turns_before(self) -> int:
@@ -116,24 +116,24 @@ def items_of(params: ResponseCreateParams) -> Sequence[InputItem]:
     return params.input
 
 
-def turns_of(items: Iterable[Any]) -> list[Turn]:
+def turns_of(items: Iterable[Any]) -> list[RecordedTurn]:
     """The model's turns: what it said in a row, up to the item that ends with token ids if any."""
-    turns: list[Turn] = []
+    turns: list[RecordedTurn] = []
     heard: list[Any] = []
     said: list[Any] = []
     for item in items:
         if not _is_models(item):
             if said:
-                turns.append(Turn(tuple(heard), tuple(said)))
+                turns.append(RecordedTurn(tuple(heard), tuple(said)))
                 heard, said = [], []
             heard.append(item)
             continue
         said.append(item)
         if item.generation_token_ids is not None:
-            turns.append(Turn(tuple(heard), tuple(said)))
+            turns.append(RecordedTurn(tuple(heard), tuple(said)))
             heard, said = [], []
     if said:
-        turns.append(Turn(tuple(heard), tuple(said)))
+        turns.append(RecordedTurn(tuple(heard), tuple(said)))
     return turns
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from palestra.engine import Accounting, BoundedTasks, Ending, ending_in
+from palestra.engine import Accounting, BoundedTasks, ScoredEnding, ending_in
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -80,7 +80,7 @@ class ReverifyProgress:
 class Verified:
     """A row with its new reward. `line`: the result row as JSON."""
 
-    ending: Ending
+    ending: ScoredEnding
     line: bytes
 
 

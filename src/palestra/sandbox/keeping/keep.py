@@ -20,8 +20,8 @@ from palestra.sandbox.keeping.order import (
     FILES_FD,
     SECCOMP_FD,
     STATUS_FD,
-    Order,
-    Outcome,
+    RunOrder,
+    RunOutcome,
     decoded,
 )
 from palestra.sandbox.keeping.places import MadeFiles
@@ -65,9 +65,9 @@ def keep(control: socket.socket, channel: int | None, directory: str) -> None:
             outcome = run.carry_out(stdin, refused_calls, contents)
             out, err = bytes(run.out), bytes(run.err)
     except NotStarted as error:
-        outcome = Outcome(failure=str(error), not_executable=error.by_command)
+        outcome = RunOutcome(failure=str(error), not_executable=error.by_command)
     except (NoVerdict, tree.Unreadable, OSError) as error:
-        outcome = Outcome(failure=str(error) or type(error).__name__)
+        outcome = RunOutcome(failure=str(error) or type(error).__name__)
     control.settimeout(REPORT_WITHIN_S)
     with contextlib.suppress(OSError):
         wire.send(control, outcome.encoded(), out, err)
@@ -75,7 +75,7 @@ def keep(control: socket.socket, channel: int | None, directory: str) -> None:
 
 class _Run:
     def __init__(
-        self, order: Order, control: socket.socket, channel: int | None, directory: str
+        self, order: RunOrder, control: socket.socket, channel: int | None, directory: str
     ) -> None:
         self._order = order
         self._bounds = order.bounds
@@ -107,7 +107,7 @@ class _Run:
         if self._directory is not None:
             folder.remove(self._directory)
 
-    def carry_out(self, stdin: bytes, refused_calls: bytes, contents: list[bytes]) -> Outcome:
+    def carry_out(self, stdin: bytes, refused_calls: bytes, contents: list[bytes]) -> RunOutcome:
         """Start the program, watch it to its end, and say how it ended.
 
         `refused_calls`: a filter of system calls, for a program that is isolated. Raises
@@ -137,7 +137,7 @@ class _Run:
             self._stopped_by = "cpu"
         if not self._stopped_by and machine_full and code == KILLED:
             raise NoVerdict(NO_MEMORY)
-        return Outcome(
+        return RunOutcome(
             exit_code=code,
             stopped_by=self._stopped_by,
             cpu_s=cpu_s,

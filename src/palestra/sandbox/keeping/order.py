@@ -18,7 +18,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RunOrder:
     """One run.
 
     `argv` is the command as it is to be executed, with the isolating command before it when
@@ -44,16 +44,16 @@ FILES_FD = 20
 """Descriptor of the first file; the others follow."""
 
 
-def decoded(frame: bytes) -> Order:
+def decoded(frame: bytes) -> RunOrder:
     """The order in a frame."""
     given = json.loads(frame)
     bounds = Bounds(**given.pop("bounds"))
     argv, files = tuple(given.pop("argv")), tuple(given.pop("files"))
-    return Order(argv=argv, files=files, bounds=bounds, **given)
+    return RunOrder(argv=argv, files=files, bounds=bounds, **given)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """How a run ended. `failure`: why there is no verdict on the program; else empty."""
 
     exit_code: int = 0
@@ -72,6 +72,6 @@ class Outcome:
         return json.dumps(asdict(self)).encode()
 
 
-def outcome_in(frame: bytes) -> Outcome:
+def outcome_in(frame: bytes) -> RunOutcome:
     """The outcome in a frame."""
-    return Outcome(**json.loads(frame))
+    return RunOutcome(**json.loads(frame))

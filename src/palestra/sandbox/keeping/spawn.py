@@ -11,7 +11,7 @@ import signal
 from collections.abc import Mapping
 from typing import NoReturn
 
-from palestra.sandbox.keeping.order import Bounds, Order
+from palestra.sandbox.keeping.order import Bounds, RunOrder
 
 PR_SET_PDEATHSIG = 1
 ABOVE_ALL_TARGETS = 200
@@ -64,7 +64,7 @@ def readable(content: bytes) -> int:
         os.close(written)
 
 
-def spawn(order: Order, wiring: Mapping[int, int], directory: str | None) -> int:
+def spawn(order: RunOrder, wiring: Mapping[int, int], directory: str | None) -> int:
     """Start the command with descriptor `wiring[n]` as its n; its process id.
 
     Raises `NotStarted` when it cannot be executed, OSError when no process can be made.
@@ -92,7 +92,7 @@ def _is_of_the_command(number: int, *, isolated: bool) -> bool:
 
 
 def _become(
-    order: Order, wiring: Mapping[int, int], directory: str | None, complain: int
+    order: RunOrder, wiring: Mapping[int, int], directory: str | None, complain: int
 ) -> NoReturn:
     try:
         os.setsid()

@@ -26,7 +26,7 @@ PLACE_LIMIT_S: Final = 300.0
 """For Ray to find a free core for a host and to start it there."""
 
 
-class Host:
+class RayWorkerHost:
     """Lives in a Ray worker process, with a core of its node reserved for it."""
 
     def __init__(self, preload: Sequence[str]) -> None:
@@ -120,7 +120,7 @@ class RayWorkers:
     async def _place_host(self) -> Any:
         if self._ray is None:
             raise WorkersBroken("the workers were closed while a call waited for its turn")
-        spread = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Host)
+        spread = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(RayWorkerHost)
         host = spread.remote(self._preload)
         self._hosts.add(host)
         with on_failure(lambda: self._kill(host)):

@@ -15,7 +15,7 @@ import msgspec
 
 from palestra.errors import excerpt
 from palestra.sandbox.workers.handle import NoProcess, WorkerHandle
-from palestra.sandbox.workers.nursery import Order
+from palestra.sandbox.workers.nursery import NurseryOrder
 from palestra.sandbox.workers.outcomes import NotReady, WorkersBroken
 from palestra.sandbox.workers.started import StartedNursery, stock_here
 from palestra.system import start
@@ -57,7 +57,7 @@ class Keeper:
         sources: Path | None = None,
         start_limit_s: float = START_LIMIT_S,
     ) -> None:
-        """`program`, `argument`: see `Order`. `as_here`: workers see the environment variables of
+        """`program`, `argument`: see `NurseryOrder`. `as_here`: workers see the environment variables of
         this process, and print where it does. `sources`: the file or folder that it imports, so
         that a nursery that was kept is not used when one of them has changed. `start_limit_s`: for
         the imports, and for a fork.
@@ -157,7 +157,7 @@ class Keeper:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         outputs = _outputs() if self._as_here else ()
-        order = Order(
+        order = NurseryOrder(
             control=theirs.fileno(),
             preload=self._preload,
             path=sys.path,

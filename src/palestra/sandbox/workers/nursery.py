@@ -39,7 +39,7 @@ FIRST_ERRNO: Final = 1_000
 """Added to the error number of a fork that failed: beyond every exit code."""
 
 
-class Order(msgspec.Struct, frozen=True):
+class NurseryOrder(msgspec.Struct, frozen=True):
     """What a nursery is told at its start, as JSON on its standard input."""
 
     control: int
@@ -63,7 +63,7 @@ class Order(msgspec.Struct, frozen=True):
 
 def main(order_json: bytes) -> None:
     """Serve an order."""
-    order = msgspec.json.decode(order_json, type=Order)
+    order = msgspec.json.decode(order_json, type=NurseryOrder)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _point_at_null(0, os.O_RDONLY)
     sys.path[:] = order.path
@@ -83,7 +83,7 @@ def main(order_json: bytes) -> None:
     Nursery(socket.socket(fileno=order.control), serve, endurance).run()
 
 
-def _import(order: Order) -> Serve:
+def _import(order: NurseryOrder) -> Serve:
     """Import what the workers need. An author's file may hold the interpreter's lock for good."""
     die_with_parent()
     faulthandler.dump_traceback_later(order.start_limit_s, exit=True)

@@ -11,9 +11,9 @@ A judge that fails, or whose verdict cannot be read, is a `JudgeFailure`: never 
 
 from palestra.server.judging.judge import Hearing, Judge, JudgeConfig, Ruling
 from palestra.server.judging.questions import (
-    Labels,
+    JudgeLabels,
+    JudgeQuestion,
     PromptError,
-    Question,
     check_template,
     read_verdict,
 )
@@ -22,9 +22,9 @@ __all__ = [
     "Hearing",
     "Judge",
     "JudgeConfig",
-    "Labels",
+    "JudgeLabels",
+    "JudgeQuestion",
     "PromptError",
-    "Question",
     "Ruling",
     "check_template",
     "read_verdict",

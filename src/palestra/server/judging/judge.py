@@ -33,8 +33,8 @@ from palestra.server.agent import ServerReference
 from palestra.server.judging.questions import (
     EQUAL,
     NOT_EQUAL,
-    Labels,
-    Question,
+    JudgeLabels,
+    JudgeQuestion,
     check_template,
     read_verdict,
 )
@@ -93,9 +93,9 @@ class JudgeConfig(ResourcesServerConfig):
     _template: str = PrivateAttr(default="")
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> JudgeLabels:
         """Both labels."""
-        return Labels(self.judge_equal_label, self.judge_not_equal_label)
+        return JudgeLabels(self.judge_equal_label, self.judge_not_equal_label)
 
     def question(
         self,
@@ -103,11 +103,11 @@ class JudgeConfig(ResourcesServerConfig):
         compared: tuple[str, str],
         *,
         cuts: Mapping[str, Sequence[str]] | None = None,
-    ) -> Question:
-        """The question about these passages; see `Question`."""
+    ) -> JudgeQuestion:
+        """The question about these passages; see `JudgeQuestion`."""
         given = self.judge_system_message
         system = self.default_system if given is None else given
-        return Question(
+        return JudgeQuestion(
             _labelled(system, self.labels), self._template, passages, compared, cuts or {}
         )
 
@@ -132,7 +132,7 @@ class JudgeConfig(ResourcesServerConfig):
             raise ValueError(f"{found}: {error}") from None
 
 
-def _labelled(text: str, labels: Labels) -> str:
+def _labelled(text: str, labels: JudgeLabels) -> str:
     return text.replace("{equal_label}", labels.equal).replace(
         "{not_equal_label}", labels.not_equal
     )
@@ -166,7 +166,7 @@ class Judge:
         return "" if reference is None else reference.name
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> JudgeLabels:
         """What it may say."""
         return self._config.labels
 
@@ -213,7 +213,7 @@ class Hearing:
         """Whether the request brings answers that have not been given yet."""
         return self._replay.left > 0
 
-    async def compare(self, question: Question, swapped: Question) -> Ruling:
+    async def compare(self, question: JudgeQuestion, swapped: JudgeQuestion) -> Ruling:
         """Whether the judge calls both answers equal, in both orders if it does in the first.
 
         Raises JudgeFailure when it fails, or when its verdict cannot be read.
@@ -230,7 +230,7 @@ class Hearing:
         # Recorded without the second question: the verdict then stands on the first.
         return self._replayed_last and not self.has_recorded
 
-    async def ask(self, question: Question) -> str:
+    async def ask(self, question: JudgeQuestion) -> str:
         """The judge's label. Raises JudgeFailure when there is none."""
         asked = question.asked(self._judge.params)
         recorded = self._replay.exchange(asked, quoting=question.quoted())

@@ -41,7 +41,7 @@ _AFTER: Final = ("they are WORDS",)
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class JudgeLabels:
     """What a judge may say, in these characters exactly."""
 
     equal: str = EQUAL
@@ -60,7 +60,7 @@ class Labels:
         return ""
 
 
-def read_verdict(response: Response, labels: Labels) -> str | None:
+def read_verdict(response: Response, labels: JudgeLabels) -> str | None:
     """The label that the reply gives as its verdict; None when it gives none.
 
     What the judge thought before `</think>` is no part of its reply. A reply that was cut off, or
@@ -113,7 +113,7 @@ class PromptError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class JudgeQuestion:
     """What a judge is asked.
 
     `template` has a place `{name}` for each of the `passages`; `system` is said before it and

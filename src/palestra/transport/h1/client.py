@@ -7,9 +7,9 @@ from functools import partial
 from typing import Final, TypeVar, final
 
 from palestra.errors import DeadlineExceeded
-from palestra.transport.h1.connection import NEVER, Connection, ExchangeEnded, Late
+from palestra.transport.h1.connection import NEVER, ExchangeEnded, HttpConnection, Late
 from palestra.transport.h1.dialing import Address, Dialer, Resolve
-from palestra.transport.h1.pool import IDLE_S, Host, Room
+from palestra.transport.h1.pool import IDLE_S, ExchangeSlots, HostConnections
 from palestra.transport.h1.proxies import Proxies
 from palestra.transport.h1.requests import RequestHeads
 from palestra.transport.http import (
@@ -113,21 +113,21 @@ class HttpClient:
 
     def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop
-        self._hosts: dict[Address, Host] = {}
-        self._opened: set[Connection] = set()
-        self._rooms = (Room(self._limit),) if self._limit else ()
+        self._hosts: dict[Address, HostConnections] = {}
+        self._opened: set[HttpConnection] = set()
+        self._rooms = (ExchangeSlots(self._limit),) if self._limit else ()
         self._sweeper = None
 
-    def _new_host(self, address: Address) -> Host:
-        room = (Room(self._limit_per_host),) if self._limit_per_host else ()
+    def _new_host(self, address: Address) -> HostConnections:
+        room = (ExchangeSlots(self._limit_per_host),) if self._limit_per_host else ()
         # The host's queue comes first: whoever waits in it takes nobody else's place.
-        host = Host(partial(self._dial, address), rooms=room + self._rooms)
+        host = HostConnections(partial(self._dial, address), rooms=room + self._rooms)
         self._hosts[address] = host
         return host
 
-    async def _dial(self, address: Address) -> Connection:
+    async def _dial(self, address: Address) -> HttpConnection:
         opened, loop = self._opened, asyncio.get_running_loop()
-        connection = await self._dialer.dial(address, lambda: Connection(loop, opened.discard))
+        connection = await self._dialer.dial(address, lambda: HttpConnection(loop, opened.discard))
         if not connection.lost:
             opened.add(connection)
         return connection
@@ -154,7 +154,7 @@ async def _in_time(
 
 
 def _raise_unless_repeatable(
-    request: HttpRequest, connection: Connection, ended: BaseException
+    request: HttpRequest, connection: HttpConnection, ended: BaseException
 ) -> None:
     if isinstance(ended, Late):
         raise _late(request, str(ended)) from None

@@ -48,7 +48,7 @@ class Unsent(ExchangeEnded):
     sent = False
 
 
-class Broken(ExchangeEnded):
+class ConnectionBroken(ExchangeEnded):
     """The connection ended, or what came on it is no answer."""
 
 
@@ -57,11 +57,11 @@ class Late(ExchangeEnded):
 
 
 @final
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """`begin` an exchange and await its answer; `abort` whenever that is not awaited to its end."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_lost: Callable[["Connection"], object]
+        self, loop: asyncio.AbstractEventLoop, on_lost: Callable[["HttpConnection"], object]
     ) -> None:
         self._loop = loop
         self._on_lost = on_lost
@@ -208,13 +208,13 @@ class Connection(asyncio.Protocol):
         else:
             self._end(Late(self._reader.cut_off() if self.heard else ""))
 
-    def _broken(self, why: str) -> Broken:
+    def _broken(self, why: str) -> ConnectionBroken:
         where = self._reader.cut_off()
-        return Broken(f"the connection broke before the answer came ({why}, {where})")
+        return ConnectionBroken(f"the connection broke before the answer came ({why}, {where})")
 
 
-def _garbled(problem: Malformed) -> Broken:
-    return Broken(f"what came is no answer of HTTP: {problem}")
+def _garbled(problem: Malformed) -> ConnectionBroken:
+    return ConnectionBroken(f"what came is no answer of HTTP: {problem}")
 
 
 def reason(error: BaseException | None) -> str:

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from palestra.transport.h1.connection import Connection, reason
+from palestra.transport.h1.connection import HttpConnection, reason
 from palestra.transport.h1.proxies import Proxy
 from palestra.transport.http import CertificateRejected, ConnectionFailed
 
@@ -32,7 +32,7 @@ class Dialer:
         self._resolve = resolve
         self._context: ssl.SSLContext | None = None
 
-    async def dial(self, address: Address, make: Callable[[], Connection]) -> Connection:
+    async def dial(self, address: Address, make: Callable[[], HttpConnection]) -> HttpConnection:
         """Raises `ConnectionFailed`; `CertificateRejected` when it is another who answers."""
         try:
             async with asyncio.timeout(CONNECT_S) as limit:
@@ -54,7 +54,7 @@ class Dialer:
                 hint = "HTTP_PROXY and HTTPS_PROXY name the proxy, NO_PROXY what needs none"
             raise ConnectionFailed(why, sent=False, hint=hint) from error
 
-    async def _open(self, address: Address, make: Callable[[], Connection]) -> Connection:
+    async def _open(self, address: Address, make: Callable[[], HttpConnection]) -> HttpConnection:
         loop = asyncio.get_running_loop()
         proxy = address.proxy
         context, name = (self._tls(), address.host) if address.tls else (None, None)
@@ -104,8 +104,8 @@ async def _tunnel(address: Address, proxy: Proxy) -> asyncio.Transport:
 
 
 async def _secured(
-    transport: asyncio.Transport, connection: Connection, context: ssl.SSLContext, name: str
-) -> Connection:
+    transport: asyncio.Transport, connection: HttpConnection, context: ssl.SSLContext, name: str
+) -> HttpConnection:
     """The connection, with TLS on an open transport."""
     loop = asyncio.get_running_loop()
     try:

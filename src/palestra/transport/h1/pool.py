@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, final
 
-from palestra.transport.h1.connection import Connection
+from palestra.transport.h1.connection import HttpConnection
 
 
 @final
-class Room:
+class ExchangeSlots:
     """A semaphore that is entered without a coroutine when there is a place.
 
     `if not room.try_enter(): await room.enter()`, and `leave` in the end. A place that is left
@@ -65,7 +65,7 @@ still opens 100,000 connections in a second."""
 
 
 @final
-class Host:
+class HostConnections:
     """One address that is spoken to. `rooms` bound the exchanges with it: `try_enter` each, or
     else `enter`, and `leave` in the end. `dial` opens a connection.
 
@@ -73,11 +73,11 @@ class Host:
     """
 
     def __init__(
-        self, dial: Callable[[], Awaitable[Connection]], *, rooms: tuple[Room, ...]
+        self, dial: Callable[[], Awaitable[HttpConnection]], *, rooms: tuple[ExchangeSlots, ...]
     ) -> None:
         self._dial = dial
-        self._gate = Room(MOST_CONNECTING)
-        self._idle: list[Connection] = []
+        self._gate = ExchangeSlots(MOST_CONNECTING)
+        self._idle: list[HttpConnection] = []
         self._rooms = rooms
 
     def try_enter(self) -> bool:
@@ -91,7 +91,7 @@ class Host:
 
     async def enter(self) -> None:
         """Wait for the turn to begin an exchange."""
-        entered: list[Room] = []
+        entered: list[ExchangeSlots] = []
         try:
             for room in self._rooms:
                 await room.enter()
@@ -106,7 +106,7 @@ class Host:
         for room in self._rooms:
             room.leave()
 
-    def take(self, now: float) -> Connection | None:
+    def take(self, now: float) -> HttpConnection | None:
         """An idle connection that is still open, as far as we know."""
         idle = self._idle
         while idle:
@@ -117,7 +117,7 @@ class Host:
                 connection.abort()
         return None
 
-    def give(self, connection: Connection, now: float) -> None:
+    def give(self, connection: HttpConnection, now: float) -> None:
         """Keep a connection for the next request, if it can have one."""
         if connection.usable:
             connection.idle_since = now
@@ -131,7 +131,7 @@ class Host:
         self._idle = [connection for connection in self._idle if connection.usable]
         return bool(self._idle)
 
-    async def connect(self, *, fresh: bool) -> Connection:
+    async def connect(self, *, fresh: bool) -> HttpConnection:
         """A new connection; or, unless it must be `fresh`, one that was left while we waited.
 
         Raises what dialing does. The name is looked up each time: an answer of the DNS may

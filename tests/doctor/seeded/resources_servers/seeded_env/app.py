@@ -13,7 +13,7 @@ from palestra.schema import SeedSessionResponse, VerifyRequest, VerifyResponse, 
 from palestra.server import (
     Judge,
     JudgeConfig,
-    Question,
+    JudgeQuestion,
     ResourcesServer,
     ResourcesServerConfig,
     tool,
@@ -81,7 +81,7 @@ class SeededEnv(ResourcesServer):
     async def _judged(self, body: SeededRequest) -> VerifyResponse:
         judge = Judge(self.server_client, self.config)
         hearing = judge.hearing(body)
-        asked = Question(
+        asked = JudgeQuestion(
             "You grade.", "Is it right? {answer}", {"answer": body.response.final_text}
         )
         label = await hearing.ask(asked)
