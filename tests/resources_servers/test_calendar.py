@@ -6,9 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifying import agrees, post_verify, recorded, said, server_of, verify
 
-from palestra.resources_servers.calendar.app import CalendarServer, WrittenEvent, events_of
-from palestra.resources_servers.calendar.expected import window_of
-from palestra.resources_servers.calendar.times import clock, spoken
+from palestra.resources_servers.calendar.app import (
+    CalendarServer,
+    WrittenEvent,
+    clock,
+    events_of,
+    spoken,
+    window_of,
+)
 
 
 def wanted(*constraints: str | None) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from palestra.resources_servers.google_search.app import (
     GoogleSearchServer,
     first_words,
 )
-from palestra.resources_servers.google_search.backends import PageUnavailable
 from palestra.resources_servers.google_search.pages import page_text
 from palestra.resources_servers.google_search.web import (
     GoogleSearch,
+    PageUnavailable,
     check_public,
     public_addresses,
 )

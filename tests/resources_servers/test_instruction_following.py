@@ -10,9 +10,13 @@ from langdetect.detector_factory import PROFILES_DIRECTORY
 from verifying import agrees, post_verify, recorded, said, server_of, verify
 
 from palestra.resources_servers.instruction_following.app import InstructionFollowingServer
-from palestra.resources_servers.instruction_following.cases import LANGUAGES, LanguageDetector
 from palestra.resources_servers.instruction_following.instruction import Answer
-from palestra.resources_servers.instruction_following.registry import INSTRUCTIONS, bind
+from palestra.resources_servers.instruction_following.registry import (
+    INSTRUCTIONS,
+    LANGUAGES,
+    LanguageDetector,
+    bind,
+)
 from palestra.resources_servers.instruction_following.sentences import split_sentences
 from palestra.resources_servers.instruction_following.words import treebank_words
 

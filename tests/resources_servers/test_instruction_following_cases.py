@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
-from palestra.resources_servers.instruction_following.cases import LanguageDetector
 from palestra.resources_servers.instruction_following.instruction import Answer
-from palestra.resources_servers.instruction_following.registry import FURTHER, IFEVAL, bind
+from palestra.resources_servers.instruction_following.registry import (
+    FURTHER,
+    IFEVAL,
+    LanguageDetector,
+    bind,
+)
 
 ENGLISH = "the rain fell all night and nobody in the village could sleep because of the noise. "
 FRENCH = "la pluie est tombée toute la nuit et personne dans le village ne pouvait dormir. "

@@ -12,14 +12,13 @@ from verifying import REPOSITORY, agrees, post_verify, recorded, said, server_of
 
 from palestra.errors import ConfigError
 from palestra.resources_servers.reasoning_gym.app import ReasoningGymServer
-from palestra.resources_servers.reasoning_gym.expressions import check_expression
 from palestra.resources_servers.reasoning_gym.generate import (
     DEMO_FAMILIES,
     NOT_IN_ALL,
     generate_rows,
     main,
 )
-from palestra.resources_servers.reasoning_gym.library import families
+from palestra.resources_servers.reasoning_gym.library import check_expression, families
 from palestra.resources_servers.reasoning_gym.rows import make_rows
 from palestra.resources_servers.reasoning_gym.scoring import extract_answer, score_answer
 from palestra.sandbox import Outcome, Returned, TimedOut

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifying import post_verify, recorded, said, server_of, verify
 
-from palestra.resources_servers.string_match.app import StringMatchServer
-from palestra.resources_servers.string_match.extraction import MODES, Answer, extracted
+from palestra.resources_servers.string_match.app import MODES, Answer, StringMatchServer, extracted
 
 ROW = {"expected_answer": "Pacific Ocean", "extraction_mode": "last_line"}
 

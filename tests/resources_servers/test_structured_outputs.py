@@ -23,9 +23,8 @@ from verifying import (
 
 from palestra.resources_servers.structured_outputs.app import StructuredOutputsServer
 from palestra.resources_servers.structured_outputs.documents import check_size, read_document
-from palestra.resources_servers.structured_outputs.no_document import NoDocument
-from palestra.resources_servers.structured_outputs.schemas import Schema
-from palestra.resources_servers.structured_outputs.shapes import Shape
+from palestra.resources_servers.structured_outputs.grading import Schema
+from palestra.resources_servers.structured_outputs.shapes import NoDocument, Shape
 from palestra.schema import encode_json
 from palestra.server import ResourcesServer
 from palestra.transport import call_asgi

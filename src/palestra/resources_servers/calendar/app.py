@@ -5,14 +5,127 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, permutations
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, field_validator
 
-from palestra.resources_servers.calendar.expected import ExpectedEvent
-from palestra.resources_servers.calendar.times import written
-from palestra.schema import Response, VerifyRequest, VerifyResponse, encode_json, response_of
+from palestra.schema import (
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+    encode_json,
+    response_of,
+)
 from palestra.server import ResourcesServer, ResourcesServerConfig
+
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+_SECONDS = re.compile(r":00(?=\s*(?:[ap]\.?m\.?)?$)", re.IGNORECASE)
+_SPOKEN = re.compile(r"(1[0-2]|[1-9])(?::([0-5][0-9]))?\s*([ap])\.?m\.?", re.IGNORECASE)
+NOON = 12 * 60
+
+
+def clock(text: str) -> int | None:
+    """`14:05`, or None when it is no time."""
+    match = _CLOCK.fullmatch(text.strip())
+    return int(match[1]) * 60 + int(match[2]) if match else None
+
+
+def spoken(text: str) -> int | None:
+    """`2:05pm`, `10 am`, `noon`, which is 12pm; or None when it is no time."""
+    if text.strip().lower() == "noon":
+        return NOON
+    match = _SPOKEN.fullmatch(text.strip())
+    if match is None:
+        return None
+    hours = int(match[1]) % 12 + (12 if match[3] in "pP" else 0)
+    return hours * 60 + int(match[2] or 0)
+
+
+def written(text: str) -> int | None:
+    """A time as a model may write it: `14:05`, `14:05:00`, `2:05 PM`; or None when it is no time."""
+    bare = text.strip()
+    if bare.count(":") == 2:
+        bare = _SECONDS.sub("", bare)
+    time = clock(bare)
+    return spoken(bare) if time is None else time
+
+
+_BETWEEN = re.compile(r"between\s+(.+?)\s+and\s+(.+)", re.IGNORECASE)
+_ONE = re.compile(r"(before|after|at)\s+(.+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When an event may be: it starts at or after `earliest`, and ends at or before `latest`.
+
+    In minutes since midnight. `exactly`: when it must start.
+    """
+
+    earliest: int = 0
+    latest: int = 24 * 60
+    exactly: int | None = None
+
+    def holds(self, start: int, end: int) -> bool:
+        """Whether an event from `start` to `end` keeps to it."""
+        exact = self.exactly is None or start == self.exactly
+        return exact and self.earliest <= start and end <= self.latest
+
+
+def window_of(constraint: str | None) -> Window | None:
+    """`before 2pm`, `after 10:15am`, `between 10am and 1pm`, `at noon`; None if unreadable."""
+    if constraint is None or not constraint.strip():
+        return Window()
+    if match := _BETWEEN.fullmatch(constraint.strip()):
+        low, high = spoken(match[1]), spoken(match[2])
+        return None if low is None or high is None else Window(low, high)
+    match = _ONE.fullmatch(constraint.strip())
+    time = spoken(match[2]) if match else None
+    if match is None or time is None:
+        return None
+    kind = match[1].lower()
+    if kind == "before":
+        return Window(latest=time)
+    return Window(earliest=time) if kind == "after" else Window(exactly=time)
+
+
+def _is_a_time(text: str) -> str:
+    if clock(text) is None:
+        raise ValueError("not a time of day like 16:00")
+    return text
+
+
+Clock = Annotated[str, AfterValidator(_is_a_time)]
+
+
+class ExpectedEvent(WireModel):
+    """One event of the right calendar."""
+
+    event_id: int
+    duration: int = Field(gt=0)
+    """Minutes."""
+    constraint: str | None = None
+    """When it may be, as the user said it."""
+    min_time: Clock = "00:00"
+    """The day begins; no event starts before."""
+    max_time: Clock = "23:59"
+    """The day ends; no event ends after."""
+
+    @field_validator("constraint")
+    @classmethod
+    def _is_readable(cls, text: str | None) -> str | None:
+        if window_of(text) is None:
+            raise ValueError(
+                f"{text!r} is none of: before TIME, after TIME, at TIME, between TIME and TIME"
+            )
+        return text
+
+    def allows(self, start: int, end: int) -> bool:
+        """Whether an event from `start` to `end` (minutes since midnight) keeps to all of it."""
+        window = window_of(self.constraint)
+        day = Window(clock(self.min_time) or 0, clock(self.max_time) or 0)
+        return window is not None and window.holds(start, end) and day.holds(start, end)
+
 
 _STEP_MIN = 5
 """Minutes between the times at which an event is tried."""

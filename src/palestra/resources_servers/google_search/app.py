@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from palestra.config import PACKAGE_ROOT, resolve_path
 from palestra.metrics import compute_pass_majority_metrics
-from palestra.resources_servers.google_search.backends import (
+from palestra.resources_servers.google_search.web import (
     OfflineIndex,
     PageUnavailable,
     SearchBackend,

@@ -1,7 +1,7 @@
 """`InstructionFollowingServer`: does an answer follow each instruction of its row?
 
 What the instructions ask for is in `keywords.py`, `lengths.py`, `formats.py`, `wording.py` and
-`cases.py`; their ids are in `registry.py`.
+`registry.py`, which also has their ids.
 """
 
 from collections import defaultdict
@@ -12,9 +12,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from palestra.metrics import compute_pass_majority_metrics
-from palestra.resources_servers.instruction_following.cases import LanguageDetector
 from palestra.resources_servers.instruction_following.instruction import Answer, Instruction
-from palestra.resources_servers.instruction_following.registry import bind
+from palestra.resources_servers.instruction_following.registry import LanguageDetector, bind
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import Aside, ResourcesServer, ResourcesServerConfig

@@ -10,8 +10,8 @@ from palestra.resources_servers.instruction_following.instruction import (
     Instruction,
     Phrase,
 )
-from palestra.resources_servers.instruction_following.patterns import count_matches, keyword_pattern
-from palestra.resources_servers.instruction_following.plain_sentences import plain_sentences
+from palestra.resources_servers.instruction_following.sentences import plain_sentences
+from palestra.resources_servers.instruction_following.words import count_matches, keyword_pattern
 
 # White space before a bullet is looked for on its line only: over lines, the search would take a
 # time that is quadratic in their number, and find the same bullets.

@@ -16,9 +16,12 @@ from palestra.resources_servers.instruction_following.instruction import (
     Relation,
     holds,
 )
-from palestra.resources_servers.instruction_following.patterns import count_matches, keyword_pattern
-from palestra.resources_servers.instruction_following.plain_sentences import plain_sentences
-from palestra.resources_servers.instruction_following.words import treebank_words
+from palestra.resources_servers.instruction_following.sentences import plain_sentences
+from palestra.resources_servers.instruction_following.words import (
+    count_matches,
+    keyword_pattern,
+    treebank_words,
+)
 
 Phrases = Annotated[tuple[Phrase, ...], Field(min_length=1)]
 

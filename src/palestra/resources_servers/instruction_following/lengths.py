@@ -14,7 +14,7 @@ from palestra.resources_servers.instruction_following.instruction import (
     Relation,
     holds,
 )
-from palestra.resources_servers.instruction_following.plain_sentences import plain_sentences
+from palestra.resources_servers.instruction_following.sentences import plain_sentences
 from palestra.resources_servers.instruction_following.words import treebank_words
 
 _DIVIDER: Final = re.compile(r"\s?\*\*\*\s?")

@@ -1,8 +1,12 @@
-"""Sentences of English text, by the rules of Punkt (Kiss and Strunk 2006) and no trained model.
+"""Sentences of English text, split in the two ways of the published checkers.
 
-The published checker counts sentences with Punkt's English model, which is not shipped here. The
-rules are the same; its learned tables are replaced by the short ones below. The two differ where
+`split_sentences` goes by the rules of Punkt (Kiss and Strunk 2006) and no trained model; it is for
+counting. The published checker uses Punkt's English model, which is not shipped here. The rules
+are the same; its learned tables are replaced by the short ones below. The two differ where
 a capitalized word that is not in `STARTERS` follows an abbreviation, an initial or an ellipsis.
+
+`plain_sentences` goes by a few rules about periods; it is for the first or last word of each
+sentence. Line breaks end none.
 
 Every function is linear in the text.
 """
@@ -10,6 +14,58 @@ Every function is linear in the text.
 import re
 from collections.abc import Iterator
 from typing import Final
+
+_DOT: Final = "\ue000"
+"""Stands for a period that ends no sentence."""
+_END: Final = "\ue001"
+
+_LETTER: Final = "([A-Za-z])"
+_PLAIN_STARTERS: Final = (
+    r"(Mr|Mrs|Ms|Dr|Prof|Capt|Cpt|Lt|He\s|She\s|It\s|They\s|Their\s|Our\s|We\s|But\s|However\s"
+    r"|That\s|This\s|Wherever)"
+)
+_SUFFIXES: Final = "(Inc|Ltd|Jr|Sr|Co)"
+
+_RULES: Final = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"(Mr|St|Mrs|Ms|Dr)[.]", rf"\1{_DOT}"),
+        (r"[.](com|net|org|io|gov|edu|me)", rf"{_DOT}\1"),
+        (r"([0-9])[.]([0-9])", rf"\1{_DOT}\2"),
+    )
+)
+_AFTER_ELLIPSES: Final = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"Ph\.D\.", f"Ph{_DOT}D{_DOT}"),
+        (rf"\s{_LETTER}[.] ", rf" \1{_DOT} "),
+        (rf"([A-Z][.][A-Z][.](?:[A-Z][.])?) {_PLAIN_STARTERS}", rf"\1{_END} \2"),
+        (rf"{_LETTER}[.]{_LETTER}[.]{_LETTER}[.]", rf"\1{_DOT}\2{_DOT}\3{_DOT}"),
+        (rf"{_LETTER}[.]{_LETTER}[.]", rf"\1{_DOT}\2{_DOT}"),
+        (rf" {_SUFFIXES}[.] {_PLAIN_STARTERS}", rf" \1{_END} \2"),
+        (rf" {_SUFFIXES}[.]", rf" \1{_DOT}"),
+        (rf" {_LETTER}[.]", rf" \1{_DOT}"),
+        ("\\.”", "”."),
+        (r'\."', '".'),
+        (r'!"', '"!'),
+        (r'\?"', '"?'),
+        (r"[.?!]", rf"\g<0>{_END}"),
+    )
+)
+_DOTS: Final = re.compile(r"\.{2,}")
+
+
+def plain_sentences(text: str) -> list[str]:
+    """The sentences of `text`, stripped; without a last one that is empty."""
+    text = f" {text}  ".replace("\n", " ")
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    text = _DOTS.sub(lambda dots: _DOT * len(dots[0]) + _END, text)
+    for pattern, replacement in _AFTER_ELLIPSES:
+        text = pattern.sub(replacement, text)
+    sentences = [part.strip() for part in text.replace(_DOT, ".").split(_END)]
+    return sentences if sentences[-1] else sentences[:-1]
+
 
 _ABBREVIATIONS: Final = """
     adm col dr gen lt maj messrs mr mrs ms prof rep reps sen st

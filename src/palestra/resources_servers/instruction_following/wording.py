@@ -14,7 +14,7 @@ from palestra.resources_servers.instruction_following.instruction import (
     Ordinal,
     Phrase,
 )
-from palestra.resources_servers.instruction_following.plain_sentences import plain_sentences
+from palestra.resources_servers.instruction_following.sentences import plain_sentences
 
 Prompt = Annotated[str, Field(pattern=r"\S")]
 

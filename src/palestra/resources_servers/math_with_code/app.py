@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from palestra.resources_servers.math_with_judge.mathematics import MathConfig, MathServer, Task
+from palestra.resources_servers.math_with_judge.app import MathConfig, MathServer, Task
 from palestra.sandbox import (
     SESSION_LIMITS,
     CellLimits,

@@ -15,13 +15,14 @@ from pydantic import Field, field_validator, model_validator
 from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.mcqa.grammars import (
+    LONGEST_PATTERN,
     Options,
     choice,
     lenient_answer_colon,
     lenient_boxed,
+    search,
     strict_single_letter_boxed,
 )
-from palestra.resources_servers.mcqa.row_regex import LONGEST_PATTERN, search
 from palestra.sandbox import Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
 from palestra.server import ResourcesServer, ResourcesServerConfig
@@ -132,7 +133,7 @@ class McqaServer(ResourcesServer):
 
     @cached_property
     def _workers(self) -> Workers:
-        return open_workers(preload=["palestra.resources_servers.mcqa.row_regex"])
+        return open_workers(preload=["palestra.resources_servers.mcqa.grammars"])
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """pass@k, its averages, and majority@k over the chosen letters; in percent."""

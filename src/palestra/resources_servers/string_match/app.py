@@ -1,15 +1,138 @@
 """`StringMatchServer`: is what a model gives as its answer the expected text?"""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
 from palestra.metrics import compute_pass_majority_metrics
+from palestra.resources_servers.boxes import last_box
 from palestra.resources_servers.key_metrics import key_metrics
-from palestra.resources_servers.string_match.extraction import ExtractionMode, extracted
+from palestra.resources_servers.latex_text import plain_text
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.server import ResourcesServer, ResourcesServerConfig
+
+ExtractionMode = Literal["boxed", "final_answer", "last_line", "full"]
+
+_MARKER: Final = re.compile(
+    r"\b(?:final[ \t]+answer|answer)[ \t*_]{0,8}(?:is[ \t*_]{0,8})?[:\uff1a]", re.IGNORECASE
+)
+_EDGES: Final = " \t\r\n*_`$"
+_QUOTES: Final = (('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"))
+_CLOSED: Final = re.compile(r"[*_`$}\"'\u201d\u2019]\.$")
+"""A period behind what closes the answer: it ends the sentence."""
+_MOST_WRAPPERS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a text gives as its answer."""
+
+    written: str
+    """As it stands there."""
+
+    bare: str
+    """Without what is around it; the same where nothing is taken off."""
+
+    takes_off: bool = True
+
+    def says(self, expected: str, *, case_sensitive: bool) -> bool:
+        """Whether it is the expected text, both as they are or both without what is around them."""
+
+        def same(one: str, other: str) -> bool:
+            return _normal(one, case_sensitive) == _normal(other, case_sensitive)
+
+        if same(self.written, expected):
+            return True
+        return self.takes_off and bool(self.bare) and same(self.bare, bare(expected))
+
+
+def boxed(text: str) -> Answer | None:
+    """What the last closed box holds."""
+    content = last_box(text, framed=True)
+    return None if content is None else _answer(content)
+
+
+def final_answer(text: str) -> Answer | None:
+    """What follows the last "Final answer:" or "Answer:", to the end of its line or the next."""
+    last = None
+    for last in _MARKER.finditer(text):  # noqa: B007  # the last match is what we want
+        pass
+    if last is None:
+        return None
+    rest = text[last.end() :]
+    marks = rest[: len(rest) - len(rest.lstrip(_EDGES))]
+    # Marks on the answer's own line are its own; those before it close the emphasis of "Answer:".
+    line = rest[marks.rfind("\n") + 1 :].split("\n", 1)[0]
+    return _on(line)
+
+
+def last_line(text: str) -> Answer | None:
+    """The last line that is not empty."""
+    stripped = text.rstrip()
+    return _on(stripped[stripped.rfind("\n") + 1 :])
+
+
+def full(text: str) -> Answer | None:
+    """All of the text."""
+    stripped = text.strip()
+    return Answer(stripped, stripped, takes_off=False) if stripped else None
+
+
+MODES: Final[Mapping[str, Callable[[str], Answer | None]]] = {
+    "boxed": boxed,
+    "final_answer": final_answer,
+    "last_line": last_line,
+    "full": full,
+}
+
+
+def extracted(text: str, mode: ExtractionMode | None) -> Answer | None:
+    """The answer by a mode; without one by the first of box, final answer and last line."""
+    if mode is not None:
+        return MODES[mode](text)
+    found = (find(text) for find in (boxed, final_answer, last_line))
+    return next((answer for answer in found if answer and (answer.bare or answer.written)), None)
+
+
+def bare(text: str) -> str:
+    r"""Without emphasis, quotes, dollar signs and `\text{…}` around all of it; escapes read."""
+    text = plain_text(_without_period(text))
+    for _ in range(_MOST_WRAPPERS):
+        inner = _without_period(text)
+        for opening, closing in _QUOTES:
+            if len(inner) > 1 and inner.startswith(opening) and inner.endswith(closing):
+                inner = inner[1:-1]
+        if inner == text:
+            break
+        text = inner
+    return text
+
+
+def _without_period(text: str) -> str:
+    inner = text.strip(_EDGES)
+    ends_sentence = _CLOSED.search(inner, max(0, len(inner) - 2))
+    return inner[:-1].rstrip(_EDGES) if ends_sentence else inner
+
+
+def _answer(written: str) -> Answer:
+    return Answer(written.strip(), bare(written))
+
+
+def _on(line: str) -> Answer | None:
+    """What a box on the line holds, else the line; None for an empty line."""
+    content = last_box(line, framed=True)
+    answer = _answer(line if content is None else content)
+    return answer if answer.written else None
+
+
+def _normal(text: str, case_sensitive: bool) -> str:
+    spaced = " ".join(unicodedata.normalize("NFC", text).split())
+    plain = spaced.removesuffix(".").rstrip() or spaced
+    return plain if case_sensitive else plain.casefold()
 
 
 def _as_text(value: object) -> object:

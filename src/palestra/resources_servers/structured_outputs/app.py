@@ -1,6 +1,6 @@
 """`StructuredOutputsServer`: is the document that a model wrote valid by its row's schema?
 
-`documents.py` reads the notations, `schemas.py` validates; `grading.py` does both in a worker
+`documents.py` reads the notations; `grading.py` validates what was read, in a worker
 process, which is killed at a limit. A document that takes too long or too much memory, or crashes
 its reader, is worth nothing; a schema that is none is the row's fault.
 """
@@ -20,7 +20,7 @@ from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.resources_servers.structured_outputs.documents import Notation
 from palestra.resources_servers.structured_outputs.grading import BAD_SCHEMA, VALID, WRONG
-from palestra.resources_servers.structured_outputs.no_document import NoDocument
+from palestra.resources_servers.structured_outputs.shapes import NoDocument
 from palestra.sandbox import Workers, open_workers
 from palestra.schema import (
     FunctionCall,

@@ -15,8 +15,12 @@ from typing import Any, Final, Literal
 import orjson
 from pydantic import JsonValue
 
-from palestra.resources_servers.structured_outputs.no_document import MOST_LEVELS, NoDocument
-from palestra.resources_servers.structured_outputs.shapes import Shape, scalar_reader
+from palestra.resources_servers.structured_outputs.shapes import (
+    MOST_LEVELS,
+    NoDocument,
+    Shape,
+    scalar_reader,
+)
 from palestra.resources_servers.structured_outputs.xml_documents import read_xml
 from palestra.resources_servers.structured_outputs.yaml_documents import read_yaml
 

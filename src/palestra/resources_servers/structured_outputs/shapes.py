@@ -9,6 +9,18 @@ from typing import Final
 
 from pydantic import JsonValue
 
+MOST_LEVELS: Final = 100
+"""Of lists and objects within each other. Validators recurse; no schema of ours comes near."""
+
+
+class NoDocument(Exception):
+    """A text that is no document of its notation, in a sentence for the one who wrote it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
 _BRANCHES: Final = ("anyOf", "oneOf", "allOf")
 _CONDITIONS: Final = ("if", "then", "else")
 _IMPLIED: Final = {

@@ -16,8 +16,12 @@ from xml.parsers import expat
 
 from pydantic import JsonValue
 
-from palestra.resources_servers.structured_outputs.no_document import MOST_LEVELS, NoDocument
-from palestra.resources_servers.structured_outputs.shapes import Shape, scalar
+from palestra.resources_servers.structured_outputs.shapes import (
+    MOST_LEVELS,
+    NoDocument,
+    Shape,
+    scalar,
+)
 
 TEXT: Final = "#text"
 """The property of text that stands beside elements, which no schema asks for."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 from pydantic import JsonValue
 
-from palestra.resources_servers.structured_outputs.no_document import MOST_LEVELS, NoDocument
+from palestra.resources_servers.structured_outputs.shapes import MOST_LEVELS, NoDocument
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE: Final = "tag:yaml.org,2002:"

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from palestra.resources_servers.workplace_assistant.desk import Desk
-from palestra.resources_servers.workplace_assistant.listing import Output, output, within
+from palestra.resources_servers.workplace_assistant.desk import Desk, Output, output, within
 from palestra.resources_servers.workplace_assistant.records import Record
 from palestra.server import Session, tool
 

@@ -19,7 +19,7 @@ from palestra.errors import RowError
 from palestra.resources_servers.arguments import json_object
 from palestra.resources_servers.workplace_assistant.analytics import AnalyticsTools
 from palestra.resources_servers.workplace_assistant.crm import CustomerTools
-from palestra.resources_servers.workplace_assistant.listing import Output
+from palestra.resources_servers.workplace_assistant.desk import Output
 from palestra.resources_servers.workplace_assistant.mail import MailTools
 from palestra.resources_servers.workplace_assistant.meetings import CalendarTools
 from palestra.resources_servers.workplace_assistant.projects import ProjectTools

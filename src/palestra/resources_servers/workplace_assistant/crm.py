@@ -1,8 +1,8 @@
 """The tools of the customer relationship manager."""
 
-from palestra.resources_servers.workplace_assistant.desk import Desk
-from palestra.resources_servers.workplace_assistant.listing import (
+from palestra.resources_servers.workplace_assistant.desk import (
     PAGE_SIZE,
+    Desk,
     Output,
     contains,
     output,

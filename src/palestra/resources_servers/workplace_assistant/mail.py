@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from palestra.resources_servers.workplace_assistant.desk import NOW, Desk
-from palestra.resources_servers.workplace_assistant.listing import (
+from palestra.resources_servers.workplace_assistant.desk import (
+    NOW,
     PAGE_SIZE,
+    Desk,
     Output,
     contains,
     holds_words,

@@ -2,9 +2,9 @@
 
 from datetime import datetime, timedelta
 
-from palestra.resources_servers.workplace_assistant.desk import Desk
-from palestra.resources_servers.workplace_assistant.listing import (
+from palestra.resources_servers.workplace_assistant.desk import (
     PAGE_SIZE,
+    Desk,
     Output,
     holds_words,
     page_of,

@@ -1,7 +1,6 @@
 """The tools of the project boards."""
 
-from palestra.resources_servers.workplace_assistant.desk import Desk
-from palestra.resources_servers.workplace_assistant.listing import Output, contains, output
+from palestra.resources_servers.workplace_assistant.desk import Desk, Output, contains, output
 from palestra.server import Session, tool
 
 LISTS = ("Backlog", "In Progress", "In Review", "Completed")
