@@ -177,9 +177,13 @@ class Queue:
         """End what runs; nothing more starts. From any thread, and from a signal's handler."""
         self._stopping = True
 
+    def _is_stopping(self) -> bool:
+        """Asked again each time: a signal's handler may have said so meanwhile."""
+        return self._stopping
+
     def _obstacle(self, job: Job) -> str:
         """Why a job may not start; empty when it may."""
-        if self._stopping:
+        if self._is_stopping():
             return "stopped"
         for after in job.after:
             bad = next((s for s in self._states_of(after) if s.state is not Phase.DONE), None)
@@ -199,7 +203,7 @@ class Queue:
     def _task(self, job: Job, task: int) -> None:
         unit = unit_ids(job, self._ids[job.name])[task]
         unit_name = job.shards[task] if job.shards else job.name
-        if self._stopping:
+        if self._is_stopping():
             self._set(unit, JobState(Phase.CANCELLED, "stopped"))
             return
         self._set(unit, JobState(Phase.RUNNING))
@@ -207,7 +211,7 @@ class Queue:
         code, reason = self._supervised(job, task, unit_name)
         if code == 0:
             ended = JobState(Phase.DONE, exit_code="0")
-        elif self._stopping:
+        elif self._is_stopping():
             ended = JobState(Phase.CANCELLED, "stopped", str(code))
         else:
             why = reason or self._failure(job, task, code)
@@ -247,10 +251,10 @@ class Queue:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(timeout=LOOK_EVERY_S)
-                at_limit = len(due) < len(_ending(limit_s)) and not self._stopping
+                at_limit = len(due) < len(_ending(limit_s)) and not self._is_stopping()
                 return code, "the time limit" if at_limit else ""
             elapsed_s = time.monotonic() - began
-            if self._stopping and elapsed_s < limit_s:
+            if self._is_stopping() and elapsed_s < limit_s:
                 limit_s = elapsed_s
                 due = _ending(limit_s)
             while due and elapsed_s >= due[0][0]:
