@@ -10,7 +10,7 @@ import pytest
 from rich.text import Text
 from tiny_terminal import Pty
 
-from palestra.cli.terminal import Screen, breaks_lines, is_a_screen, up_to_the_first
+from palestra.cli.terminal import Screen, breaks_lines, is_a_screen
 
 
 @pytest.fixture
@@ -97,16 +97,6 @@ def test_a_frame_is_made_for_the_size_of_the_moment(pty: Pty, screen: Screen) ->
 
 
 @pytest.mark.parametrize(
-    ("widths", "columns", "rows"),
-    [([], 80, 0), ([10], 80, 0), ([10, 0, 79], 80, 2), ([79, 79], 40, 3), ([79, 10], 20, 4)],
-)
-def test_a_frame_on_a_terminal_that_became_narrower_began_further_up(
-    widths: list[int], columns: int, rows: int
-) -> None:
-    assert up_to_the_first(widths, columns) == rows
-
-
-@pytest.mark.parametrize(
     ("environment", "breaks"),
     [
         ({"TERM": "xterm-256color"}, True),
@@ -118,6 +108,19 @@ def test_a_frame_on_a_terminal_that_became_narrower_began_further_up(
 )
 def test_some_terminals_cut_lines_off_instead(environment: dict[str, str], breaks: bool) -> None:
     assert breaks_lines(environment) is breaks
+
+
+def test_on_a_terminal_that_became_narrower_the_rows_of_broken_lines_go_too(
+    pty: Pty, screen: Screen
+) -> None:
+    screen.print("above")
+    screen.paint(lines("x" * 30, "y" * 30))
+    pty.until(lambda: pty.screen.text.endswith("y" * 30))
+    pty.resize(20, 10)
+    pty.screen.lines = ["above", "x" * 20, "x" * 10, "y" * 20, "y" * 10]  # as a terminal does it
+    pty.screen.move_to(row=4, column=10)
+    screen.paint(lines("narrow"))
+    pty.until(lambda: pty.screen.text == "above\nnarrow")
 
 
 def test_after_others_have_written_the_frame_starts_afresh(pty: Pty, screen: Screen) -> None:

@@ -35,7 +35,7 @@ class TinyTerminal:
         elif command == "A":
             self._row = max(0, self._row - int(number or 1))
         elif command == "K":
-            self.lines[self._row] = line[: self._column]
+            self.lines[self._row] = "" if number == "2" else line[: self._column]
         elif command == "J":
             self.lines[self._row :] = [line[: self._column]]
         elif token.startswith("\x1b"):
@@ -47,9 +47,12 @@ class TinyTerminal:
             self._column += len(token)
             self.widest = max(self.widest, self._column)
 
+    def move_to(self, *, row: int, column: int) -> None:
+        self._row, self._column = row, column
+
     @property
     def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self.lines)
+        return "\n".join(line.rstrip() for line in self.lines).rstrip("\n")
 
 
 class Pty:

@@ -9,6 +9,7 @@ from hosted_apps import run
 
 from palestra import rollouts
 from palestra.fleet import Fleet
+from palestra.settings import CollectSettings, InputFile
 
 AGENT = """
 from nemo_gym.rollout_collection import NG_FAILURE_CLASS_KEY, NG_NO_PERSIST_KEY
@@ -36,8 +37,8 @@ def collected(root: Path, **row: Any) -> tuple[list[dict[str, Any]], list[dict[s
     """Rows and failures of a collection of one row."""
     inputs, output = root / "tasks.jsonl", root / "run.jsonl"
     inputs.write_text(json.dumps({"responses_create_params": {"input": "q"}, **row}) + "\n")
-    settings = rollouts.CollectSettings(
-        inputs=(rollouts.InputFile(inputs),),
+    settings = CollectSettings(
+        inputs=(InputFile(inputs),),
         output_jsonl_fpath=output,
         agent_name="marked",
         disable_aggregation=True,

@@ -28,6 +28,7 @@ from palestra.sandbox import (
 )
 from palestra.sandbox.http_client import HttpBackend
 from palestra.sandbox.service import SandboxService
+from palestra.settings import SandboxArgs
 from palestra.transport import call_asgi
 
 T = TypeVar("T")
@@ -406,7 +407,7 @@ def test_serving_others_takes_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PALESTRA_SANDBOX_TOKEN", raising=False)
 
     with pytest.raises(ConfigError, match="no token to protect it"):
-        serve_sandbox("0.0.0.0", 0, token="", at_once=0, backend="bubblewrap")
+        serve_sandbox(SandboxArgs(host="0.0.0.0", port=0))
 
 
 def test_serving_without_isolation_takes_a_token_on_loopback_too(
@@ -415,7 +416,7 @@ def test_serving_without_isolation_takes_a_token_on_loopback_too(
     monkeypatch.delenv("PALESTRA_SANDBOX_TOKEN", raising=False)
 
     with pytest.raises(ConfigError, match="without isolation, and there is no token"):
-        serve_sandbox("127.0.0.1", 0, token="", at_once=0, backend="process")
+        serve_sandbox(SandboxArgs(port=0, backend="process"))
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,14 @@ from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, SERVER_TREES, nearest, project_root, renamed
 from palestra.errors import ConfigError, RunFailed
 from palestra.fleet import starting_within
-from palestra.settings import EntrypointArgs, args_from, existing_path, load
+from palestra.settings import (
+    EntrypointArgs,
+    InitArgs,
+    TestArgs,
+    args_from,
+    existing_path,
+    load,
+)
 from palestra.system import beating
 
 DEV_TEST_S = 24 * 3600.0
@@ -24,15 +30,12 @@ DEV_TEST_S = 24 * 3600.0
 RESOURCES = "resources_servers"
 
 
-def init(given: str, *, config_only: bool = False) -> int:
-    """Make the folder of a new environment, and say what to do next.
-
-    `config_only`: only the config, for a folder that has its app.py.
-    """
-    if config_only:
-        say(f"made {shown(write_config(given, Path.cwd()))}")
+def init(args: InitArgs) -> int:
+    """Make the folder of a new environment, and say what to do next."""
+    if args.config_only:
+        say(f"made {shown(write_config(args.name, Path.cwd()))}")
         return 0
-    folder = scaffold(given, Path.cwd())
+    folder = scaffold(args.name, Path.cwd())
     say(f"made {shown(folder)}:")
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         say(f"  {path.relative_to(folder)}")
@@ -45,26 +48,12 @@ def init(given: str, *, config_only: bool = False) -> int:
 
 def ng_init(overrides: list[str]) -> int:
     """`ng_init_resources_server +entrypoint=resources_servers/my_env`."""
-    return init(_entrypoint(overrides).entrypoint)
+    return init(InitArgs(name=_entrypoint(overrides).entrypoint))
 
 
 def _entrypoint(overrides: list[str]) -> EntrypointArgs:
     config = load(overrides, ng=True, require_all=False)
     return args_from(EntrypointArgs, config.tree, hint="+entrypoint=resources_servers/my_env")
-
-
-@dataclass(frozen=True, slots=True)
-class TestArgs:
-    """What `test` takes. `names`: folders or names; none: all of the project, else ours."""
-
-    names: Sequence[str] = ()
-    timeout_s: float = 600.0
-    data: bool = True
-    as_json: bool = False
-    fresh: bool = True
-    """Whether data must still fit the environment: the field's own commands only count it."""
-    record: bool = False
-    """Record the example rollouts and count the example rows anew, before anything else."""
 
 
 def test_servers(args: TestArgs) -> int:
@@ -82,8 +71,9 @@ def test_servers(args: TestArgs) -> int:
 
 def ng_test(overrides: list[str]) -> int:
     """`ng_test +entrypoint=resources_servers/my_env`."""
-    given = _entrypoint(overrides)
-    return test_servers(TestArgs((given.entrypoint,), data=given.should_validate_data, fresh=False))
+    args = _entrypoint(overrides)
+    names = (args.entrypoint,)
+    return test_servers(TestArgs(names=names, data=args.should_validate_data, fresh=False))
 
 
 def ng_test_all() -> int:

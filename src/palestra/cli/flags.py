@@ -8,11 +8,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NoReturn,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 import typer
 from typer.core import TyperCommand
 
+from palestra.cli.console import guarded
 from palestra.config import Flag
 
 if TYPE_CHECKING:  # it takes as long to import as all of this
@@ -89,6 +100,18 @@ class _Later(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Call the function with what was parsed."""
         return type(self).made().invoke(ctx)
+
+
+def run(function: str, model: str, flags: Flags, *more: Any) -> NoReturn:
+    """Call `function` (`module:attribute`) with the settings of `model`, and exit with its code."""
+
+    def command() -> int:
+        from palestra.settings import args_from
+
+        code: int = imported(function)(args_from(imported(model), flags), *more)
+        return code
+
+    guarded(command)
 
 
 def imported(name: str) -> Any:

@@ -29,7 +29,7 @@ from palestra.fleet import (
     probe,
     summary_line,
 )
-from palestra.settings import load
+from palestra.settings import StatusArgs, load
 
 STATUS_FIELDS: Final = ("", "state", "type", "url", "pid", "up", "reason", "endpoint")
 
@@ -81,15 +81,18 @@ def show_instances(instances: Any) -> None:
     )
 
 
-def status(
-    overrides: list[str], *, ng: bool, wait_s: float | None = None, as_json: bool = False
-) -> int:
+def status(args: StatusArgs, overrides: list[str], *, ng: bool = False) -> int:
     """One line per server of the running fleet, then how many are healthy."""
+    if args.rollouts:
+        from palestra.cli.rollouts_status import rollouts_status
+
+        return rollouts_status(overrides, as_json=args.as_json)
     tree = load(overrides, ng=ng, require_all=False).tree
+    wait_s = args.wait
     if wait_s is None and tree.get("wait") is not None:
         wait_s = float(tree["wait"])
     statuses = run_to_end(_statuses(tree, wait_s))
-    if as_json:
+    if args.as_json:
         _print_json(statuses)
     elif statuses is None:
         say("No Palestra servers found running.")

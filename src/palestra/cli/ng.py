@@ -216,7 +216,8 @@ def _names(_overrides: list[str]) -> int:
 
 def _status(overrides: list[str]) -> int:
     wait_s, rest = _wait_of(overrides)
-    code: int = imported(f"{CLI}.fleet_commands:status")(rest, ng=True, wait_s=wait_s)
+    args = imported("StatusArgs")(wait=wait_s)
+    code: int = imported(f"{CLI}.fleet_commands:status")(args, rest, ng=True)
     return code
 
 

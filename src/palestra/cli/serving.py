@@ -12,6 +12,7 @@ from palestra.cli.console import notice, say
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.errors import ConfigError
 from palestra.fleet import LOOPBACK, holder_of, http_transport, listen, serving
+from palestra.responses_api_models.local_model import fetch_weights
 from palestra.responses_api_models.local_servers import (
     Serving,
     find_vllm,
@@ -21,7 +22,7 @@ from palestra.responses_api_models.local_servers import (
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.sandbox.limits import TOKEN_VARIABLE
 from palestra.sandbox.service import SandboxService
-from palestra.settings import LlamaCppServer, VLLMServer
+from palestra.settings import FetchArgs, LlamaCppServer, SandboxArgs, VLLMServer
 
 
 def serve_model_vllm(
@@ -104,6 +105,14 @@ def key_from(variable: str, env: Mapping[str, str] = os.environ) -> str:
     return key
 
 
+def fetch_model(args: FetchArgs) -> int:
+    """Download the weights of a model, and print where they are."""
+    if args.name != "local":
+        raise ConfigError(f"there is no model {args.name!r} to fetch", hint="known: local")
+    say(str(fetch_weights(say)))
+    return 0
+
+
 def _until_stopped(main: Callable[[], Coroutine[Any, Any, None]]) -> int:
     try:
         run_to_end(main())
@@ -113,9 +122,10 @@ def _until_stopped(main: Callable[[], Coroutine[Any, Any, None]]) -> int:
     return 0
 
 
-def serve_sandbox(host: str, port: int, *, token: str, at_once: int, backend: str) -> int:
+def serve_sandbox(args: SandboxArgs) -> int:
     """Serve this machine's sandbox until stopped. Raises ConfigError when it cannot."""
-    token = token or os.environ.get(TOKEN_VARIABLE, "")
+    host, backend = args.host, args.backend
+    token = args.token or os.environ.get(TOKEN_VARIABLE, "")
     if backend not in {"bubblewrap", "process"}:
         raise ConfigError(
             f"a sandbox service has no back end {backend!r}", hint="bubblewrap or process"
@@ -127,8 +137,8 @@ def serve_sandbox(host: str, port: int, *, token: str, at_once: int, backend: st
             f"the sandbox is to {what}, and there is no token to protect it",
             hint=f"set {TOKEN_VARIABLE} to a long random text, here and where it is used",
         )
-    settings = SandboxSettings.model_validate({"backend": backend, "at_once": at_once})
-    return _until_stopped(lambda: _serve_sandbox(host, port, token, settings))
+    settings = SandboxSettings.model_validate({"backend": backend, "at_once": args.at_once})
+    return _until_stopped(lambda: _serve_sandbox(host, args.port, token, settings))
 
 
 async def _serve_sandbox(host: str, port: int, token: str, settings: SandboxSettings) -> None:

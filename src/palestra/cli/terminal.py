@@ -1,12 +1,12 @@
-"""A part of the terminal that is painted again and again, with the program's lines above it.
+"""A frame at the end of the terminal, painted again and again, with the program's lines above it.
 
-A thread of its own does all the writing: a terminal that takes nothing (Ctrl-S, a slow line)
-must not hold up the event loop. While it runs, what anybody prints to standard error, or to
-standard output when that is the same terminal, goes through it and appears above the frame.
+rich's `Live` paints; this adds what a collection needs of it:
 
-Every frame is one write: up to the first line of the last frame, each line with the rest of its
-row erased, then whatever is left below. The cursor stays visible at its end, so that a process
-that is killed leaves a terminal in order.
+- A thread does all the writing: a terminal that takes nothing (Ctrl-S, a slow line) must not hold
+  up the event loop. A burst of lines costs one frame.
+- What anybody prints to standard error, or to standard output when that is the same terminal,
+  appears above the frame.
+- The cursor stays visible, so that a process that is killed leaves a terminal in order.
 """
 
 import contextlib
@@ -15,12 +15,14 @@ import os
 import queue
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TextIO, final
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions, ConsoleRenderable, Group
+from rich.control import Control
+from rich.live import Live
+from rich.live_render import LiveRender
+from rich.segment import ControlType
 from rich.text import Text
 
 from palestra.cli.escaping import visible
@@ -31,6 +33,142 @@ LAST_WORDS_S = 2.0
 
 Render = Callable[[int, int], Sequence[Text]]
 """The lines for so many columns and rows; none may be wider than that."""
+
+
+@final
+class Screen:
+    """Use as a context manager; `paint` and `print` may be called from any thread."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._fd = stream.fileno()
+        self._console = _Terminal(
+            file=stream, force_terminal=True, force_interactive=True, highlight=False, emoji=False
+        )
+        self._live = _Frame(self._console, self._fd)
+        self._orders: queue.SimpleQueue[str | Render | None] = queue.SimpleQueue()
+        """Lines to print, a frame to paint, and None at the end."""
+        self._render: Render = lambda _width, _height: ()
+        self._thread = threading.Thread(target=self._work, daemon=True, name="screen")
+
+    @property
+    def has_unicode(self) -> bool:
+        """Whether the terminal's encoding has more than ASCII."""
+        return not self._console.options.ascii_only
+
+    def __enter__(self) -> "Screen":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._orders.put(None)
+        self._thread.join(LAST_WORDS_S)
+
+    def paint(self, render: Render) -> None:
+        """Show these lines in place of the last ones."""
+        self._orders.put(render)
+
+    def print(self, text: str) -> None:
+        """A line, or several, above the frame."""
+        self._orders.put(text)
+
+    def start_afresh(self) -> None:
+        """Somebody else has written: leave what is there, and paint below it from now on."""
+        self._live.is_elsewhere = True
+
+    @contextlib.contextmanager
+    def taking_prints(self) -> Iterator[None]:
+        """Whatever is printed while the body runs appears above the frame."""
+        with contextlib.ExitStack() as stack:
+            errors = stack.enter_context(PrintsAbove(self, sys.stderr))
+            stack.enter_context(contextlib.redirect_stderr(errors))
+            if same_terminal(sys.stdout, self._fd):
+                output = stack.enter_context(PrintsAbove(self, sys.stdout))
+                stack.enter_context(contextlib.redirect_stdout(output))
+            yield
+
+    # On the thread
+
+    def _work(self) -> None:
+        with contextlib.suppress(OSError), self._live:  # the terminal is gone; the collection not
+            while self._obey([self._orders.get(), *self._waiting()]):
+                pass
+
+    def _waiting(self) -> Iterator[str | Render | None]:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                yield self._orders.get_nowait()
+
+    def _obey(self, orders: Sequence[str | Render | None]) -> bool:
+        """Show all of it in one write. False at the end."""
+        os.set_blocking(self._fd, True)  # whoever shares the terminal may have changed that
+        texts = []
+        for order in orders:
+            if isinstance(order, str):
+                texts.append(visible(order))
+            elif order is not None:
+                self._render = order
+        # One column stays free: terminals differ in what a full line does to the cursor.
+        columns, rows = self._size()
+        self._console.size = ConsoleDimensions(columns - 1, rows - 1)
+        self._live.show(self._render(columns - 1, rows - 1), columns)
+        if texts:
+            self._console.print(Text("\n".join(texts)), soft_wrap=True)
+        else:
+            self._live.refresh()
+        return None not in orders
+
+    def _size(self) -> os.terminal_size:
+        try:
+            size = os.get_terminal_size(self._fd)
+        except OSError:
+            return FALLBACK_SIZE
+        return size if size.columns > 1 and size.lines > 1 else FALLBACK_SIZE
+
+
+@final
+class _Terminal(Console):
+    def show_cursor(self, show: bool = True) -> bool:
+        """Never hide it."""
+        return show
+
+
+@final
+class _Frame(Live):
+    """Finds its first line again after the terminal has become narrower, or others have written."""
+
+    def __init__(self, console: Console, fd: int) -> None:
+        super().__init__(
+            console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
+        self._fd = fd
+        self._breaks_lines = breaks_lines(os.environ)
+        self._columns = sys.maxsize
+        self._next: Sequence[int] = ()
+        self._on_screen: Sequence[int] = ()
+        """Widths of the lines that are painted next, and of those on the screen now."""
+        self.is_elsewhere = False
+        """Whether what is on the screen is no longer ours."""
+
+    def show(self, lines: Sequence[Text], columns: int) -> None:
+        """Paint these from now on, on a terminal of so many columns."""
+        self.update(Group(*lines))
+        self._live_render.set_renderable(self.renderable)
+        self._next = [line.cell_len for line in lines]
+        self._columns = columns if self._breaks_lines else sys.maxsize
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """The lines above, between the way back to the first line of the frame and the new one."""
+        in_front = may_paint(self._fd)
+        if self.is_elsewhere or not in_front:
+            self._live_render, self._on_screen = LiveRender(self.renderable), ()
+            self.is_elsewhere = not in_front
+        if not in_front:
+            return renderables
+        rows = up_to_the_first(self._on_screen, self._columns)
+        more = rows - up_to_the_first(self._on_screen, sys.maxsize)
+        up = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)) * more
+        self._on_screen = self._next
+        return [Control(*up), *super().process_renderables(renderables)]
 
 
 def up_to_the_first(widths: Sequence[int], columns: int) -> int:
@@ -50,152 +188,6 @@ def breaks_lines(environment: Mapping[str, str]) -> bool:
     term = environment.get("TERM", "")
     in_screen = term.startswith("screen") and "TMUX" not in environment
     return not (in_screen or "XTERM_VERSION" in environment or term.startswith(("linux", "st-")))
-
-
-@dataclass(frozen=True, slots=True)
-class _Above:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Paint:
-    render: Render
-
-
-class _Fresh:
-    """Somebody else has written: what is on the screen is no longer ours."""
-
-
-class _End:
-    """The last write."""
-
-
-_Order = _Above | _Paint | _Fresh | _End
-
-
-@final
-class Screen:
-    """Use as a context manager; `paint` and `print` may be called from any thread."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._fd = stream.fileno()
-        self._console = Console(file=stream, force_terminal=True, highlight=False)
-        self._orders: queue.SimpleQueue[_Order] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, daemon=True, name="screen")
-        self._breaks_lines = breaks_lines(os.environ)
-        self._render: Render = _nothing
-        self._rendered_for: os.terminal_size | None = None
-        self._frame = ""
-        self._widths: list[int] = []
-        """Of the lines of `_frame`."""
-        self._on_screen: list[int] = []
-        """Widths of the lines that are on the screen now; none when it is not ours."""
-
-    @property
-    def has_unicode(self) -> bool:
-        """Whether the terminal's encoding has more than ASCII."""
-        return not self._console.options.ascii_only
-
-    def __enter__(self) -> "Screen":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._orders.put(_End())
-        self._thread.join(LAST_WORDS_S)
-
-    def paint(self, render: Render) -> None:
-        """Show these lines in place of the last ones."""
-        self._orders.put(_Paint(render))
-
-    def print(self, text: str) -> None:
-        """A line, or several, above the frame."""
-        self._orders.put(_Above(text))
-
-    def start_afresh(self) -> None:
-        """Leave what is on the screen, and paint below it from now on."""
-        self._orders.put(_Fresh())
-
-    @contextlib.contextmanager
-    def taking_prints(self) -> Iterator[None]:
-        """Whatever is printed while the body runs appears above the frame."""
-        with contextlib.ExitStack() as stack:
-            errors = stack.enter_context(PrintsAbove(self, sys.stderr))
-            stack.enter_context(contextlib.redirect_stderr(errors))
-            if same_terminal(sys.stdout, self._fd):
-                output = stack.enter_context(PrintsAbove(self, sys.stdout))
-                stack.enter_context(contextlib.redirect_stdout(output))
-            yield
-
-    # On the thread
-
-    def _work(self) -> None:
-        ending = False
-        while not ending:
-            orders: list[_Order] = [self._orders.get()]
-            # All that is waiting, in one write: a burst of lines costs one frame.
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    orders.append(self._orders.get_nowait())
-            ending = any(isinstance(order, _End) for order in orders)
-            try:
-                self._write(self._obey(orders, ending=ending))
-            except OSError:
-                return  # the terminal is gone; the collection is not
-
-    def _obey(self, orders: Sequence[_Order], *, ending: bool) -> str:
-        """What must be written."""
-        above = [order.text for order in orders if isinstance(order, _Above)]
-        lines = "".join(f"{visible(text)}\n" for text in above).replace("\n", "\r\n")
-        for order in orders:
-            if isinstance(order, _Paint):
-                self._render, self._rendered_for = order.render, None
-            elif isinstance(order, _Fresh):
-                self._on_screen = []
-        if not in_front(self._fd):
-            self._on_screen = []
-            return lines
-        size = self._size()
-        columns = size.columns if self._breaks_lines else sys.maxsize
-        back = up_to_the_first(self._on_screen, columns)
-        home = f"\r\x1b[{back}A" if back else "\r"
-        self._prepare(size)
-        self._on_screen = self._widths
-        end = "\r\n" if ending and self._frame else ""
-        return (
-            f"{home}\x1b[J{lines}{self._frame}{end}" if lines else f"{home}{self._frame}\x1b[J{end}"
-        )
-
-    def _prepare(self, size: os.terminal_size) -> None:
-        """Make the frame for this size, unless that is what it was made for."""
-        if self._rendered_for == size:
-            return
-        # One column stays free: terminals differ in what a full line does to the cursor.
-        lines = self._render(size.columns - 1, size.lines - 1)
-        self._widths = [line.cell_len for line in lines]
-        self._frame = "\r\n".join(f"{self._styled(line)}\x1b[K" for line in lines)
-        self._rendered_for = size
-
-    def _styled(self, line: Text) -> str:
-        with self._console.capture() as captured:
-            self._console.print(line, end="", no_wrap=True, crop=False, soft_wrap=True)
-        return captured.get()
-
-    def _size(self) -> os.terminal_size:
-        try:
-            size = os.get_terminal_size(self._fd)
-        except OSError:
-            return FALLBACK_SIZE
-        return size if size.columns > 1 and size.lines > 1 else FALLBACK_SIZE
-
-    def _write(self, text: str) -> None:
-        raw = text.encode(self._stream.encoding or "utf-8", "backslashreplace")
-        while raw:
-            try:
-                raw = raw[os.write(self._fd, raw) :]
-            except BlockingIOError:  # somebody made it non-blocking
-                time.sleep(0.05)
 
 
 @final
@@ -225,7 +217,7 @@ class PrintsAbove(io.TextIOBase):
         super().close()
 
     def writable(self) -> bool:
-        """Yes."""
+        """As every stream that is printed to."""
         return True
 
     def isatty(self) -> bool:
@@ -251,7 +243,7 @@ def same_terminal(stream: TextIO, fd: int) -> bool:
         return False
 
 
-def in_front(fd: int) -> bool:
+def may_paint(fd: int) -> bool:
     """Whether this process may paint: not while it runs in the background of its shell."""
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
@@ -262,7 +254,3 @@ def in_front(fd: int) -> bool:
 def is_a_screen(stream: TextIO) -> bool:
     """Whether frames can be painted there."""
     return stream.isatty() and os.environ.get("TERM", "") not in {"", "dumb", "unknown"}
-
-
-def _nothing(_width: int, _height: int, /) -> Sequence[Text]:
-    return ()

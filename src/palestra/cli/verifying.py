@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -20,24 +20,19 @@ from palestra.conformance import (
     check_environment,
 )
 from palestra.errors import RunFailed
+from palestra.settings import VerifyEnvArgs
 from palestra.system import beating
 
 LOCKED_AFTER_S: Final = 2.0
 """How much later than the command itself its guard gives a verifier up."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyEnvArgs:
-    """What `verify-env` takes."""
-
-    environment: str
-    limits: ExaminationLimits
-    as_json: bool = False
-
-
 def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
     """Examine an environment and show what was found; exit 1 when a check failed."""
     subject = find_subject(args.environment, overrides)
+    limits = ExaminationLimits(
+        timeout_s=args.timeout_s, repeats=args.repeats, hostile_s=args.hostile_s
+    )
 
     def give_up(report: VerifierReport) -> None:
         # The event loop is held by the verifier and may never come back.
@@ -47,19 +42,23 @@ def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
     # What a program is to read from standard output is the result alone.
     quiet = contextlib.redirect_stdout(sys.stderr) if args.as_json else contextlib.nullcontext()
     with masking(subject.config.secrets), quiet:
-        report = asyncio.run(_examined(subject, args, give_up))
+        report = asyncio.run(_examined(subject, limits, give_up, as_json=args.as_json))
     return show_report(report, as_json=args.as_json)
 
 
 async def _examined(
-    subject: ExaminedEnvironment, args: VerifyEnvArgs, give_up: Callable[[VerifierReport], None]
+    subject: ExaminedEnvironment,
+    limits: ExaminationLimits,
+    give_up: Callable[[VerifierReport], None],
+    *,
+    as_json: bool,
 ) -> VerifierReport:
     def tell(report: VerifierReport) -> None:
-        limit_s = args.limits.given_up_after_s + LOCKED_AFTER_S
-        tell_guard(report=report.as_json(), as_json=args.as_json, limit_s=limit_s)
+        limit_s = limits.given_up_after_s + LOCKED_AFTER_S
+        tell_guard(report=report.as_json(), as_json=as_json, limit_s=limit_s)
 
     async with beating():
-        return await check_environment(subject, args.limits, on_frozen=give_up, on_probe=tell)
+        return await check_environment(subject, limits, on_frozen=give_up, on_probe=tell)
 
 
 def show_locked(work: Mapping[str, Any], problem: str) -> None:

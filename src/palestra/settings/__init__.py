@@ -4,6 +4,7 @@ A described field is a flag of `palestra` and an override of `ng_*`; type, defau
 come from the field. Nothing here imports what commands need to run, so that help is fast.
 """
 
+from palestra.settings.authoring import EntrypointArgs, InitArgs, TestArgs, VerifyEnvArgs
 from palestra.settings.base import HOW_TO_GIVE, Settings, args_from, existing_path
 from palestra.settings.cluster import (
     CommandOptions,
@@ -47,7 +48,14 @@ from palestra.settings.runs import (
     SelectArgs,
 )
 from palestra.settings.seeds import LARGEST_SEED, parse_numbers
-from palestra.settings.servers import EntrypointArgs, LlamaCppServer, PipListArgs, VLLMServer
+from palestra.settings.servers import (
+    FetchArgs,
+    LlamaCppServer,
+    PipListArgs,
+    SandboxArgs,
+    StatusArgs,
+    VLLMServer,
+)
 
 __all__ = [
     "AUTO",
@@ -63,6 +71,7 @@ __all__ = [
     "CompareArgs",
     "EntrypointArgs",
     "EvalArgs",
+    "FetchArgs",
     "GitlabDelete",
     "GitlabDownload",
     "GitlabUpload",
@@ -70,6 +79,7 @@ __all__ = [
     "HubDownload",
     "HubUpload",
     "ImportArgs",
+    "InitArgs",
     "InputFile",
     "JobOptions",
     "Line",
@@ -83,12 +93,16 @@ __all__ = [
     "ReverifyArgs",
     "RolloutOptions",
     "RunArgs",
+    "SandboxArgs",
     "ScoresArgs",
     "SelectArgs",
     "Settings",
     "Shard",
+    "StatusArgs",
+    "TestArgs",
     "Time",
     "VLLMServer",
+    "VerifyEnvArgs",
     "args_from",
     "concurrency",
     "config_list",

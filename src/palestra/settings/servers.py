@@ -72,15 +72,43 @@ class LlamaCppServer(Settings):
 class PipListArgs(Settings):
     """What `pip-list` takes."""
 
-    entrypoint: str
-    """A server's folder, or its file."""
-    format: Literal["columns", "freeze", "json"] = "columns"
-    outdated: bool = False
-    """Only what has newer versions, which asks the package index."""
+    entrypoint: Annotated[str, Flag(metavar="SERVER", argument=True)] = Field(
+        description="Its folder: resources_servers/NAME."
+    )
+    format: Annotated[Literal["columns", "freeze", "json"], flag(metavar="FORMAT")] = Field(
+        default="columns", description="columns, freeze or json."
+    )
+    outdated: bool = Field(default=False, description="Only those with newer versions.")
 
 
-class EntrypointArgs(Settings):
-    """What `ng_init_resources_server` and `ng_test` take."""
+class StatusArgs(Settings):
+    """What `status` takes."""
 
-    entrypoint: str
-    should_validate_data: bool = False
+    wait: float | None = Field(
+        default=None, description="Seconds to wait until every server is ready."
+    )
+    rollouts: bool = Field(
+        default=False,
+        description="What each rollout in flight waits for, and for how long, instead.",
+    )
+    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
+
+
+class SandboxArgs(Settings):
+    """What `sandbox serve` takes."""
+
+    host: str = Field(default="127.0.0.1", description="Where to listen.")
+    port: int = Field(default=6000, description="0 takes a free one.")
+    token: str = Field(
+        default="", repr=False, description="Asked of callers; default $PALESTRA_SANDBOX_TOKEN."
+    )
+    at_once: int = Field(default=0, description="Programs at a time; 0 is one per core.")
+    backend: str = Field(default="bubblewrap", description="bubblewrap or process.")
+
+
+class FetchArgs(Settings):
+    """What `models fetch` takes."""
+
+    name: Annotated[str, Flag(argument=True)] = Field(
+        description="Which model; `local` is the one."
+    )

@@ -6,7 +6,7 @@ import typer
 
 from palestra.cli.commands.datasets import dataset
 from palestra.cli.console import guarded
-from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
 
 benchmark = typer.Typer(
     help="Benchmarks: datasets of that type, and the scripts that make their files.",
@@ -38,14 +38,7 @@ def prepare(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
 
 def import_rows(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
     """Make rows of a table, a chat or questions with answers, without a script."""
-
-    def command() -> int:
-        from palestra.cli.importing import import_rows as make
-        from palestra.settings import ImportArgs, args_from
-
-        return make(args_from(ImportArgs, flags), with_configs(configs, overrides))
-
-    guarded(command)
+    run("palestra.cli.importing:import_rows", "ImportArgs", flags, with_configs(configs, overrides))
 
 
 def render_prompts(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:

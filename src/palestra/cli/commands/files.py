@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
 
 
 def register(app: typer.Typer) -> None:
@@ -72,14 +72,9 @@ def reverify(flags: Flags, configs: Configs = None, overrides: Overrides = None)
     Without --environment, each row goes to the environment of its agent in the configs. A failures
     file gives the answers whose verification failed: they become scored rows.
     """
-
-    def command() -> int:
-        from palestra.cli.reverifying import reverify as reverify_rollouts
-        from palestra.settings import ReverifyArgs, args_from
-
-        return reverify_rollouts(args_from(ReverifyArgs, flags), with_configs(configs, overrides))
-
-    guarded(command)
+    run(
+        "palestra.cli.reverifying:reverify", "ReverifyArgs", flags, with_configs(configs, overrides)
+    )
 
 
 def compare(flags: Flags) -> None:
@@ -87,14 +82,7 @@ def compare(flags: Flags) -> None:
 
     The materialized inputs and the failures of a run are found by name beside its rollouts.
     """
-
-    def command() -> int:
-        from palestra.cli.comparing import compare_runs
-        from palestra.settings import CompareArgs, args_from
-
-        return compare_runs(args_from(CompareArgs, flags))
-
-    guarded(command)
+    run("palestra.cli.comparing:compare_runs", "CompareArgs", flags)
 
 
 def select(flags: Flags) -> None:
@@ -103,23 +91,9 @@ def select(flags: Flags) -> None:
     Rollouts without a reward never count as difficulty. Beside the output, a provenance file says
     for every row where it comes from and how sure its pass rate is.
     """
-
-    def command() -> int:
-        from palestra.cli.selecting import select_tasks
-        from palestra.settings import SelectArgs, args_from
-
-        return select_tasks(args_from(SelectArgs, flags))
-
-    guarded(command)
+    run("palestra.cli.selecting:select_tasks", "SelectArgs", flags)
 
 
 def scores(flags: Flags) -> None:
     """The table of the field: pass@1, maj@k, pass@k in percent, mean ± error over seeds."""
-
-    def command() -> int:
-        from palestra.cli.scoring import show_scores
-        from palestra.settings import ScoresArgs, args_from
-
-        return show_scores(args_from(ScoresArgs, flags))
-
-    guarded(command)
+    run("palestra.cli.scoring:show_scores", "ScoresArgs", flags)

