@@ -115,25 +115,6 @@ class Script:
                 return
 
 
-@asynccontextmanager
-async def listening(
-    handle: Handler, host: str, port: int = 0, tls: ssl.SSLContext | None = None
-) -> AsyncIterator[int]:
-    """As `misbehaving`, at an address of the test's and for a crowd; yields the port."""
-
-    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await handle(reader, writer)
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(once, host, port, backlog=2048, ssl=tls)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-
-
 def plain(body: bytes = b"ok", status: str = "200 OK", *headers: str) -> bytes:
     """An answer after which the connection stays open."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]

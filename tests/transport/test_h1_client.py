@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 import uvicorn
-from http_peers import Script, Way, both_loops, listening, opened, plain, request
-from transport_worlds import Handler, misbehaving, read_request, url_of
+from http_peers import Script, Way, both_loops, opened, plain, request
+from transport_worlds import Handler, listening, misbehaving, read_request, url_of
 
 from palestra.errors import DeadlineExceeded
 from palestra.transport import ConnectionFailed, HttpClient, HttpReply, HttpRequest

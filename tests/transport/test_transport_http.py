@@ -7,11 +7,12 @@ import zlib
 from typing import Any
 
 import pytest
-from http_peers import WAYS, Script, Way, exchange, listening, opened, plain, request
+from http_peers import WAYS, Script, Way, exchange, opened, plain, request
 from transport_worlds import (
     Handler,
     answer,
     answering,
+    listening,
     read_request,
     refusing_url,
 )

@@ -190,8 +190,10 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 @asynccontextmanager
-async def misbehaving(handle: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A real listener that does with each connection what `handle` says; yields its URL."""
+async def listening(
+    handle: Handler, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """A real listener that does with each connection what `handle` says; yields its port."""
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -199,12 +201,20 @@ async def misbehaving(handle: Handler, tls: ssl.SSLContext | None = None) -> Asy
         finally:
             writer.close()
 
-    server = await asyncio.start_server(once, "127.0.0.1", 0, ssl=tls)
+    server = await asyncio.start_server(once, host, port, backlog=2048, ssl=tls)
     try:
-        url = url_of(server.sockets[0])
-        yield url.replace("http:", "https:") if tls else url
+        yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        for _ in range(3):  # a connection that was accepted just now is closed by its `once`
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def misbehaving(handle: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """Such a listener on this machine; yields its URL."""
+    async with listening(handle, tls=tls) as port:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
 
 
 async def read_request(reader: asyncio.StreamReader) -> bytes:
