@@ -35,8 +35,9 @@ demo: $(INSTALLED)
 	@echo "== 25 reasoning tasks, 4 rollouts each"
 	$(BIN)/palestra eval reasoning_gym --model local --limit 25 --repeats 4 --max-output-tokens 48
 
-# Files of tests are spread over processes, in the order of tests/conftest.py; those marked alone
-# (each of them is slow, too) then have the machine.
+
+# Files of tests are spread over processes, in the order of tests/conftest.py. Those marked alone (each
+# of them is slow, too) come last, with one other of their kind beside them at the most.
 SPREAD ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED)
@@ -51,7 +52,7 @@ test-python:
 test-all: $(INSTALLED)
 	$(BIN)/palestra models fetch local
 	$(BIN)/pytest $(SPREAD) -m "not alone"
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest $(SPREAD) -m alone
 
 # As many rollouts as ROLLOUTS says; the whole claim of 0 mismatches is made for 1000.
 ROLLOUTS ?= 50

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.layout import RunFiles, SubmissionFiles
 from palestra.cluster.plan import (
     After,
@@ -25,9 +24,9 @@ from palestra.cluster.plan import (
     Run,
     to_json,
 )
-from palestra.cluster.seeds import shards_of
 from palestra.cluster.shard import count, write_done
-from palestra.cluster.stamping import stamp
+from palestra.cluster.stamping import shards_of, stamp
+from palestra.cluster.writing import supervisor_zip
 from palestra.rollouts import prepare
 from palestra.settings import CollectSettings, GivenRows, InputFile
 from palestra.settings import Shard as Share

@@ -9,7 +9,7 @@ from palestra.cluster.options import checked_options
 from palestra.cluster.plan import Run
 from palestra.cluster.planner import plan_run
 from palestra.cluster.render import script
-from palestra.cluster.seeds import shards_of
+from palestra.cluster.stamping import shards_of
 from palestra.settings import RolloutOptions
 
 BASE: dict[str, Any] = {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from planning import PYXIS, cluster, options
 
-from palestra.cluster.beforehand import missing_here, unset_variables, unused_here, unused_options
+from palestra.cluster.options import missing_here, unset_variables, unused_here, unused_options
 
 KEY: dict[str, Any] = {
     "server_address": "http://host/v1",

@@ -15,29 +15,28 @@ import pytest
 from cluster_runs import world
 from planning import options, planned, write
 
-from palestra.cluster.executors import ClusterUnreachable, State, log_files, unit_ids
+from palestra.cluster.executors import ClusterUnreachable, Phase, log_files, unit_ids
 from palestra.cluster.executors.here import HereExecutor, Queue, job_id
-from palestra.cluster.executors.slurm import Answer, SlurmExecutor, run_command, state_of
-from palestra.cluster.handing import hand_over
+from palestra.cluster.executors.slurm import CommandAnswer, SlurmExecutor, run_command, state_of
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.plan import After, Job, Run, to_json
-from palestra.cluster.times import seconds_of
+from palestra.cluster.plan import After, Job, Run, seconds_of, to_json
+from palestra.cluster.submitter import hand_over
 from palestra.errors import ConfigError, RunFailed
 
-NO_SACCT = Answer(1, err="Slurm accounting storage is disabled\n")
+NO_SACCT = CommandAnswer(1, err="Slurm accounting storage is disabled\n")
 
 
 @dataclass
 class Site:
     """A cluster whose commands answer as written down."""
 
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, CommandAnswer]
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
-    def __call__(self, argv: Sequence[str], timeout_s: float, /) -> Answer:
+    def __call__(self, argv: Sequence[str], timeout_s: float, /) -> CommandAnswer:
         assert timeout_s > 0
         self.asked.append(tuple(argv))
-        return self.answers.get(argv[0], Answer(0))
+        return self.answers.get(argv[0], CommandAnswer(0))
 
     @property
     def executor(self) -> SlurmExecutor:
@@ -47,9 +46,9 @@ class Site:
 class Counting(Site):
     """Every sbatch gives the next id."""
 
-    def __call__(self, argv: Sequence[str], timeout_s: float, /) -> Answer:
+    def __call__(self, argv: Sequence[str], timeout_s: float, /) -> CommandAnswer:
         super().__call__(argv, timeout_s)
-        return Answer(0, f"{100 + len(self.asked)};cluster\n")
+        return CommandAnswer(0, f"{100 + len(self.asked)};cluster\n")
 
 
 def submitted(run: Run, site: Site) -> dict[str, str]:
@@ -78,7 +77,12 @@ def test_a_submission_that_stops_half_way_says_what_there_is(
 ) -> None:
     monkeypatch.setenv("PALESTRA_STATE_DIR", str(tmp_path / "state"))
     made = world(tmp_path, executor="slurm")
-    answers = iter([Answer(0, "41\n"), Answer(1, "", "sbatch: error: QOSMaxSubmitJobPerUserLimit")])
+    answers = iter(
+        [
+            CommandAnswer(0, "41\n"),
+            CommandAnswer(1, "", "sbatch: error: QOSMaxSubmitJobPerUserLimit"),
+        ]
+    )
     executor = SlurmExecutor(commands=lambda _argv, _timeout_s: next(answers))
 
     with pytest.raises(RunFailed, match=r"MaxSubmit.*submitted by then: shards 41") as caught:
@@ -89,7 +93,7 @@ def test_a_submission_that_stops_half_way_says_what_there_is(
 
 
 def test_an_sbatch_that_gives_no_id_is_an_error(tmp_path: Path) -> None:
-    site = Site({"sbatch": Answer(0, "Submitted\n")})
+    site = Site({"sbatch": CommandAnswer(0, "Submitted\n")})
 
     with pytest.raises(RunFailed, match="no job id"):
         submitted(planned(log_dir=str(tmp_path)), site)
@@ -98,20 +102,20 @@ def test_an_sbatch_that_gives_no_id_is_an_error(tmp_path: Path) -> None:
 def test_all_tasks_are_asked_for_at_once() -> None:
     site = Site(
         {
-            "squeue": Answer(0, "5_2|RUNNING|None\n5_3|PENDING|JobArrayTaskLimit\n"),
-            "sacct": Answer(0, "5_0|COMPLETED|0:0\n5_1|CANCELLED by 0|0:15\n6|FAILED|3:0\n"),
+            "squeue": CommandAnswer(0, "5_2|RUNNING|None\n5_3|PENDING|JobArrayTaskLimit\n"),
+            "sacct": CommandAnswer(0, "5_0|COMPLETED|0:0\n5_1|CANCELLED by 0|0:15\n6|FAILED|3:0\n"),
         }
     )
 
     found = site.executor.status(["5_0", "5_1", "5_2", "5_3", "6", "8"])
 
     assert {unit: told.state for unit, told in found.items()} == {
-        "5_0": State.DONE,
-        "5_1": State.CANCELLED,
-        "5_2": State.RUNNING,
-        "5_3": State.QUEUED,
-        "6": State.FAILED,
-        "8": State.UNKNOWN,
+        "5_0": Phase.DONE,
+        "5_1": Phase.CANCELLED,
+        "5_2": Phase.RUNNING,
+        "5_3": Phase.QUEUED,
+        "6": Phase.FAILED,
+        "8": Phase.UNKNOWN,
     }
     assert [argv[0] for argv in site.asked] == ["sacct", "squeue"]
 
@@ -122,13 +126,13 @@ def test_without_accounting_the_controller_is_asked_for_what_has_ended() -> None
         "ExitCode=1:0\n"
         "JobId=5 ArrayJobId=5 ArrayTaskId=1-2,4%1 JobName=x JobState=PENDING ExitCode=0:0\n"
     )
-    site = Site({"sacct": NO_SACCT, "scontrol": Answer(0, shown)})
+    site = Site({"sacct": NO_SACCT, "scontrol": CommandAnswer(0, shown)})
 
     found = site.executor.status(["5"])
 
-    assert found["5_0"].state is State.FAILED
+    assert found["5_0"].state is Phase.FAILED
     assert (found["5_0"].reason, found["5_0"].restarts) == ("NODE_FAIL", 2)
-    assert {unit for unit, told in found.items() if told.state is State.QUEUED} == {
+    assert {unit for unit, told in found.items() if told.state is Phase.QUEUED} == {
         "5_1",
         "5_2",
         "5_4",
@@ -138,24 +142,24 @@ def test_without_accounting_the_controller_is_asked_for_what_has_ended() -> None
 def test_a_job_that_was_requeued_is_what_the_queue_says_it_is() -> None:
     site = Site(
         {
-            "squeue": Answer(0, "5|PENDING|BeginTime\n"),
-            "sacct": Answer(0, "5|NODE_FAIL|1:0\n"),
+            "squeue": CommandAnswer(0, "5|PENDING|BeginTime\n"),
+            "sacct": CommandAnswer(0, "5|NODE_FAIL|1:0\n"),
         }
     )
 
-    assert site.executor.status(["5"])["5"].state is State.QUEUED
+    assert site.executor.status(["5"])["5"].state is Phase.QUEUED
 
 
 def test_a_job_that_slurm_has_forgotten_is_unknown() -> None:
-    invalid = Answer(1, err="slurm_load_jobs error: Invalid job id specified\n")
+    invalid = CommandAnswer(1, err="slurm_load_jobs error: Invalid job id specified\n")
     site = Site({"squeue": invalid, "sacct": NO_SACCT, "scontrol": invalid})
 
-    assert site.executor.status(["5"])["5"].state is State.UNKNOWN
+    assert site.executor.status(["5"])["5"].state is Phase.UNKNOWN
 
 
 @pytest.mark.parametrize("command", ["sacct", "squeue", "scontrol"])
 def test_an_unreachable_cluster_is_an_error_and_never_not_done(command: str) -> None:
-    down = Answer(1, err=f"{command}: error: Unable to contact slurm controller\n")
+    down = CommandAnswer(1, err=f"{command}: error: Unable to contact slurm controller\n")
     site = Site({"sacct": NO_SACCT, command: down})
 
     with pytest.raises(ClusterUnreachable, match="Unable to contact"):
@@ -164,7 +168,7 @@ def test_an_unreachable_cluster_is_an_error_and_never_not_done(command: str) -> 
 
 def test_what_slurm_says_on_several_lines_is_one_message() -> None:
     lines = "invalid partition specified: nope", "Batch job submission failed: Invalid partition"
-    refused = Answer(1, err="".join(f"scontrol: error: {line}\n" for line in lines))
+    refused = CommandAnswer(1, err="".join(f"scontrol: error: {line}\n" for line in lines))
     site = Site({"scontrol": refused})
 
     with pytest.raises(RunFailed) as caught:
@@ -186,22 +190,22 @@ def test_a_machine_without_slurm_says_so() -> None:
 @pytest.mark.parametrize(
     ("said", "state"),
     [
-        ("COMPLETED", State.DONE),
-        ("CANCELLED by 0", State.CANCELLED),
-        ("CANCELLED+", State.CANCELLED),
-        ("TIMEOUT", State.FAILED),
-        ("OUT_OF_MEMORY", State.FAILED),
-        ("NODE_FAIL", State.FAILED),
-        ("PREEMPTED", State.FAILED),
-        ("RESIZING", State.RUNNING),
+        ("COMPLETED", Phase.DONE),
+        ("CANCELLED by 0", Phase.CANCELLED),
+        ("CANCELLED+", Phase.CANCELLED),
+        ("TIMEOUT", Phase.FAILED),
+        ("OUT_OF_MEMORY", Phase.FAILED),
+        ("NODE_FAIL", Phase.FAILED),
+        ("PREEMPTED", Phase.FAILED),
+        ("RESIZING", Phase.RUNNING),
     ],
 )
-def test_slurms_states_are_ours(said: str, state: State) -> None:
+def test_slurms_states_are_ours(said: str, state: Phase) -> None:
     assert state_of(said) is state
 
 
 def test_the_largest_array_is_the_sites() -> None:
-    site = Site({"scontrol": Answer(0, "MaxArraySize            = 1001\nMaxJobCount = 5\n")})
+    site = Site({"scontrol": CommandAnswer(0, "MaxArraySize            = 1001\nMaxJobCount = 5\n")})
 
     assert site.executor.max_array_size() == 1001
 
@@ -258,7 +262,7 @@ def waiting_run(folder: Path, **given: Any) -> Run:
     return run
 
 
-def states_of(run: Run) -> dict[str, State]:
+def states_of(run: Run) -> dict[str, Phase]:
     files = RunFiles(Path(run.output_dir)).submission(run.submission)
     found = HereExecutor().status(job_id(files, job) for job in run.jobs)
     return {unit.rpartition(":")[2]: told.state for unit, told in found.items()}
@@ -275,7 +279,7 @@ def test_jobs_run_in_their_order_and_each_task_of_an_array_once(tmp_path: Path) 
     HereExecutor(lambda _: None).submit(run, lambda _job, number: ids.append(number))
 
     assert order(run) == ["collect 0", "collect 1", "merge 0", "profile 0"]
-    assert set(states_of(run).values()) == {State.DONE}
+    assert set(states_of(run).values()) == {Phase.DONE}
     assert len(ids) == 3
 
 
@@ -288,10 +292,10 @@ def test_what_depends_on_a_failed_job_never_starts_and_says_why(tmp_path: Path) 
 
     assert order(run) == ["collect 0", "collect 1"]
     assert states_of(run) == {
-        "collect_0": State.DONE,
-        "collect_1": State.FAILED,
-        "merge": State.CANCELLED,
-        "profile": State.CANCELLED,
+        "collect_0": Phase.DONE,
+        "collect_1": Phase.FAILED,
+        "merge": Phase.CANCELLED,
+        "profile": Phase.CANCELLED,
     }
 
 
@@ -335,7 +339,7 @@ def test_a_time_limit_warns_then_ends_a_job(tmp_path: Path) -> None:
     assert not Queue(replace(run, jobs=(limited,))).run()
 
     assert (tmp_path / "warned").exists()
-    assert states_of(run)["collect_0"] is State.FAILED
+    assert states_of(run)["collect_0"] is Phase.FAILED
 
 
 def test_stopping_a_queue_ends_what_runs_and_starts_nothing_more(tmp_path: Path) -> None:
@@ -351,7 +355,7 @@ def test_stopping_a_queue_ends_what_runs_and_starts_nothing_more(tmp_path: Path)
 
     assert not running.is_alive()
     assert order(run) == ["collect 0"]
-    assert set(states_of(run).values()) == {State.CANCELLED}
+    assert set(states_of(run).values()) == {Phase.CANCELLED}
 
 
 RUN = """
@@ -409,9 +413,9 @@ def test_a_command_that_runs_jobs_can_be_cancelled_by_another(tmp_path: Path) ->
 
     HereExecutor().cancel([job_id(files, job) for job in run.jobs])
 
-    assert before["collect_0"] is State.RUNNING
-    assert before["merge"] is State.QUEUED
-    assert set(states_of(run).values()) == {State.CANCELLED}
+    assert before["collect_0"] is Phase.RUNNING
+    assert before["merge"] is Phase.QUEUED
+    assert set(states_of(run).values()) == {Phase.CANCELLED}
     assert process.wait(10) == 1
 
 

@@ -13,7 +13,7 @@ from cluster_runs import World, collected, finish, world
 from palestra.cli.clustering import runs as commands
 from palestra.cli.commands.cluster import cluster, register
 from palestra.cluster import ledger
-from palestra.cluster.executors import ClusterUnreachable, JobState, State, unit_ids
+from palestra.cluster.executors import ClusterUnreachable, JobState, Phase, unit_ids
 from palestra.cluster.executors.here import job_id
 from palestra.cluster.following import RunStatus, Standing, status_of
 from palestra.cluster.plan import After
@@ -33,7 +33,7 @@ class Site:
 
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
         self.asked += 1
-        unknown = JobState(State.UNKNOWN)
+        unknown = JobState(Phase.UNKNOWN)
         return {name: self.states.get(f"job{name}", unknown) for name in ids}
 
     def cancel(self, ids: Iterable[str], /) -> None:
@@ -64,7 +64,7 @@ def standings(found: RunStatus) -> dict[str, Standing]:
     return {one.unit.name: one.standing for one in found.units}
 
 
-RUNNING, QUEUED = JobState(State.RUNNING), JobState(State.QUEUED)
+RUNNING, QUEUED = JobState(Phase.RUNNING), JobState(Phase.QUEUED)
 
 
 def test_one_question_tells_of_every_job(made: World) -> None:
@@ -78,8 +78,8 @@ def test_a_shard_is_done_when_its_file_says_so_whatever_the_queue_remembers(made
     collected(made, "rollouts-chunk0")
     finish(made, "rollouts-chunk0")
     collected(made, "rollouts-chunk1", but=1)
-    done = JobState(State.DONE)
-    found = look(made, Site(job1_0=JobState(State.FAILED), job1_1=done))
+    done = JobState(Phase.DONE)
+    found = look(made, Site(job1_0=JobState(Phase.FAILED), job1_1=done))
     assert standings(found)["rollouts-chunk0"] is Standing.DONE
     assert standings(found)["rollouts-chunk1"] is Standing.FAILED
     assert found.units[1].reason == "its job ended well, but it has no done file"
@@ -87,8 +87,8 @@ def test_a_shard_is_done_when_its_file_says_so_whatever_the_queue_remembers(made
 
 
 def test_a_dependant_of_a_failed_job_never_starts_and_the_ledger_says_why(made: World) -> None:
-    failed = JobState(State.FAILED, "NODE_FAIL")
-    cancelled = JobState(State.CANCELLED, "DependencyNeverSatisfied")
+    failed = JobState(Phase.FAILED, "NODE_FAIL")
+    cancelled = JobState(Phase.CANCELLED, "DependencyNeverSatisfied")
     site = Site(job1_0=failed, job1_1=failed, job2=cancelled, job3=cancelled)
     for _ in range(2):
         found = look(made, site)
@@ -109,7 +109,7 @@ def going_on(made: World) -> World:
 
 
 def test_of_several_jobs_for_a_shard_the_one_that_runs_tells(made: World) -> None:
-    failed = JobState(State.FAILED, "TIMEOUT")
+    failed = JobState(Phase.FAILED, "TIMEOUT")
     found = look(going_on(made), Site(job1_0=RUNNING, job1_1=failed, job9_0=QUEUED, job9_1=QUEUED))
     assert [one.standing for one in found.units[:2]] == ["running", "queued"]
     assert [one.unit.job_id for one in found.units[:2]] == ["1_0", "9_1"]
@@ -155,8 +155,8 @@ def test_a_retry_while_all_is_under_way_says_how_much_runs_and_waits(
 def test_a_supervisor_killed_by_a_signal_is_told_from_one_that_failed(
     made: World, exit_code: str, state: str, reason: str
 ) -> None:
-    over = JobState(State.FAILED, state, exit_code)
-    never = JobState(State.CANCELLED, "DependencyNeverSatisfied")
+    over = JobState(Phase.FAILED, state, exit_code)
+    never = JobState(Phase.CANCELLED, "DependencyNeverSatisfied")
     found = look(made, Site(job1_0=over, job1_1=over, job2=never, job3=never))
     assert found.units[0].reason == reason
     assert found.units[2].reason == f"because rollouts-chunk0 failed: {reason}"
@@ -166,7 +166,7 @@ def test_what_slurm_ended_a_job_for_stands_before_what_the_supervisor_saw(made: 
     result = made.files.submission("0001").job("shards", 0).result
     result.parent.mkdir(parents=True)
     result.write_text(json.dumps({"status": "cancelled", "reason": "cancelled by Slurm"}))
-    told = look(made, Site(job1_0=JobState(State.FAILED, "TIMEOUT"))).units[0]
+    told = look(made, Site(job1_0=JobState(Phase.FAILED, "TIMEOUT"))).units[0]
     assert told.reason == "TIMEOUT: cancelled by Slurm"
 
 
@@ -272,4 +272,4 @@ def test_where_a_program_merely_exited_its_last_error_is_told(
     result.parent.mkdir(parents=True)
     result.write_text(json.dumps({"status": "failed", "reason": reason, "log": log}))
 
-    assert look(made, Site(job1_0=JobState(State.FAILED))).units[0].reason == reason + told
+    assert look(made, Site(job1_0=JobState(Phase.FAILED))).units[0].reason == reason + told

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from planning import HOSTED, options, planned
 
-from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.supervisor.keyed import copy_masked
+from palestra.cluster.writing import supervisor_zip
 from palestra.errors import ConfigError
 
 KEY = "0123456789abcdef0123456789abcdef"

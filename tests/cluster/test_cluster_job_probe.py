@@ -11,9 +11,9 @@ import pytest
 
 from palestra.cluster.plan import Probe
 from palestra.cluster.supervisor.probe import (
-    Answer,
     BadProbe,
-    Verdict,
+    ProbeAnswer,
+    ProbeVerdict,
     Waited,
     ask,
     check,
@@ -21,8 +21,8 @@ from palestra.cluster.supervisor.probe import (
 )
 
 SPEC = Probe("/v1/models", 200, "wanted", 10.0, 2.0, 1.0)
-NOT_YET = Answer(None, "no answer (refused)")
-READY = Answer(Verdict.READY, "it serves wanted")
+NOT_YET = ProbeAnswer(None, "no answer (refused)")
+READY = ProbeAnswer(ProbeVerdict.READY, "it serves wanted")
 
 
 class Clock:
@@ -39,7 +39,7 @@ class Clock:
 
 
 def waiting(
-    answers: Callable[[], Answer],
+    answers: Callable[[], ProbeAnswer],
     spec: Probe = SPEC,
     *,
     died: Callable[[], str] = lambda: "",
@@ -54,12 +54,12 @@ def waiting(
 def test_it_is_ready_once_it_answers_as_expected() -> None:
     answers = iter([NOT_YET, NOT_YET, READY])
     waited = waiting(lambda: next(answers))
-    assert (waited.verdict, round(waited.elapsed_s)) == (Verdict.READY, 2)
+    assert (waited.verdict, round(waited.elapsed_s)) == (ProbeVerdict.READY, 2)
 
 
 def test_the_total_deadline_holds_and_says_what_came_last() -> None:
     waited = waiting(lambda: NOT_YET)
-    assert waited.verdict is Verdict.TIMEOUT
+    assert waited.verdict is ProbeVerdict.TIMEOUT
     assert waited.text == "not ready within 10 s: no answer (refused)"
     assert 10 <= waited.elapsed_s < 10.5
 
@@ -67,7 +67,7 @@ def test_the_total_deadline_holds_and_says_what_came_last() -> None:
 def test_a_process_that_died_is_not_waited_for() -> None:
     told = itertools.chain(["", "", ""], itertools.repeat("server exited with 0"))
     waited = waiting(lambda: NOT_YET, replace(SPEC, interval_s=60.0), died=lambda: next(told))
-    assert (waited.verdict, waited.text) == (Verdict.DIED, "server exited with 0")
+    assert (waited.verdict, waited.text) == (ProbeVerdict.DIED, "server exited with 0")
     assert waited.elapsed_s < 2
 
 
@@ -75,7 +75,7 @@ def test_a_process_that_died_is_not_waited_for() -> None:
 def test_every_interval_is_kept_to_and_progress_is_told_by_elapsed_time(interval_s: float) -> None:
     clock, asked, said = Clock(), [], list[str]()
 
-    def attempt() -> Answer:
+    def attempt() -> ProbeAnswer:
         asked.append(clock.now)
         return NOT_YET
 
@@ -95,7 +95,7 @@ def test_times_that_cannot_be_waited_for_are_refused(value: float) -> None:
 
 
 def test_each_way_to_end_has_an_exit_code_of_its_own() -> None:
-    codes = [verdict.value for verdict in Verdict]
+    codes = [verdict.value for verdict in ProbeVerdict]
     assert len(set(codes)) == len(codes)
     assert all(code > 2 for code in codes[1:])
 
@@ -129,19 +129,19 @@ def server() -> Iterator[tuple[str, dict[str, tuple[int, object]]]]:
 @pytest.mark.parametrize(
     ("status", "body", "verdict"),
     [
-        (200, {"data": [{"id": "other"}, {"id": "wanted"}]}, Verdict.READY),
-        (200, {"data": [{"id": "other"}]}, Verdict.WRONG_MODEL),
+        (200, {"data": [{"id": "other"}, {"id": "wanted"}]}, ProbeVerdict.READY),
+        (200, {"data": [{"id": "other"}]}, ProbeVerdict.WRONG_MODEL),
         (200, {"data": []}, None),
         (200, ["no list"], None),
         (503, {}, None),
-        (403, {}, Verdict.AUTH_REFUSED),
+        (403, {}, ProbeVerdict.AUTH_REFUSED),
     ],
 )
 def test_an_answer_is_judged_by_its_status_and_by_the_models_in_it(
     server: tuple[str, dict[str, tuple[int, object]]],
     status: int,
     body: object,
-    verdict: Verdict | None,
+    verdict: ProbeVerdict | None,
 ) -> None:
     url, answers = server
     answers["/v1/models"] = (status, body)
@@ -153,7 +153,7 @@ def test_a_server_that_does_not_take_our_key_is_not_ours(
 ) -> None:
     url, answers = server
     answers["/v1/models"] = (200, {"data": [{"id": "wanted"}]})
-    assert ask(url, SPEC, "the key of another job").verdict is Verdict.AUTH_REFUSED
+    assert ask(url, SPEC, "the key of another job").verdict is ProbeVerdict.AUTH_REFUSED
 
 
 def test_nobody_there_is_worth_waiting_for() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cluster_runs import World, collected, finish, world
 
-from palestra.cluster.executors.slurm import Answer, SlurmExecutor
+from palestra.cluster.executors.slurm import CommandAnswer, SlurmExecutor
 from palestra.cluster.plan import After, Component, Job, Policy, Role, Run, read_plan
 from palestra.cluster.resubmit import resubmit
 from palestra.errors import ConfigError, RunFailed
@@ -29,18 +29,18 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture
-def sbatch() -> tuple[list[list[str]], Callable[..., Answer]]:
+def sbatch() -> tuple[list[list[str]], Callable[..., CommandAnswer]]:
     """What sbatch was asked, and an sbatch that numbers jobs from 70 on."""
     asked: list[list[str]] = []
 
-    def run(argv: list[str], _timeout_s: float) -> Answer:
+    def run(argv: list[str], _timeout_s: float) -> CommandAnswer:
         asked.append(list(argv))
-        return Answer(0, f"{69 + len(asked)}\n")
+        return CommandAnswer(0, f"{69 + len(asked)}\n")
 
     return asked, run
 
 
-Sbatch = tuple[list[list[str]], Callable[..., Answer]]
+Sbatch = tuple[list[list[str]], Callable[..., CommandAnswer]]
 
 
 def again(made: World, shards: list[str], sbatch: Sbatch, **more: object) -> Run:

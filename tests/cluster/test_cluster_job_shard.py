@@ -8,7 +8,7 @@ import pytest
 
 from palestra.cluster import ledger
 from palestra.cluster.layout import RunFiles, ShardFiles
-from palestra.cluster.shard import Counts, NotDone, count, is_done, write_done
+from palestra.cluster.shard import NotDone, ShardCounts, count, is_done, write_done
 
 
 def row(task: int, rollout: int = 0, **more: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> ShardFiles:
 def test_rows_are_counted_by_key_and_a_torn_one_is_none(files: ShardFiles) -> None:
     write(files.output, row(0), row(0), torn='{"_ng_task_index": 1, "_ng_ro')
     write(files.failures, failure(2, 1, terminal=False), failure(2, 2, terminal=True))
-    assert count(files) == Counts(expected=3, scored=1, failed=1)
+    assert count(files) == ShardCounts(expected=3, scored=1, failed=1)
 
 
 def test_of_several_attempts_the_last_one_decides(files: ShardFiles) -> None:
@@ -45,7 +45,7 @@ def test_of_several_attempts_the_last_one_decides(files: ShardFiles) -> None:
 def test_what_scored_after_it_had_failed_has_scored(files: ShardFiles) -> None:
     write(files.output, row(0))
     write(files.failures, failure(0, 3, terminal=True))
-    assert count(files) == Counts(expected=3, scored=1, failed=0)
+    assert count(files) == ShardCounts(expected=3, scored=1, failed=0)
 
 
 def test_a_row_that_nobody_asked_for_is_an_error(files: ShardFiles) -> None:
@@ -56,8 +56,8 @@ def test_a_row_that_nobody_asked_for_is_an_error(files: ShardFiles) -> None:
 
 def test_done_is_written_only_when_nothing_is_left(files: ShardFiles) -> None:
     with pytest.raises(NotDone, match=r"expected 3 = scored 2 \+ failed 0 \+ left 1"):
-        write_done(files, Counts(3, 2, 0), {})
-    write_done(files, Counts(3, 2, 1), {"job_id": "7"})
+        write_done(files, ShardCounts(3, 2, 0), {})
+    write_done(files, ShardCounts(3, 2, 1), {"job_id": "7"})
     assert is_done(files)
     assert json.loads(files.done.read_bytes())["failed_terminal"] == 1
 

@@ -9,7 +9,7 @@ import pytest
 from cluster_runs import World, driver, model_server, service, world
 
 from palestra.cluster.plan import Component, Mount, Role, Setup
-from palestra.cluster.supervisor.steps import Place, argv_of, env_of, with_setup
+from palestra.cluster.supervisor.steps import StepPlace, argv_of, env_of, with_setup
 from palestra.cluster.supervisor.task import BadPlan, JobTask, read_task
 
 VLLM = Component(
@@ -30,8 +30,8 @@ def task_of(tmp_path: Path, *components: Component, **changes: Any) -> JobTask:
     return read_task(made.submission.plan, "shards", 0)
 
 
-def argv(task: JobTask, place: Place | None = None) -> list[str]:
-    return argv_of(task, task.job.components[0], place or Place({"{port}": "4000"}), ["SEED"])
+def argv(task: JobTask, place: StepPlace | None = None) -> list[str]:
+    return argv_of(task, task.job.components[0], place or StepPlace({"{port}": "4000"}), ["SEED"])
 
 
 def test_a_step_shares_the_job_and_ends_with_its_first_failure(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_each_group_of_a_heterogeneous_job_is_named(tmp_path: Path) -> None:
     jobs = (_with(made, allocations=two), *made.run.jobs[1:])
     task = read_task(made.write(jobs=jobs).submission.plan, "shards", 0)
     assert "--het-group=0" in argv(task)
-    assert "--het-group=1" in argv_of(task, task.job.main, Place({}), [])
+    assert "--het-group=1" in argv_of(task, task.job.main, StepPlace({}), [])
 
 
 def _with(made: World, **changes: Any) -> Any:
@@ -90,7 +90,7 @@ def _with(made: World, **changes: Any) -> Any:
 def test_a_node_of_several_runs_what_is_its_own(tmp_path: Path) -> None:
     many = service(("head", "{node_rank}"), worker_argv=("worker", "{node_rank}"), nodes=2, tasks=2)
     task = task_of(tmp_path, many, driver())
-    place = Place({"{node_rank}": "1"}, ("n2",), one_of_many=True, rank=1)
+    place = StepPlace({"{node_rank}": "1"}, ("n2",), one_of_many=True, rank=1)
     command = argv(task, place)
     assert {"--nodes=1", "--ntasks=1", "--nodelist=n2"} <= {*command}
     assert command[-2:] == ["worker", "1"]
@@ -103,8 +103,8 @@ def test_secrets_reach_only_components_that_inherit_them(tmp_path: Path) -> None
     base = {"THE_KEY": "canary", "OTHER_KEY": "canary", "PATH": "/bin"}
     server, main = task.job.components
     ours = {"PATH": "/bin", "PALESTRA_SERVER_KEY": "{nonce}"}
-    assert env_of(task, server, Place({}), base) == ours
-    assert env_of(task, main, Place({}), base) == {"PATH": "/bin", "THE_KEY": "canary"}
+    assert env_of(task, server, StepPlace({}), base) == ours
+    assert env_of(task, main, StepPlace({}), base) == {"PATH": "/bin", "THE_KEY": "canary"}
     assert "canary" not in json.dumps(argv(task))
 
 
@@ -112,9 +112,9 @@ def test_a_sandbox_sees_nothing_that_looks_like_a_secret(tmp_path: Path) -> None
     sandbox = Component("sandbox", Role.SANDBOX, ("x",), env={"PALESTRA_SANDBOX_TOKEN": "{nonce}"})
     task = task_of(tmp_path, sandbox, driver())
     base = {"AWS_SECRET_ACCESS_KEY": "x", "HF_TOKEN": "x", "KEYBOARD": "us", "PATH": "/bin"}
-    seen = env_of(task, task.job.components[0], Place({"{nonce}": "n"}), base)
+    seen = env_of(task, task.job.components[0], StepPlace({"{nonce}": "n"}), base)
     assert seen == {"KEYBOARD": "us", "PATH": "/bin", "PALESTRA_SANDBOX_TOKEN": "n"}
-    assert env_of(task, task.job.main, Place({}), base) == base
+    assert env_of(task, task.job.main, StepPlace({}), base) == base
 
 
 @pytest.mark.parametrize(("marks", "times"), [(("a", "a", "a"), 1), (("a", "b", "c"), 3)])

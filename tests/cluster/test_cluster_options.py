@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from palestra.cli.main import app
 from palestra.cli.ng import with_dashes
 from palestra.cluster.configs import SHIPPED, ClusterConfig, find_cluster
-from palestra.cluster.mounts import parse_mounts, to_cluster, to_container
+from palestra.cluster.places import parse_mounts, to_cluster, to_container
 from palestra.cluster.plan import Mount
-from palestra.cluster.seeds import request_seed
+from palestra.cluster.stamping import request_seed
 from palestra.errors import ConfigError
 from palestra.settings import RolloutOptions, parse_numbers
 

@@ -11,7 +11,7 @@ from planning import HOSTED, PYXIS, cluster, facts, options, planned
 from palestra.cluster.components import allocations
 from palestra.cluster.plan import After, Component, OnExit, Role, from_json, to_json
 from palestra.cluster.planner import plan_run, replan
-from palestra.cluster.supervisor.steps import Place, argv_of
+from palestra.cluster.supervisor.steps import StepPlace, argv_of
 from palestra.cluster.supervisor.task import read_task
 from palestra.errors import ConfigError
 
@@ -271,7 +271,7 @@ def test_rows_that_only_a_container_can_read_are_stamped_in_one(
     plan = tmp_path / "plan.json"
     plan.write_bytes(to_json(run))
     task = read_task(plan, "prepare", 0)
-    place = Place({"{plan}": "/lustre/out/cluster/0001/plan.json"})
+    place = StepPlace({"{plan}": "/lustre/out/cluster/0001/plan.json"})
 
     command = argv_of(task, task.job.main, place, list(task.job.main.env))
 

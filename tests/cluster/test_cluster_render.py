@@ -12,14 +12,13 @@ from planning import HOSTED, PYXIS, cluster, options, planned, scripts, write
 
 from palestra.cli.clustering.main_steps import known_plan, prepare_run
 from palestra.cluster import nemo_gym_rollouts, rollouts, wrap_arguments
-from palestra.cluster.alone import submitting
-from palestra.cluster.bundle import supervisor_zip
-from palestra.cluster.executors import State, executor_for
+from palestra.cluster.executors import Phase, executor_for
 from palestra.cluster.layout import RunFiles
+from palestra.cluster.ledger import KnownRun, remember
 from palestra.cluster.plan import After, read_plan, to_json
-from palestra.cluster.registry import Known, remember
 from palestra.cluster.render import directive, submit_script
 from palestra.cluster.secrets import check_absent
+from palestra.cluster.writing import submitting, supervisor_zip
 from palestra.errors import ConfigError, InputDataError
 from palestra.rollouts import StaleRun
 from palestra.schema import read_jsonl
@@ -627,9 +626,9 @@ def test_a_run_is_waited_for_by_its_name(tmp_path: Path) -> None:
             files.ledger,
             {"event": "submitted", "submission": folder.name, "job": job, "job_id": str(40 + at)},
         )
-    remember(Known("first", str(files.output_dir), "slurm"))
+    remember(KnownRun("first", str(files.output_dir), "slurm"))
 
     run = read_plan(dry(run_after="first", cluster={"executor": "slurm"}) / "plan.json")
 
     assert run.jobs[0].after == (After("afterok", job_id="42"),)
-    assert executor_for("local").status(["local:/none:x"])["local:/none:x"].state is State.UNKNOWN
+    assert executor_for("local").status(["local:/none:x"])["local:/none:x"].state is Phase.UNKNOWN

@@ -16,7 +16,7 @@ from slurm_site import slurm_site, wait_until
 
 from installed_wheel import Installation
 from palestra.cluster import Submission, rollouts, run_cmd
-from palestra.cluster.executors import State, executor_for, unit_ids
+from palestra.cluster.executors import Phase, executor_for, unit_ids
 from palestra.cluster.executors.slurm import SlurmExecutor
 from palestra.cluster.following import status_of
 from palestra.cluster.layout import RunFiles
@@ -66,14 +66,14 @@ def submit(**given: Any) -> Submission:
     return rollouts(**{**asked, **given})
 
 
-def states(submission: Submission) -> dict[str, State]:
+def states(submission: Submission) -> dict[str, Phase]:
     ids = [
         unit for job in submission.run.jobs for unit in unit_ids(job, submission.job_ids[job.name])
     ]
     return {unit: told.state for unit, told in executor_for("slurm").status(ids).items()}
 
 
-def to_the_end(submission: Submission, seconds: float = 240) -> dict[str, State]:
+def to_the_end(submission: Submission, seconds: float = 240) -> dict[str, Phase]:
     wait_until(lambda: all(s.over for s in states(submission).values()), seconds=seconds)
     return states(submission)
 
@@ -124,7 +124,7 @@ def test_two_seeds_of_four_chunks_become_one_profile(tmp_path: Path) -> None:
     ended = to_the_end(submission)
 
     files = RunFiles(tmp_path / "out")
-    assert set(ended.values()) == {State.DONE}, logs_of(submission)
+    assert set(ended.values()) == {Phase.DONE}, logs_of(submission)
     assert len(nodes_of(submission.job_ids["collect"])) == 2
     found = status_of(files, read_run(files), executor_for("slurm"))
     assert found.done
@@ -154,7 +154,7 @@ def test_every_task_of_a_large_array_gives_its_share(tmp_path: Path) -> None:
     ended = to_the_end(submission, seconds=60 + 15 * ARRAY_TASKS)
 
     merged = RunFiles(tmp_path / "out").merged.output
-    assert set(ended.values()) == {State.DONE}, logs_of(submission)
+    assert set(ended.values()) == {Phase.DONE}, logs_of(submission)
     assert len({key_of(line.row) for line in read_jsonl(merged)}) == ARRAY_TASKS * ARRAY_ROLLOUTS
 
 
@@ -168,11 +168,11 @@ def test_a_command_is_a_job_that_is_followed_and_cancelled_as_any_other(tmp_path
     long = run_cmd(cluster=on, command="sleep 600", expname="long", num_gpus=0, time="10")
     short = run_cmd(cluster=on, command="hostname; echo $SLURM_JOB_ID", expname="short", time="10")
 
-    assert set(to_the_end(short).values()) == {State.DONE}
+    assert set(to_the_end(short).values()) == {Phase.DONE}
     assert f"\n{short.job_ids['command']}\n" in told("logs", "short", "--of", "command")
     assert "short: done 1" in told("status", "short")
     told("cancel", "long")
-    assert set(to_the_end(long).values()) == {State.CANCELLED}
+    assert set(to_the_end(long).values()) == {Phase.CANCELLED}
 
 
 PIPELINE = f"""
@@ -240,7 +240,7 @@ def test_a_dependant_of_a_failed_job_never_starts(tmp_path: Path) -> None:
     ended = to_the_end(submission)
 
     by_job = {job.name: ended[submission.job_ids[job.name]] for job in submission.run.jobs}
-    assert by_job == {"collect": State.FAILED, "merge": State.CANCELLED, "profile": State.CANCELLED}
+    assert by_job == {"collect": Phase.FAILED, "merge": Phase.CANCELLED, "profile": Phase.CANCELLED}
     assert not RunFiles(tmp_path / "out").merged.manifest.exists()
     with pytest.raises(ConfigError, match="ended badly"):
         submit(run_after=submission.run.name, output_dir="other")
@@ -296,7 +296,7 @@ def queued() -> list[str]:
 def test_parts_of_two_partitions_run_as_one_heterogeneous_job() -> None:
     submission = submit(on={"partition": "main", "partitions": {"driver": "other"}}, limit=1)
 
-    assert set(to_the_end(submission).values()) == {State.DONE}, logs_of(submission)
+    assert set(to_the_end(submission).values()) == {Phase.DONE}, logs_of(submission)
 
 
 def test_what_a_dry_run_has_written_can_be_submitted_by_hand(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_what_a_dry_run_has_written_can_be_submitted_by_hand(tmp_path: Path) -> 
     ids = [line.split()[1] for line in done.stdout.splitlines()]
     ask = executor_for("slurm").status
     wait_until(lambda: all(told.state.over for told in ask(ids).values()), seconds=120)
-    assert {told.state for told in ask(ids).values()} == {State.DONE}
+    assert {told.state for told in ask(ids).values()} == {Phase.DONE}
     assert len(list(read_jsonl(odd / "rollouts.jsonl"))) == 2
     assert {path.name for path in tmp_path.iterdir()} <= {odd.name, "state"}
 
@@ -333,7 +333,7 @@ def test_heavy_verifiers_run_on_a_ray_cluster_of_two_nodes() -> None:
 
     ended = to_the_end(submission)
 
-    assert set(ended.values()) == {State.DONE}, logs_of(submission)
+    assert set(ended.values()) == {Phase.DONE}, logs_of(submission)
     logs = {path.name.split("_")[1]: path for path in Path(submission.run.log_dir).glob("*_0.log")}
     assert "Connected to Ray cluster" in logs["driver"].read_text()
     assert len(list(Path(submission.run.log_dir).glob("rollouts_ray_*.log"))) == 2
@@ -359,7 +359,7 @@ def test_what_a_time_limit_cut_short_is_gone_on_with() -> None:
     files = RunFiles(Path(submission.run.output_dir))
     first = executor_for("slurm").status([submission.job_ids["collect"]])
     told = first[submission.job_ids["collect"]]
-    assert told.state is State.FAILED
+    assert told.state is Phase.FAILED
     keys = [key_of(line.row) for line in read_jsonl(files.merged.output)]
     assert len(keys) == len(set(keys)) == 20, logs_of(submission)
 

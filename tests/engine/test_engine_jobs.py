@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from palestra.engine import ConcurrencyLimit, Engine, Job, Room, State
+from palestra.engine import ConcurrencyLimit, Engine, Job, JobRoom, JobStage
 from palestra.errors import Outcome
 from palestra.schema import RolloutKey
 from palestra.transport import RetryCount
@@ -53,8 +53,8 @@ class Numbers:
         asyncio.run(main())
 
 
-@pytest.mark.parametrize("state", [State.ENDED, State.ABANDONED])
-def test_nothing_follows_a_job_that_is_over(state: State) -> None:
+@pytest.mark.parametrize("state", [JobStage.ENDED, JobStage.ABANDONED])
+def test_nothing_follows_a_job_that_is_over(state: JobStage) -> None:
     job = Job(key=RolloutKey(0, 0))
     job.begin(1.0)
     job.become(state)
@@ -66,7 +66,7 @@ def test_nothing_follows_a_job_that_is_over(state: State) -> None:
 def test_a_spared_attempt_is_not_counted() -> None:
     job = Job(key=RolloutKey(0, 0))
     job.begin(1.0)
-    job.become(State.WAITING)
+    job.become(JobStage.WAITING)
     job.spare()
     job.begin(2.0)
 
@@ -101,7 +101,7 @@ def test_a_job_is_made_only_when_it_can_run() -> None:
             yield number
 
     async def main() -> None:
-        work = Numbers(numbers(), lambda _number: asyncio.sleep(60), room=lambda: 4)
+        work = Numbers(numbers(), lambda _number: asyncio.Event().wait(), room=lambda: 4)
         running = asyncio.create_task(work.engine.run())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -134,7 +134,7 @@ def test_a_bug_in_one_attempt_ends_all() -> None:
     async def run(number: int) -> None:
         if number == 3:
             raise ZeroDivisionError
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     work = Numbers(iter(range(9)), run, room=lambda: 9)
     with pytest.RaisesGroup(ZeroDivisionError):
@@ -148,10 +148,10 @@ def test_what_an_attempt_brings_as_all_end_is_recorded_and_nothing_follows_it() 
             await asyncio.sleep(0)
             raise ZeroDivisionError
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             return "a result"
-        return "too late"
+        return "it ended by itself"
 
     work = Numbers(iter(range(9)), run, room=lambda: 4, attempts=2)
     with pytest.RaisesGroup(ZeroDivisionError):
@@ -169,11 +169,14 @@ def test_nothing_starts_any_more_once_all_end() -> None:
             yield number
 
     room = 2
+    all_run = asyncio.Event()
 
     async def run(number: int) -> None:
         nonlocal room
+        if number == 1:
+            all_run.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             room = 9
             work.engine.fill()
@@ -182,7 +185,7 @@ def test_nothing_starts_any_more_once_all_end() -> None:
 
     async def main() -> None:
         running = asyncio.create_task(work.engine.run())
-        await asyncio.sleep(0.05)
+        await all_run.wait()
         running.cancel()
         await asyncio.wait({running})
 
@@ -191,19 +194,23 @@ def test_nothing_starts_any_more_once_all_end() -> None:
 
 
 def test_an_attempt_that_goes_on_is_abandoned_and_what_it_brings_is_dropped() -> None:
-    begun = 0
+    others_ended = asyncio.Event()
+    first: asyncio.Task[object] | None = None
 
     async def run(_number: int) -> str:
-        nonlocal begun
-        begun += 1
-        await asyncio.sleep(0.4 if begun == 1 else 0)
+        nonlocal first
+        if first is None:
+            first = asyncio.current_task()
+            await others_ended.wait()
         return "a result"
 
     work = Numbers(iter(range(2)), run, room=lambda: 1, attempts=2)
 
     async def main() -> None:
         await work.engine.run(look_every_s=0.05)
-        await asyncio.sleep(0.5)  # until the abandoned attempt has ended
+        others_ended.set()
+        assert first is not None
+        await asyncio.wait_for(first, timeout=20)
 
     asyncio.run(main())
     assert work.results == [(0, "abandoned"), *[(0, "a result")], *[(1, "a result")] * 2]
@@ -211,7 +218,7 @@ def test_an_attempt_that_goes_on_is_abandoned_and_what_it_brings_is_dropped() ->
 
 def test_requests_sent_again_lower_the_limit_before_any_attempt_has_ended() -> None:
     retries = RetryCount()
-    room = Room(ConcurrencyLimit(100), retries, clock=lambda: 0.0)
+    room = JobRoom(ConcurrencyLimit(100), retries, clock=lambda: 0.0)
     retries.retries += 16
     room.look(in_flight=16)
     room.look(in_flight=16)
@@ -220,7 +227,7 @@ def test_requests_sent_again_lower_the_limit_before_any_attempt_has_ended() -> N
 
 
 def test_failures_that_are_not_of_the_load_leave_the_limit_alone() -> None:
-    room = Room(ConcurrencyLimit(100), RetryCount(), clock=lambda: 0.0)
+    room = JobRoom(ConcurrencyLimit(100), RetryCount(), clock=lambda: 0.0)
     for _ in range(16):
         room.attempt_ended(Outcome.VERIFIER_ERROR, began=0.0, in_flight=16)
 

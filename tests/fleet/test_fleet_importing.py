@@ -1,5 +1,7 @@
 """How long imports may take, and what is said of one that takes longer."""
 
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -18,6 +20,17 @@ from palestra.fleet.importing import (
     workers_limit_s,
 )
 from palestra.server.authors_errors import AuthorsPlace
+
+
+@pytest.mark.parametrize("package", ["palestra.server", "palestra.fleet"])
+def test_what_serves_imports_no_ray(package: str) -> None:
+    code = f"import sys, {package}; print('ray' in sys.modules)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
+    )
+
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_workers_have_a_share_of_what_the_import_in_the_server_left() -> None:

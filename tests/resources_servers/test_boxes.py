@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.resources_servers.boxes import Box, closed_boxes, last_box
+from palestra.resources_servers.latex_text import Box, closed_boxes, last_box
 
 
 @pytest.mark.parametrize(

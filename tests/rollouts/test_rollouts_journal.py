@@ -90,7 +90,7 @@ FILL = """
 import resource, sys
 from pathlib import Path
 from palestra.errors import Outcome
-from palestra.engine import Ending
+from palestra.engine import ScoredEnding
 from palestra.schema import RunPaths
 from palestra.rollouts import Journal, JournalFailed, Scored
 from palestra.schema import RolloutKey
@@ -99,7 +99,7 @@ with Journal(RunPaths(Path(sys.argv[1]))) as journal:
     for length in (600, 700, 300, 500, 50):
         line = b'"' + b"x" * (length - 2) + b'"'
         try:
-            journal.append(Scored(RolloutKey(0, 0), Ending(Outcome.SCORED, 1.0), line))
+            journal.append(Scored(RolloutKey(0, 0), ScoredEnding(Outcome.SCORED, 1.0), line))
         except JournalFailed:
             print("failed", length)
 """

@@ -39,7 +39,7 @@ from palestra.rollouts.reverification import (
     check_places,
 )
 from palestra.rollouts.reverification.changes import MOST_PAIRS, Comparison
-from palestra.rollouts.reverification.verify import in_order
+from palestra.rollouts.reverification.verify import WINDOW, InOrder, RowJob
 
 # What comes out
 
@@ -141,19 +141,14 @@ def test_what_makes_every_row_fail_ends_it_and_keeps_what_is_done(tmp_path: Path
 def test_rows_are_written_in_their_order_whichever_is_done_first() -> None:
     written: list[tuple[int, str]] = []
 
-    async def work(row: int) -> str:
-        for _ in range(20 - row):
+    async def work(job: RowJob[int]) -> str:
+        for _ in range(20 - job.source):
             await asyncio.sleep(0)
-        return f"done {row}"
+        return f"done {job.source}"
 
+    rows = iter(range(20))
     asyncio.run(
-        in_order(
-            iter(range(20)),
-            work,
-            lambda row, done: written.append((row, done)),
-            concurrency=8,
-            window=32,
-        )
+        InOrder(rows, work, lambda row, done: written.append((row, done)), concurrency=8).run()
     )
 
     assert written == [(n, f"done {n}") for n in range(20)]
@@ -163,8 +158,8 @@ def test_a_verifier_that_swallows_its_cancellation_holds_nothing_and_writes_noth
     let_go = asyncio.Event()
     written: list[int] = []
 
-    async def work(row: int) -> None:
-        if row == 1:
+    async def work(job: RowJob[int]) -> None:
+        if job.source == 1:
             raise CredentialsRejected("the judge's key")
         while not let_go.is_set():
             with contextlib.suppress(asyncio.CancelledError):
@@ -172,9 +167,9 @@ def test_a_verifier_that_swallows_its_cancellation_holds_nothing_and_writes_noth
 
     async def main() -> None:
         with pytest.raises(CredentialsRejected):
-            await in_order(
-                iter(range(9)), work, lambda row, _: written.append(row), concurrency=2, window=9
-            )
+            await InOrder(
+                iter(range(9)), work, lambda row, _: written.append(row), concurrency=2
+            ).run()
         let_go.set()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert len(left) == 1
@@ -194,17 +189,17 @@ def test_no_more_rows_are_read_than_the_window_while_one_is_slow() -> None:
             read_rows.append(number)
             yield number
 
-    async def work(row: int) -> None:
-        if row == 0:
+    async def work(job: RowJob[int]) -> None:
+        if job.source == 0:
             await slow.wait()
 
     async def main() -> None:
         going = asyncio.create_task(
-            in_order(rows(), work, lambda row, _: written.append(row), concurrency=4, window=10)
+            InOrder(rows(), work, lambda row, _: written.append(row), concurrency=4).run()
         )
         for _ in range(100):
             await asyncio.sleep(0)
-        assert (len(read_rows), written) == (10, [])
+        assert (len(read_rows), written) == (4 * WINDOW, [])
         slow.set()
         await going
 

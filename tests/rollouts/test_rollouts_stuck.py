@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scripted_runs import ScriptedAgent, paths, prepared, read_rows, task, write_rows
 
-from palestra.engine import Accounting, ConcurrencyLimit, Room
+from palestra.engine import Accounting, ConcurrencyLimit, JobRoom
 from palestra.rollouts import Collector, Journal, Limits
 from palestra.schema import RolloutKey
 from palestra.transport import RetryCount
@@ -54,7 +54,7 @@ def collected(folder: Path, held: int, *, in_flight: int | None, auto: bool = Fa
 
     async def main() -> None:
         stubborn = Stubborn(held)
-        room = Room(ConcurrencyLimit(3, first=1), RetryCount()) if auto else None
+        room = JobRoom(ConcurrencyLimit(3, first=1), RetryCount()) if auto else None
         with Journal(run.paths) as journal:
             client = ScriptedAgent(stubborn.script).client
             collector = Collector(client, journal, accounting, limits=limits, room=room)
@@ -134,7 +134,7 @@ def test_rollouts_left_behind_do_not_move_a_limit_of_the_moment(tmp_path: Path) 
     agent = ScriptedAgent(script)
 
     async def main() -> None:
-        room = Room(ConcurrencyLimit(1, first=1), RetryCount())
+        room = JobRoom(ConcurrencyLimit(1, first=1), RetryCount())
         with Journal(run.paths) as journal:
             collector = Collector(
                 agent.client,

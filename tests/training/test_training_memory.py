@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from palestra.training.memory import MIB, Memory, MemoryGuard, Room, gone
+from palestra.training.memory import MIB, Memory, MemoryGuard, MemoryRoom, gone
 
 SECOND = {
     "proc/self/cgroup": "0::/jobs/train\n",
@@ -51,9 +51,9 @@ def test_without_any_figure_nothing_is_held_back(tmp_path: Path) -> None:
 
 def test_the_guard_looks_now_and_then(tmp_path: Path) -> None:
     class Told(Memory):  # type: ignore[misc]  # a fake
-        rooms = [Room(1, 100, "a test"), Room(90, 100, "a test")]  # noqa: RUF012
+        rooms = [MemoryRoom(1, 100, "a test"), MemoryRoom(90, 100, "a test")]  # noqa: RUF012
 
-        def room(self) -> Room:
+        def room(self) -> MemoryRoom:
             return self.rooms.pop(0)
 
     now = [0.0]

@@ -389,9 +389,9 @@ class TightMemory(Memory):
     full = True
 
     def room(self) -> Any:
-        from palestra.training.memory import Room
+        from palestra.training.memory import MemoryRoom
 
-        return Room(1, 100, "a test") if self.full else Room(90, 100, "a test")
+        return MemoryRoom(1, 100, "a test") if self.full else MemoryRoom(90, 100, "a test")
 
 
 async def test_nothing_is_started_while_memory_is_short_but_one_at_a_time() -> None:

@@ -22,6 +22,7 @@ from palestra.cli.tables import print_table
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
 from palestra.engine import truncated_and_empty
 from palestra.errors import ConfigError, Outcome, RunFailed, ServerDied
+from palestra.rollouts import Progress
 from palestra.rollouts.reverification import (
     Checked,
     FoundTaskRows,
@@ -29,7 +30,6 @@ from palestra.rollouts.reverification import (
     Reverification,
     ReverifyLimits,
     ReverifyPaths,
-    ReverifyProgress,
     Routes,
     StoredRollouts,
     TaskRows,
@@ -326,13 +326,13 @@ async def _watched(work: Reverification, verifier: Verifier) -> dict[str, Any]:
         await asyncio.gather(*showing, return_exceptions=True)
 
 
-async def _show(progress: ReverifyProgress) -> None:
+async def _show(progress: Progress) -> None:
     while True:
         await asyncio.sleep(SAY_EVERY_S)
         notice(_describe(progress))
 
 
-def _describe(progress: ReverifyProgress) -> str:
+def _describe(progress: Progress) -> str:
     accounting = progress.accounting
     done = accounting.scored + accounting.failed
     rate = (done - progress.done_before) / max(time.monotonic() - progress.started, 1e-6)

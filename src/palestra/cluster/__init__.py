@@ -2,7 +2,7 @@
 
     options.py      what a user asks for, checked
     configs.py      cluster config files: executor, containers, mounts, partitions
-    filling.py      overrides that name what an option decides
+    overrides.py    overrides that name what an option decides; those of each stage
     planner.py      options and a cluster -> a `Run`: pure, no Slurm
     commands.py     a user's own command as a `Run` of one job
     nemo_skills/    the names under which the field's scripts import this
@@ -12,9 +12,9 @@
     shard.py, lease.py, ports.py
                     a shard's rows and its done file; one writer for each; free ports of a node
     render.py       a `Run` -> batch scripts
+    writing.py      the folder of a submission, by one command at a time, its plan whole or absent
     executors/      batch scripts -> jobs: submit, status, cancel, logs
     supervisor/     what runs on a batch node
-    alone.py        one submission at a time, its plan whole or absent
     ledger.py       what was submitted, and how it ended
     units.py, following.py, resubmit.py
                     what has become of a run, and what is submitted again
@@ -28,10 +28,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from palestra.cluster import ledger
 from palestra.cluster.commands import run_cmd
+from palestra.cluster.completeness import check_shards, write_completeness
+from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.executors.here import to_stderr
+from palestra.cluster.following import RunStatus, Standing, UnitStatus, status_of
+from palestra.cluster.layout import JobFiles, RunFiles
+from palestra.cluster.lease import CHECK_S, LeaseWatch
+from palestra.cluster.overrides import collect_settings
+from palestra.cluster.plan import Role, Run, read_plan
+from palestra.cluster.ports import PortLocks, address_here, answered
+from palestra.cluster.records import tail
+from palestra.cluster.resubmit import resubmit
+from palestra.cluster.stamping import remember_stamped, stamp, with_stamped
 from palestra.cluster.submit import rollouts
 from palestra.cluster.submitter import Submission
+from palestra.cluster.units import folder_of, read_run
 from palestra.errors import ConfigError
 
 
@@ -65,10 +78,37 @@ def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submissio
 
 
 __all__ = [
+    "CHECK_S",
     "Arguments",
+    "Executor",
+    "JobFiles",
+    "LeaseWatch",
+    "PortLocks",
+    "Role",
+    "Run",
+    "RunFiles",
+    "RunStatus",
+    "Standing",
     "Submission",
+    "UnitStatus",
+    "address_here",
+    "answered",
+    "check_shards",
+    "collect_settings",
+    "executor_for",
+    "folder_of",
+    "ledger",
     "nemo_gym_rollouts",
+    "read_plan",
+    "read_run",
+    "remember_stamped",
+    "resubmit",
     "rollouts",
     "run_cmd",
+    "stamp",
+    "status_of",
+    "tail",
+    "with_stamped",
     "wrap_arguments",
+    "write_completeness",
 ]

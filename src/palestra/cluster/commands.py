@@ -9,9 +9,9 @@ from typing import Any
 import palestra
 from palestra.cluster.components import DRIVER, allocations
 from palestra.cluster.configs import ClusterConfig
-from palestra.cluster.mounts import merged, parse_mounts, same_place
 from palestra.cluster.options import name_problems
 from palestra.cluster.packaging import code_version
+from palestra.cluster.places import merged, parse_mounts, same_place
 from palestra.cluster.plan import (
     Collect,
     Component,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from palestra.cluster.configs import ClusterConfig
-from palestra.cluster.mounts import merged, parse_mounts, same_place
+from palestra.cluster.places import merged, parse_mounts, same_place
 from palestra.cluster.plan import (
     After,
     Allocation,

@@ -21,8 +21,8 @@ from pydantic import (
     model_validator,
 )
 
-from palestra.cluster.mounts import parse_mounts
-from palestra.cluster.plan import Action, OnExit
+from palestra.cluster.places import parse_mounts
+from palestra.cluster.plan import ExitAction, OnExit
 from palestra.cluster.secrets import env_problems, variable_problem
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
@@ -42,9 +42,9 @@ def exit_policy(text: Any) -> Any:
     if isinstance(text, OnExit):
         return text
     if matched := _RESTART.fullmatch(str(text)):
-        return OnExit(Action.RESTART, int(matched[1]))
-    if text in (Action.FATAL, Action.IGNORE):
-        return OnExit(Action(text))
+        return OnExit(ExitAction.RESTART, int(matched[1]))
+    if text in (ExitAction.FATAL, ExitAction.IGNORE):
+        return OnExit(ExitAction(text))
     raise ValueError("should be fatal, ignore or restart(N)")
 
 

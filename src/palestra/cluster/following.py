@@ -14,14 +14,14 @@ from enum import StrEnum
 from typing import Any
 
 from palestra.cluster import ledger
-from palestra.cluster.endings import killed_by, reason_of
-from palestra.cluster.executors import Executor, JobState, State
+from palestra.cluster.executors import Executor, JobState, Phase
+from palestra.cluster.executors.executor import killed_by, reason_of
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import Job, Run
 from palestra.cluster.records import read_object
 from palestra.cluster.shard import NotDone, count, is_done
 from palestra.cluster.stamping import with_stamped
-from palestra.cluster.units import Unit, units_of
+from palestra.cluster.units import RunUnit, units_of
 from palestra.errors import InputDataError
 
 
@@ -53,7 +53,7 @@ class UnitStatus:
     `open_ids`: its jobs that have not ended, in their order.
     """
 
-    unit: Unit
+    unit: RunUnit
     standing: Standing
     reason: str = ""
     restarts: int = 0
@@ -113,23 +113,27 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     return status
 
 
-def _not_submitted(files: RunFiles, run: Run, units: Sequence[Unit]) -> list[Unit]:
+def _not_submitted(files: RunFiles, run: Run, units: Sequence[RunUnit]) -> list[RunUnit]:
     """What the plan has and nobody submitted: a command that was ended half-way leaves such."""
     known = {unit.name for unit in units}
     shards = sorted({shard.name for shard in run.shards} - known)
     others = [job.name for job in run.jobs if not job.shards and job.name not in known]
     nowhere = JobFiles(files.cluster)
-    return [Unit(name, "", "", "", nowhere, is_shard=name in shards) for name in (*shards, *others)]
+    return [
+        RunUnit(name, "", "", "", nowhere, is_shard=name in shards) for name in (*shards, *others)
+    ]
 
 
-def _status_of_attempts(files: RunFiles, unit: Unit, states: Mapping[str, JobState]) -> UnitStatus:
+def _status_of_attempts(
+    files: RunFiles, unit: RunUnit, states: Mapping[str, JobState]
+) -> UnitStatus:
     """Of several jobs for one shard: the one that runs, else that waits, else the last."""
     open_ids = [
         one.job_id
         for one in unit.attempts
         if (told := states.get(one.job_id)) is not None and not told.state.over
     ]
-    order = {State.RUNNING: 0, State.QUEUED: 1}
+    order = {Phase.RUNNING: 0, Phase.QUEUED: 1}
     of_interest = [one for one in unit.attempts if one.job_id in open_ids]
     current = min(
         of_interest, key=lambda one: order[states[one.job_id].state], default=unit.attempts[-1]
@@ -138,14 +142,14 @@ def _status_of_attempts(files: RunFiles, unit: Unit, states: Mapping[str, JobSta
     return replace(status, open_ids=tuple(open_ids))
 
 
-def _status(files: RunFiles, unit: Unit, told: JobState | None) -> UnitStatus:
+def _status(files: RunFiles, unit: RunUnit, told: JobState | None) -> UnitStatus:
     if unit.is_shard and is_done(files.shard(unit.name)):
         return UnitStatus(unit, Standing.DONE, rollouts=_rollouts(files, unit))
     result = read_object(unit.files.result) or {}
-    state = told.state if told is not None else State.UNKNOWN
+    state = told.state if told is not None else Phase.UNKNOWN
     reason = _reason(result, told)
     standing = _STANDING[state] if unit.job else Standing.NOT_SUBMITTED
-    if state is State.UNKNOWN and result:
+    if state is Phase.UNKNOWN and result:
         standing = Standing.DONE if result.get("status") == "done" else Standing.FAILED
     if standing is Standing.DONE and unit.is_shard:
         standing, reason = Standing.FAILED, "its job ended well, but it has no done file"
@@ -171,23 +175,23 @@ def _reason(result: Mapping[str, Any], told: JobState | None) -> str:
     if not reason:
         by_signal = killed_by(told.exit_code) if told.reason == "FAILED" else ""
         return by_signal or told.reason
-    if result.get("status") == "cancelled" and told.state is State.FAILED:
+    if result.get("status") == "cancelled" and told.state is Phase.FAILED:
         # The supervisor saw a signal; which of TIMEOUT, PREEMPTED, … it was for, Slurm knows.
         return f"{told.reason}: {reason}"
     return reason
 
 
 _STANDING = {
-    State.QUEUED: Standing.QUEUED,
-    State.RUNNING: Standing.RUNNING,
-    State.DONE: Standing.DONE,
-    State.FAILED: Standing.FAILED,
-    State.CANCELLED: Standing.CANCELLED,
-    State.UNKNOWN: Standing.UNKNOWN,
+    Phase.QUEUED: Standing.QUEUED,
+    Phase.RUNNING: Standing.RUNNING,
+    Phase.DONE: Standing.DONE,
+    Phase.FAILED: Standing.FAILED,
+    Phase.CANCELLED: Standing.CANCELLED,
+    Phase.UNKNOWN: Standing.UNKNOWN,
 }
 
 
-def _rollouts(files: RunFiles, unit: Unit) -> Mapping[str, int]:
+def _rollouts(files: RunFiles, unit: RunUnit) -> Mapping[str, int]:
     shard = files.shard(unit.name)
     done = read_object(shard.done)
     if done is not None and is_done(shard):

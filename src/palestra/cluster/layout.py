@@ -154,7 +154,7 @@ class SubmissionFiles:
 
     @property
     def supervisor(self) -> Path:
-        """The supervisor and this module, as a zip that Python runs (see `bundle`)."""
+        """The supervisor and this module, as a zip that Python runs (see `writing`)."""
         return self.folder / "supervisor.pyz"
 
     @property

@@ -1,4 +1,6 @@
-"""The ledger of a run: what was submitted, and how it ended. Append-only; torn lines are dropped.
+"""What was submitted and how it ended, for each run; and the runs of this user, by name.
+
+A run's ledger is append-only, and torn lines are dropped:
 
 submitted     one job was handed to the executor: submission, job, job_id, shards
 started       a supervisor has begun: job, task, job_id, restart, host
@@ -7,10 +9,14 @@ requeued      a job went back into the queue before its time limit
 ended         a supervisor has said how its job went: status, code, reason, counts
 never_starts  a job that waits for one that failed: dependant, reason
 cancelled     somebody asked for a job to be cancelled
+
+The names of runs, for `--run-after NAME` and `cluster status NAME`, are in one file of the user's
+state folder, appended to; the last run of a name is the one that is meant.
 """
 
+import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +57,39 @@ def submitted(path: Path) -> list[Submitted]:
         for event in events(path)
         if event.get("event") == "submitted" and {"submission", "job", "job_id"} <= event.keys()
     ]
+
+
+VARIABLE = "PALESTRA_STATE_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """One run: its name, its output folder, and how its jobs are asked for."""
+
+    name: str
+    output_dir: str
+    executor: str
+    timeout_s: float = 60.0
+
+
+def registry_file(environ: Mapping[str, str] | None = None) -> Path:
+    """`$PALESTRA_STATE_DIR`, else `$XDG_STATE_HOME/palestra`, else `~/.local/state/palestra`."""
+    given = environ if environ is not None else os.environ
+    if folder := given.get(VARIABLE):
+        return Path(folder) / "cluster-runs.jsonl"
+    base = given.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "palestra" / "cluster-runs.jsonl"
+
+
+def remember(run: KnownRun, path: Path | None = None) -> None:
+    """Append a run. Raises OSError."""
+    target = path or registry_file()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    append_line(target, asdict(run))
+
+
+def known_run(name: str, path: Path | None = None) -> KnownRun | None:
+    """The last run of that name; None when there was none."""
+    target = path or registry_file()
+    found = [line for line in read_lines(target) if line.get("name") == name]
+    return KnownRun(**found[-1]) if found else None

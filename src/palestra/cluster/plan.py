@@ -81,7 +81,7 @@ MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFI
 """The main step of a job: each job has exactly one."""
 
 
-class Action(str, Enum):  # noqa: UP042  # as above
+class ExitAction(str, Enum):  # noqa: UP042  # as above
     """What the supervisor does when a component that is no main step exits, even with 0."""
 
     FATAL = "fatal"
@@ -96,7 +96,7 @@ class Action(str, Enum):  # noqa: UP042  # as above
 class OnExit:
     """The policy of one component. `restarts`: how often, with RESTART."""
 
-    action: Action = Action.FATAL
+    action: ExitAction = ExitAction.FATAL
     restarts: int = 0
 
 
@@ -400,7 +400,7 @@ def _component(held: Mapping[str, Any]) -> Component:
         held,
         role=Role(held["role"]),
         mounts=tuple(_made(Mount, mount) for mount in held["mounts"]),
-        on_exit=_made(OnExit, on_exit, action=Action(on_exit["action"])),
+        on_exit=_made(OnExit, on_exit, action=ExitAction(on_exit["action"])),
         probe=_made(Probe, probe) if probe else None,
         setup=_made(Setup, held["setup"]),
     )
@@ -424,3 +424,16 @@ def _made(cls: type[_Made], held: Mapping[str, Any], **parts: object) -> _Made:
 def read_plan(path: Path) -> Run:
     """The plan in a file. Raises OSError, and ValueError for what is no plan."""
     return from_json(path.read_bytes())
+
+
+def seconds_of(limit: str) -> float:
+    """A time as Slurm writes it: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+    days, dash, rest = limit.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if dash:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    elif len(parts) == 3:
+        hours, minutes, seconds = parts
+    else:
+        hours, (minutes, seconds) = 0, (*parts, 0)[:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds

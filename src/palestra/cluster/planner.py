@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from palestra.cluster.components import SERVER, Facts, Parts, allocations
 from palestra.cluster.configs import ClusterConfig
-from palestra.cluster.mounts import mount_problems
+from palestra.cluster.places import mount_problems
 from palestra.cluster.plan import (
     After,
     Collect,
@@ -18,9 +18,9 @@ from palestra.cluster.plan import (
     Policy,
     Role,
     Run,
+    seconds_of,
 )
 from palestra.cluster.secrets import env_problems, key_problems
-from palestra.cluster.times import seconds_of
 from palestra.config import raise_problems
 from palestra.settings import JobOptions, RolloutOptions
 

@@ -11,16 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from palestra.cluster.alone import submitting, write_plan
-from palestra.cluster.beforehand import INHERITED, KEY_OPTION, raise_unset, unset
-from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.executors import Executor, executor_for
-from palestra.cluster.handing import hand_over
 from palestra.cluster.layout import RunFiles
+from palestra.cluster.options import INHERITED, KEY_OPTION, raise_unset, unset
 from palestra.cluster.plan import After, Job, Role, Run, read_plan
 from palestra.cluster.planner import replan
 from palestra.cluster.render import submit_script
 from palestra.cluster.shard import is_done
+from palestra.cluster.submitter import hand_over
+from palestra.cluster.writing import submitting, supervisor_zip, write_plan
 from palestra.errors import RunFailed
 
 CLOSING: Final = frozenset({Role.MERGE, Role.PROFILE, Role.COMMAND})

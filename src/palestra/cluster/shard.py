@@ -24,7 +24,7 @@ class NotDone(Exception):
 
 
 @dataclass(frozen=True)
-class Counts:
+class ShardCounts:
     """How the rollouts of a shard ended."""
 
     expected: int
@@ -42,7 +42,7 @@ class Counts:
         return f"expected {self.expected} = scored {self.scored} + failed {self.failed}{left}"
 
 
-def count(files: ShardFiles) -> Counts:
+def count(files: ShardFiles) -> ShardCounts:
     """Count the rows of a shard by their keys.
 
     Raises NotDone when it has no materialized rows, or rows of other rollouts than these.
@@ -60,7 +60,7 @@ def count(files: ShardFiles) -> Counts:
             f"{files.name} has {len(strange)} rows that were not asked for, "
             f"such as {min(strange)} (task, rollout)"
         )
-    return Counts(len(asked), len(scored), len(failed))
+    return ShardCounts(len(asked), len(scored), len(failed))
 
 
 def is_done(files: ShardFiles) -> bool:
@@ -74,7 +74,7 @@ def is_done(files: ShardFiles) -> bool:
     return expected == scored + failed
 
 
-def write_done(files: ShardFiles, counts: Counts, said: Mapping[str, object]) -> None:
+def write_done(files: ShardFiles, counts: ShardCounts, said: Mapping[str, object]) -> None:
     """Say that the shard is done. Raises NotDone unless every rollout has ended."""
     if counts.left:
         raise NotDone(f"{files.name}: {counts.said()}")

@@ -1,10 +1,14 @@
-"""Global indices, stamped into every shard's rows before anything is submitted.
+"""Global indices and seeds, stamped into every shard's rows before anything is submitted.
 
 The input is materialized once, checked whole; each shard's rows are cut from that, with the
 rollout indices of its seed. Streamed: memory grows with tasks, not with rollouts.
+
+A seed is a block of rollout indices: with n rollouts of a task per seed, seed s has the indices
+from s * n on. So the shards of any two seeds, also of seeds added later, have no index in common.
 """
 
 import contextlib
+import hashlib
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,15 +18,45 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.cluster.layout import RunFiles
+from palestra.cluster.layout import RunFiles, shard_name
 from palestra.cluster.plan import Run, Shard
-from palestra.cluster.seeds import request_seed, share_of
 from palestra.errors import InputDataError, KnownCause
-from palestra.rollouts import StaleRun, materialize, with_seed
-from palestra.rollouts.journal import write_json
-from palestra.rollouts.materialize import whole_or_absent
+from palestra.rollouts import StaleRun, materialize, whole_or_absent, with_seed, write_json
 from palestra.schema import CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
-from palestra.settings import CollectSettings
+from palestra.settings import LARGEST_SEED, CollectSettings
+from palestra.settings import Shard as Share
+
+
+def shards_of(seeds: tuple[int, ...] | None, num_chunks: int | None) -> tuple[Shard, ...]:
+    """Every shard of a run: each seed, and in it each chunk."""
+    return tuple(
+        Shard(
+            name=shard_name(seed if seeds is not None else None, chunk if num_chunks else None),
+            seed=seed,
+            chunk=chunk,
+            chunks=num_chunks or 1,
+            server_seed=derived_seed("server", seed, chunk),
+        )
+        for seed in seeds or (0,)
+        for chunk in range(num_chunks or 1)
+    )
+
+
+def share_of(chunk: int, chunks: int, tasks: Sequence[int]) -> Sequence[int]:
+    """The tasks of a chunk, of all tasks in the order of their indices."""
+    return tasks[Share(chunk, chunks).share(len(tasks))]
+
+
+def derived_seed(*parts: object) -> int:
+    """A seed that the parts alone decide, 0 to `LARGEST_SEED`; unrelated for neighbouring parts."""
+    text = "/".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") & LARGEST_SEED
+
+
+def request_seed(seed: int, task: int, repeat: int) -> int:
+    """The seed that one rollout is sampled with."""
+    return derived_seed(seed, task, repeat)
+
 
 AT_ONCE: Final = 64
 """Files written in one pass over the input: far below any limit on open files."""

@@ -12,20 +12,17 @@ from importlib.util import find_spec
 from typing import Any
 
 import palestra
-from palestra.cluster.beforehand import missing_here
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.executors.slurm import SlurmExecutor
-from palestra.cluster.filling import filled
 from palestra.cluster.identity import check_same_run, identity_of
-from palestra.cluster.options import checked_options
-from palestra.cluster.overrides import collect_settings, served_config, split_extra
+from palestra.cluster.options import checked_options, missing_here
+from palestra.cluster.overrides import collect_settings, filled, served_config, split_extra
 from palestra.cluster.packaging import code_version
 from palestra.cluster.places import Placed, mounts_of
 from palestra.cluster.plan import After, Run
 from palestra.cluster.planner import plan_run
-from palestra.cluster.seeds import shards_of
 from palestra.cluster.shard import is_done
-from palestra.cluster.stamping import Stamped, stamp
+from palestra.cluster.stamping import Stamped, shards_of, stamp
 from palestra.cluster.submitter import Submission, Submitter
 from palestra.cluster.writing import Writer
 from palestra.config import ResolvedConfig, ServerType, raise_problems

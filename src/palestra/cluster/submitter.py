@@ -2,22 +2,21 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from palestra.cluster.alone import submitting
-from palestra.cluster.beforehand import raise_unset, unset_variables, unused_here, unused_options
 from palestra.cluster.configs import find_cluster
 from palestra.cluster.executors import Executor, executor_for
-from palestra.cluster.handing import hand_over
 from palestra.cluster.layout import RunFiles, SubmissionFiles, logs
-from palestra.cluster.mounts import merged, parse_mounts
+from palestra.cluster.ledger import KnownRun, append, remember
+from palestra.cluster.options import raise_unset, unset_variables, unused_here, unused_options
 from palestra.cluster.packaging import How, uncommitted
-from palestra.cluster.places import Placed, Places
-from palestra.cluster.plan import After, Run
+from palestra.cluster.places import PathReader, Placed, merged, parse_mounts
+from palestra.cluster.plan import After, Job, Run
 from palestra.cluster.waiting import refuse_running, waits_for
-from palestra.cluster.writing import Writer
+from palestra.cluster.writing import Writer, submitting
 from palestra.config import raise_problems
 from palestra.errors import ConfigError, RunFailed
 from palestra.settings import JobOptions
@@ -66,7 +65,7 @@ class Submitter:
         self._how: How = options.package or (
             "installed" if self._cluster.runtime == "none" else "none"
         )
-        self._places = Places(
+        self._places = PathReader(
             mounts=merged(parse_mounts(self._cluster.mounts), parse_mounts(options.mounts)),
             containers=self._cluster.runtime != "none",
             strict=options.check_mounted_paths,
@@ -150,3 +149,43 @@ class Submitter:
     def _next_submission(self) -> str:
         numbers = [int(p.name) for p in self._files.cluster.glob("[0-9]*") if p.name.isdecimal()]
         return f"{max(numbers, default=0) + 1:04d}"
+
+
+def hand_over(run: Run, executor: Executor, *, timeout_s: float = 60.0) -> dict[str, str]:
+    """Submit a run whose folder is written; its jobs' ids, which stand in the ledger by then."""
+    files = RunFiles(Path(run.output_dir))
+    ids: dict[str, str] = {}
+
+    def on_submitted(job: Job, job_id: str) -> None:
+        ids[job.name] = job_id
+        append(
+            files.ledger,
+            {
+                "event": "submitted",
+                "time": time.time(),
+                "submission": run.submission,
+                "job": job.name,
+                "job_id": job_id,
+                "shards": list(job.shards),
+            },
+        )
+
+    try:
+        remember(KnownRun(run.name, run.output_dir, run.executor, timeout_s))
+    except OSError as error:
+        raise RunFailed(
+            f"the run's name cannot be remembered: {error}",
+            hint="PALESTRA_STATE_DIR says in which folder such things are kept",
+        ) from error
+    try:
+        executor.submit(run, on_submitted)
+    except RunFailed as error:
+        if run.executor != "slurm" or not ids:
+            raise
+        there = ", ".join(f"{name} {job_id}" for name, job_id in ids.items())
+        raise type(error)(
+            f"{error.message}; submitted by then: {there}",
+            hint=f"`palestra cluster retry-failed {run.output_dir}` submits what is missing, "
+            "`palestra cluster cancel` ends what there is",
+        ) from error
+    return ids

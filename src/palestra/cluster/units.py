@@ -8,13 +8,13 @@ from typing import Any
 from palestra.cluster import ledger
 from palestra.cluster.executors import unit_ids
 from palestra.cluster.layout import JobFiles, RunFiles
+from palestra.cluster.ledger import known_run
 from palestra.cluster.plan import Run, read_plan
-from palestra.cluster.registry import known_run
 from palestra.errors import InputDataError
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class RunUnit:
     """One shard, or one job without shards, as it was submitted last."""
 
     name: str
@@ -23,11 +23,11 @@ class Unit:
     job_id: str
     files: JobFiles
     is_shard: bool
-    earlier: tuple["Unit", ...] = ()
+    earlier: tuple["RunUnit", ...] = ()
     """The same of jobs of that submission that run it before this one does (`--dependent-jobs`)."""
 
     @property
-    def attempts(self) -> tuple["Unit", ...]:
+    def attempts(self) -> tuple["RunUnit", ...]:
         """All that this submission has for it, in their order."""
         return (*self.earlier, replace(self, earlier=()))
 
@@ -63,10 +63,10 @@ def read_run(files: RunFiles) -> Run:
         raise InputDataError(f"{plan} is no plan that can be read: {error}") from error
 
 
-def units_of(files: RunFiles, run: Run) -> list[Unit]:
+def units_of(files: RunFiles, run: Run) -> list[RunUnit]:
     """Every shard, and the jobs that follow them, each as it was submitted last."""
     plans: dict[str, Run] = {run.submission: run}
-    found: dict[str, Unit] = {}
+    found: dict[str, RunUnit] = {}
     for told in ledger.submitted(files.ledger):
         if told.submission not in plans:
             plans[told.submission] = read_plan(files.submission(told.submission).plan)
@@ -83,7 +83,7 @@ def units_of(files: RunFiles, run: Run) -> list[Unit]:
     return [found[name] for name in (*ordered, *followers) if name in found]
 
 
-def _add(found: dict[str, Unit], unit: Unit) -> None:
+def _add(found: dict[str, RunUnit], unit: RunUnit) -> None:
     """A later submission takes the place of an earlier one; a later job of one is added to it."""
     known = found.get(unit.name)
     if known is None or known.submission != unit.submission:
@@ -92,12 +92,12 @@ def _add(found: dict[str, Unit], unit: Unit) -> None:
         found[unit.name] = replace(unit, earlier=known.attempts)
 
 
-def _units(files: RunFiles, run: Run, told: ledger.Submitted) -> list[Unit]:
+def _units(files: RunFiles, run: Run, told: ledger.Submitted) -> list[RunUnit]:
     job = run.job(told.job)
     ids = unit_ids(job, told.job_id)
     names = job.shards or (job.name,)
     return [
-        Unit(
+        RunUnit(
             name,
             job.name,
             told.submission,
@@ -109,10 +109,10 @@ def _units(files: RunFiles, run: Run, told: ledger.Submitted) -> list[Unit]:
     ]
 
 
-def _unit_that_started(files: RunFiles, event: Mapping[str, Any]) -> Unit:
+def _unit_that_started(files: RunFiles, event: Mapping[str, Any]) -> RunUnit:
     submission, job = str(event["submission"]), str(event["job"])
     shard: str | None = event.get("shard")
-    return Unit(
+    return RunUnit(
         shard or job,
         job,
         submission,

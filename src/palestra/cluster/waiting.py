@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from palestra.cluster.executors import Executor, JobState, State, executor_for
+from palestra.cluster.executors import Executor, JobState, Phase, executor_for
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.ledger import submitted
+from palestra.cluster.ledger import KnownRun, known_run, submitted
 from palestra.cluster.plan import After, read_plan
-from palestra.cluster.registry import Known, known_run
 from palestra.errors import ConfigError
 
 
@@ -77,7 +76,7 @@ def refuse_running(files: RunFiles, *, timeout_s: float) -> None:
         )
 
 
-def _jobs_of(name: str) -> tuple[tuple[str, ...], Known | None]:
+def _jobs_of(name: str) -> tuple[tuple[str, ...], KnownRun | None]:
     """The ids of the jobs that end a run; a job's id is itself one."""
     if name.isdecimal():
         return (name,), None
@@ -85,7 +84,7 @@ def _jobs_of(name: str) -> tuple[tuple[str, ...], Known | None]:
     known = known_run(name)
     if known is None and RunFiles(folder).submissions():
         run = read_plan(RunFiles(folder).submission(RunFiles(folder).submissions()[-1]).plan)
-        known = Known(run.name, run.output_dir, run.executor)
+        known = KnownRun(run.name, run.output_dir, run.executor)
     return (last_jobs(RunFiles(Path(known.output_dir))), known) if known else ((), None)
 
 
@@ -110,13 +109,13 @@ def _open(
         own = [
             told for unit, told in states.items() if unit == job_id or unit.startswith(f"{job_id}_")
         ]
-        bad = [told for told in own if told.state in {State.FAILED, State.CANCELLED}]
+        bad = [told for told in own if told.state in {Phase.FAILED, Phase.CANCELLED}]
         if bad:
             raise ConfigError(
                 f"--run-after {name}: job {job_id} ended badly ({_said(bad[0])})",
                 hint="mend that run first; what depends on it would never start",
             )
-        if all(told.state is State.UNKNOWN for told in own) and not missing_fine:
+        if all(told.state is Phase.UNKNOWN for told in own) and not missing_fine:
             raise ConfigError(
                 f"--run-after {name}: the cluster knows no job {job_id} any more",
                 hint="--allow-missing-dep starts all the same",

@@ -1,13 +1,18 @@
-"""Writing the folder of a submission: scripts, supervisor, packaged code, and the plan last."""
+"""Writing the folder of a submission: scripts, supervisor, packaged code, and the plan last.
 
+One command at a time writes into a folder. The supervisor is one file that a bare Python runs.
+"""
+
+import contextlib
+import io
 import os
 import shutil
-from collections.abc import Collection
+import zipfile
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from palestra.cluster.alone import write_plan
-from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.configs import ClusterConfig
 from palestra.cluster.layout import RunFiles, SubmissionFiles
 from palestra.cluster.packaging import How, snapshot
@@ -15,7 +20,92 @@ from palestra.cluster.plan import Run, to_json
 from palestra.cluster.render import script, submit_script
 from palestra.cluster.secrets import check_absent, check_folder_absent
 from palestra.errors import ConfigError
+from palestra.rollouts import whole_or_absent
 from palestra.settings import JobOptions
+from palestra.system import lock as lock_file
+from palestra.system import remove_empty
+
+HERE: Final = Path(__file__).parent.parent
+SYSTEM: Final = ("processes", "files", "locks", "commands", "parents")
+"""Of `palestra.system`: what an old Python can run."""
+MODULES: Final = (
+    *(f"cluster/{name}.py" for name in ("layout", "lease", "plan", "ports", "records", "shard")),
+    "cluster/supervisor/*.py",
+    *(f"system/{name}.py" for name in SYSTEM),
+)
+_MAIN: Final = """import sys
+
+from palestra.cluster.supervisor.__main__ import main
+
+raise SystemExit(main(sys.argv[1:]))
+"""
+_SYSTEM_DOOR: Final = "".join(f"from palestra.system.{name} import *\n" for name in SYSTEM)
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+
+
+def supervisor_zip() -> bytes:
+    """The same bytes for the same code."""
+    found = {
+        f"palestra/{path.relative_to(HERE)}": path.read_bytes()
+        for pattern in MODULES
+        for path in sorted(HERE.glob(pattern))
+    }
+    files = {
+        "__main__.py": _MAIN.encode(),
+        "palestra/__init__.py": b"",
+        "palestra/cluster/__init__.py": b"",
+        "palestra/system/__init__.py": _SYSTEM_DOOR.encode(),
+        **found,
+    }
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
+    return held.getvalue()
+
+
+@contextlib.contextmanager
+def submitting(files: RunFiles) -> Iterator[None]:
+    """Keep others from submitting into the folder meanwhile, on file systems that have locks.
+
+    Raises ConfigError when somebody else does, and for a folder that cannot be written.
+    """
+    lock = files.cluster / "submitting.lock"
+    made = [folder for folder in lock.parents if not folder.exists()]
+    try:
+        files.cluster.mkdir(parents=True, exist_ok=True)
+        held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise ConfigError(
+            f"the output folder {files.output_dir} cannot be written: {error.strerror}",
+            hint="choose another --output-dir",
+        ) from error
+    try:
+        try:
+            lock_file(held)  # else, where there are none, the leases keep one of two from writing
+        except BlockingIOError:
+            raise ConfigError(
+                f"another command is submitting into {files.output_dir} at this moment",
+                hint="wait for it; with executor none that is until all of its jobs have ended",
+            ) from None
+        try:
+            yield
+        except BaseException:
+            if files.cluster in made:  # nothing was begun here, so nothing is left here
+                lock.unlink(missing_ok=True)
+                remove_empty(made)
+            raise
+    finally:
+        os.close(held)
+
+
+def write_plan(folder: SubmissionFiles, run: Run) -> None:
+    """The plan, which others look for: last of a submission's files, and never half-written.
+
+    Raises InputDataError when it cannot be written.
+    """
+    with whole_or_absent(folder.plan) as (file, _):
+        file.write(to_json(run))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from palestra.engine.concurrency import ConcurrencyLimit
 from palestra.engine.deadlines import Deadlines
 from palestra.engine.ending import ScoredEnding, ending_in
 from palestra.engine.engine import Engine, Work
-from palestra.engine.job import MOST_SPARED, Job, State
-from palestra.engine.room import Room
+from palestra.engine.job import MOST_SPARED, Job, JobStage
+from palestra.engine.room import JobRoom
 from palestra.engine.tasks import BoundedTasks
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
     "Deadlines",
     "Engine",
     "Job",
-    "Room",
+    "JobRoom",
+    "JobStage",
     "ScoredEnding",
-    "State",
     "Work",
     "attempt",
     "ending_in",

@@ -8,7 +8,7 @@ import asyncio
 import time
 from typing import Generic, Protocol, TypeVar, final
 
-from palestra.engine.job import Job, State
+from palestra.engine.job import Job, JobStage
 from palestra.engine.tasks import BoundedTasks
 from palestra.schema import RolloutKey
 
@@ -102,16 +102,16 @@ class Engine(Generic[AnyJob, Result]):
         while True:
             job.begin(time.monotonic())
             result = await self._work.attempt(job)
-            if job.state is State.ABANDONED:
+            if job.state is JobStage.ABANDONED:
                 return False
             # Also of an attempt that has swallowed its cancellation: its result is one.
             pause_s = self._work.settle(job, result)
             if pause_s is None:
-                job.become(State.ENDED)
+                job.become(JobStage.ENDED)
                 return not self._tasks.closing
             if self._tasks.closing:
                 return False
-            job.become(State.WAITING)
+            job.become(JobStage.WAITING)
             job.now("waiting", "the next attempt")
             await asyncio.sleep(pause_s)
 
@@ -123,7 +123,7 @@ class Engine(Generic[AnyJob, Result]):
                 # An event loop that stood still has cancelled no attempt yet: it gets the time to.
                 await asyncio.sleep(look_every_s)
             for job, attempt_started in suspects:
-                if job.state is State.RUNNING and job.attempt_started == attempt_started:
+                if job.state is JobStage.RUNNING and job.attempt_started == attempt_started:
                     self._abandon(job)
 
     def _overdue(self, overdue_s: float) -> list[tuple[AnyJob, float]]:
@@ -131,12 +131,12 @@ class Engine(Generic[AnyJob, Result]):
         return [
             (job, job.attempt_started)
             for job in self.jobs.values()
-            if job.state is State.RUNNING and job.attempt_started < latest
+            if job.state is JobStage.RUNNING and job.attempt_started < latest
         ]
 
     def _abandon(self, job: AnyJob) -> None:
         """Count an attempt as failed while it goes on; what follows it runs in another task."""
-        job.become(State.ABANDONED)
+        job.become(JobStage.ABANDONED)
         pause_s = self._work.settle(job, self._work.abandoned(job))
         if job.task is not None:
             self._tasks.leave(job.task)

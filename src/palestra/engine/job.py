@@ -25,7 +25,7 @@ MOST_SPARED: Final = 20
 """Failures of one job that are not counted as attempts: another rollout's code caused them."""
 
 
-class State(Enum):
+class JobStage(Enum):
     """Where a job is in its life."""
 
     QUEUED = auto()
@@ -35,12 +35,12 @@ class State(Enum):
     ABANDONED = auto()
 
 
-FOLLOWING: Final[Mapping[State, frozenset[State]]] = {
-    State.QUEUED: frozenset({State.RUNNING, State.ENDED}),
-    State.RUNNING: frozenset({State.WAITING, State.ENDED, State.ABANDONED}),
-    State.WAITING: frozenset({State.RUNNING, State.ENDED}),
-    State.ENDED: frozenset(),
-    State.ABANDONED: frozenset(),
+FOLLOWING: Final[Mapping[JobStage, frozenset[JobStage]]] = {
+    JobStage.QUEUED: frozenset({JobStage.RUNNING, JobStage.ENDED}),
+    JobStage.RUNNING: frozenset({JobStage.WAITING, JobStage.ENDED, JobStage.ABANDONED}),
+    JobStage.WAITING: frozenset({JobStage.RUNNING, JobStage.ENDED}),
+    JobStage.ENDED: frozenset(),
+    JobStage.ABANDONED: frozenset(),
 }
 
 
@@ -51,7 +51,7 @@ class Job(Activity):
     key: RolloutKey
     agent: str = ""
     row: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    state: State = State.QUEUED
+    state: JobStage = JobStage.QUEUED
     started: float = 0.0
     """When its first attempt of this session began."""
     attempt: int = 0
@@ -62,7 +62,7 @@ class Job(Activity):
     task: asyncio.Task[None] | None = field(default=None, repr=False)
     """What runs it."""
 
-    def become(self, state: State) -> None:
+    def become(self, state: JobStage) -> None:
         """Enter `state`. Raises RuntimeError when the table does not allow it: a bug of ours."""
         if state not in FOLLOWING[self.state]:
             raise RuntimeError(f"{self.key}: {self.state.name} cannot become {state.name}")
@@ -70,7 +70,7 @@ class Job(Activity):
 
     def begin(self, now: float) -> None:
         """Begin the next attempt."""
-        self.become(State.RUNNING)
+        self.become(JobStage.RUNNING)
         self.attempt += 1
         self.attempt_started = now
         self.verify_request = None
@@ -82,4 +82,4 @@ class Job(Activity):
 
     def successor(self) -> Self:
         """The job of the attempts that follow an abandoned one."""
-        return replace(self, state=State.QUEUED, task=None)
+        return replace(self, state=JobStage.QUEUED, task=None)

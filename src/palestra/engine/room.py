@@ -19,7 +19,7 @@ OVERLOADED: Final = frozenset({Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcom
 
 
 @final
-class Room:
+class JobRoom:
     """A limit that moves. `retries`: the requests that this process has sent again."""
 
     def __init__(

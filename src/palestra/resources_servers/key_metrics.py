@@ -1,9 +1,25 @@
-"""The metrics of an environment that a reader looks at first: `get_key_metrics` of most of them."""
+"""Metrics of repeated attempts, and those of them that a reader looks at first."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from palestra.metrics import highest_k_metrics
+from palestra.metrics import compute_pass_majority_metrics, highest_k_metrics
+from palestra.server import ResourcesServer
+
+
+class AttemptsServer(ResourcesServer):
+    """An environment that reports pass@k of repeated attempts."""
+
+    has_majority: ClassVar[bool] = False
+    """Whether its results have an `extracted_answer`, so that attempts can vote."""
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """pass@k, its averages, and majority@k over extracted answers; in percent."""
+        return compute_pass_majority_metrics(tasks)
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """Average and best of as many attempts as there are, and their majority if they vote."""
+        return key_metrics(agent_metrics, majority=self.has_majority)
 
 
 def key_metrics(agent_metrics: Mapping[str, Any], *, majority: bool = False) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.events import EventFile, RolloutEvents, end_events, open_for_events
 from palestra.rollouts.expansion import with_seed
-from palestra.rollouts.journal import Journal, JournalFailed, repair
+from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
-from palestra.rollouts.materialize import Materialized, materialize
+from palestra.rollouts.materialize import Materialized, materialize, whole_or_absent
 from palestra.rollouts.merging import (
     Completeness,
     MergeFailed,
@@ -98,6 +98,8 @@ __all__ = [
     "scored_keys",
     "semantics_of",
     "unfinished_rollouts",
+    "whole_or_absent",
     "why_not_writable",
     "with_seed",
+    "write_json",
 ]

@@ -18,8 +18,8 @@ from palestra.engine import (
     Deadlines,
     Engine,
     Job,
-    Room,
-    State,
+    JobRoom,
+    JobStage,
     went_on,
     with_grace,
 )
@@ -81,7 +81,7 @@ class Collector:
         limits: Limits,
         run_id: str = "",
         observers: Sequence[Observer] = (),
-        room: Room | None = None,
+        room: JobRoom | None = None,
         verified_again: str = "",
     ) -> None:
         """`room`: how many may run, where that is decided on the way.
@@ -267,7 +267,7 @@ class Collector:
                 # A process knows the refusals of its own endpoint, and others of the run answer.
                 ends_run, error.retriable = False, True
             failure = self._failure(job, add_verify_request(error, job), ends_run=ends_run)
-            if not ends_run or job.state is State.ABANDONED:
+            if not ends_run or job.state is JobStage.ABANDONED:
                 return failure
             # Every other rollout would fail the same way: say it once and stop.
             if self._leaves_files or error.verify_request:

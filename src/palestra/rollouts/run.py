@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palestra.engine import Accounting, ConcurrencyLimit, Room
+from palestra.engine import Accounting, ConcurrencyLimit, JobRoom
 from palestra.errors import CallError, PalestraError, RunFailed
 from palestra.rollouts.aggregate import aggregate
 from palestra.rollouts.answers import reverify_command
@@ -125,13 +125,13 @@ def _check_nothing_left(accounting: Accounting) -> None:
 
 def _room(
     prepared: PreparedRun, settings: CollectSettings, client: ServerClient, most: int | None
-) -> Room | None:
+) -> JobRoom | None:
     if settings.num_samples_in_parallel != AUTO:
         return None
     limit = ConcurrencyLimit(
         min(prepared.remaining, most or prepared.remaining), now=time.monotonic()
     )
-    return Room(limit, client.retries)
+    return JobRoom(limit, client.retries)
 
 
 def first_cause(error: BaseException) -> BaseException:

@@ -6,11 +6,11 @@ HTTP `Request` itself. A method that wants the request is only reachable through
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from http import HTTPStatus
 from types import UnionType
-from typing import Any, Literal, Union, final, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, final, get_args, get_origin, get_type_hints
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -65,6 +65,21 @@ Away = Callable[["Endpoint", Any, str], Awaitable[Any]]
 """Runs an endpoint's method in another process: `away(endpoint, body, session_id)`."""
 
 
+@dataclass(frozen=True, slots=True)
+class AroundMethod:
+    """What a server does before and after one of its methods."""
+
+    prepare: Callable[[Any], Any] | None = None
+    """Makes of the request's body what the method gets."""
+    check: Callable[[Any], None] | None = None
+    """Raises for a result that must not leave the server."""
+    extend: Callable[[Any, str], Any] | None = None
+    """Adds to a result; the second argument is the session's id."""
+
+
+AROUND_NOTHING: Final = AroundMethod()
+
+
 @final
 class Endpoint:
     """One method of one server.
@@ -79,16 +94,14 @@ class Endpoint:
 
     __slots__ = (
         "_answers",
+        "_around",
         "_author",
         "_away",
         "_body_model",
         "_body_name",
-        "_check",
-        "_extend",
         "_is_async",
         "_method",
         "_on_error",
-        "_prepare",
         "_request_name",
         "_session_name",
         "_sessions",
@@ -108,9 +121,7 @@ class Endpoint:
         on_error: Callable[[str, BaseException], CallError],
         body: Literal["model", "arguments"] = "model",
         ends_session: bool = False,
-        check: Callable[[Any], None] | None = None,
-        prepare: Callable[[Any], Any] | None = None,
-        extend: Callable[[Any, str], Any] | None = None,
+        around: AroundMethod = AROUND_NOTHING,
         author: AuthorMethod | None = None,
         answers: Mapping[str, Any] | None = None,
     ) -> None:
@@ -119,9 +130,7 @@ class Endpoint:
         self.server = server
         self.ends_session = ends_session
         self._away: Away | None = None
-        self._check = check
-        self._prepare = prepare
-        self._extend = extend
+        self._around = around
         self._answers = answers
         self._method = method
         self._sessions = sessions
@@ -264,8 +273,8 @@ class Endpoint:
             raise row_error(self.server, self.path, rejected_fields(body, error)) from None
 
     async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
-        if self._prepare is not None:
-            body = self._prepare(body)
+        if self._around.prepare is not None:
+            body = self._around.prepare(body)
         if self._away is None:
             result = await self._perform(body, session_id, request)
         else:
@@ -274,7 +283,8 @@ class Endpoint:
             finally:
                 if self.ends_session:
                     self._sessions.close(session_id)
-        return result if self._extend is None else self._extend(result, session_id)
+        extend = self._around.extend
+        return result if extend is None else extend(result, session_id)
 
     async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         ended: Session | None = None
@@ -295,8 +305,8 @@ class Endpoint:
         finally:
             if self.ends_session:
                 ended = self._sessions.close(session_id)
-        if self._check is not None:
-            self._check(result)
+        if self._around.check is not None:
+            self._around.check(result)
         if ended is not None and ended.tool_faults:
             result = _with_faults(result, ended.tool_faults)
         return result

@@ -25,7 +25,7 @@ from palestra.schema import (
     maker,
     no_reward,
 )
-from palestra.server.endpoints import Endpoint, ToolFailure
+from palestra.server.endpoints import AroundMethod, Endpoint, ToolFailure
 from palestra.server.mcp import McpDoor, NoSuchTool, ToolAnswer, plainly_named
 from palestra.server.reward_rules import RewardRules
 from palestra.server.server import Server, ServerConfig
@@ -222,14 +222,17 @@ class ResourcesServer(Server):
         exposed = self.config.expose_tools_over_mcp
         return [
             self.endpoint(
-                self.seed_session, "/seed_session", extend=self._with_mcp if exposed else None
+                self.seed_session,
+                "/seed_session",
+                around=AroundMethod(extend=self._with_mcp if exposed else None),
             ),
             self.endpoint(
                 self.verify,
                 "/verify",
                 ends_session=True,
-                check=self._check_reward,
-                prepare=self._plainly_named if exposed else None,
+                around=AroundMethod(
+                    prepare=self._plainly_named if exposed else None, check=self._check_reward
+                ),
             ),
             self.endpoint(self._closed, CLOSE_SESSION, ends_session=True),
             self.endpoint(self.aggregate_metrics, "/aggregate_metrics"),

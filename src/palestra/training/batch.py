@@ -11,7 +11,7 @@ from typing import Final, final
 
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts, NoTokenIds
 from palestra.training.failing import failed
-from palestra.training.flights import Arrived, State, Ticket
+from palestra.training.flights import Arrived, Ticket, TicketState
 from palestra.training.outcomes import Completed, Failed, FailureClass, Group, Outcome, Summary
 from palestra.training.policies import OnIncomplete, Outage
 from palestra.training.requests import Key
@@ -68,11 +68,11 @@ class Batch:
         `outage`: what ended it, when that was no fault of the rollout.
         """
         ticket = self.tickets[outcome.key]
-        if ticket.state is State.ENDED:
+        if ticket.state is TicketState.ENDED:
             return False
         if outage is not None:
             self._outages[outcome.key] = outage
-        ticket.state = State.ENDED
+        ticket.state = TicketState.ENDED
         self._record(outcome)
         self.arrived.append(Arrived(outcome, size))
         self.waiting_bytes += size
@@ -117,7 +117,7 @@ class Batch:
 
     def unfinished(self) -> list[Ticket]:
         """Those that have not ended, in the order of their requests."""
-        return [ticket for ticket in self.tickets.values() if ticket.state is not State.ENDED]
+        return [ticket for ticket in self.tickets.values() if ticket.state is not TicketState.ENDED]
 
     # Policies
 
@@ -155,7 +155,7 @@ class Batch:
         if self._lost[group]:
             self._missing.update(self.members[group])
         members = (self.tickets[key] for key in self.members[group])
-        return [ticket for ticket in members if ticket.state is not State.ENDED]
+        return [ticket for ticket in members if ticket.state is not TicketState.ENDED]
 
     def take(self, weights: int | None) -> Outcome | None:
         """The next outcome to be handed out; None when none waits. `weights`: the version now."""

@@ -40,7 +40,7 @@ class Flight(Job):
             self.charged = phase
 
 
-class State(Enum):
+class TicketState(Enum):
     """Where a ticket is in its life."""
 
     QUEUED = auto()
@@ -65,7 +65,7 @@ class Ticket:
     """Its place in the order of all that was ever submitted."""
     submitted: float
     deadline: float | None = None
-    state: State = State.QUEUED
+    state: TicketState = TicketState.QUEUED
     attempts: int = 0
     spared: int = 0
     """Those that are not counted: another rollout's code ended them."""
@@ -91,7 +91,7 @@ class Ticket:
     @property
     def over(self) -> bool:
         """Whether it has its outcome."""
-        return self.state is State.ENDED
+        return self.state is TicketState.ENDED
 
     def __lt__(self, other: "Ticket") -> bool:
         """Whether it is started first."""

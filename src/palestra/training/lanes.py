@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from palestra.errors import Layer
 from palestra.training.batch import Batch
 from palestra.training.errors import Cause
-from palestra.training.flights import State, Ticket
+from palestra.training.flights import Ticket, TicketState
 from palestra.training.policies import Outage
 
 
@@ -26,7 +26,7 @@ class Lane:
 
     def head(self) -> Ticket | None:
         """The next to be started."""
-        while self.queue and self.queue[0].state is not State.QUEUED:
+        while self.queue and self.queue[0].state is not TicketState.QUEUED:
             heapq.heappop(self.queue)
         return self.queue[0] if self.queue else None
 

@@ -16,7 +16,7 @@ _NO_LIMIT: Final = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class MemoryRoom:
     """`left` bytes of `limit`, in the tightest place."""
 
     left: int
@@ -36,7 +36,7 @@ class Memory:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
 
-    def room(self) -> Room | None:
+    def room(self) -> MemoryRoom | None:
         """The tightest of the cgroup, the machine and the process's limit; None when none tells."""
         found = [room for room in (self._cgroup(), self._machine(), self._rlimit()) if room]
         return min(found, key=lambda room: room.share, default=None)
@@ -59,7 +59,7 @@ class Memory:
             counts["this machine"] = machine
         return counts
 
-    def _cgroup(self) -> Room | None:
+    def _cgroup(self) -> MemoryRoom | None:
         folder = self._folder("self")
         if folder is None:
             return None
@@ -68,21 +68,21 @@ class Memory:
         if limit is None or used is None or limit >= _NO_LIMIT:
             return None
         cached = _field(folder / "memory.stat", "inactive_file") or 0
-        return Room(limit - used + cached, limit, "its cgroup")
+        return MemoryRoom(limit - used + cached, limit, "its cgroup")
 
-    def _machine(self) -> Room | None:
+    def _machine(self) -> MemoryRoom | None:
         told = self._root / "proc/meminfo"
         total, left = _field(told, "MemTotal:"), _field(told, "MemAvailable:")
         if total is None or left is None:
             return None
-        return Room(left * 1024, total * 1024, "this machine")
+        return MemoryRoom(left * 1024, total * 1024, "this machine")
 
-    def _rlimit(self) -> Room | None:
+    def _rlimit(self) -> MemoryRoom | None:
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         used = _field(self._root / "proc/self/status", "VmSize:")
         if limit == resource.RLIM_INFINITY or used is None:
             return None
-        return Room(limit - used * 1024, limit, "the address space limit (ulimit -v)")
+        return MemoryRoom(limit - used * 1024, limit, "the address space limit (ulimit -v)")
 
     def _folder(self, process: str) -> Path | None:
         """The memory cgroup of a process."""
@@ -126,7 +126,7 @@ class MemoryGuard:
         return self._low
 
 
-def _told(room: Room, reserve: float) -> str:
+def _told(room: MemoryRoom, reserve: float) -> str:
     return (
         f"memory: {room.left // MIB} MiB of {room.limit // MIB} MiB are left in {room.where}, "
         f"less than the {reserve:.0%} kept back"

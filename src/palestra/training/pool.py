@@ -18,7 +18,7 @@ from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, RolloutKey
 from palestra.training.batch import INTENDED, Batch, stale, too_old
 from palestra.training.errors import BatchFailed
 from palestra.training.failing import failed
-from palestra.training.flights import RETRYING, Flight, State, Ticket
+from palestra.training.flights import RETRYING, Flight, Ticket, TicketState
 from palestra.training.lanes import Halt, Lane
 from palestra.training.memory import MemoryGuard
 from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Group, Outcome
@@ -144,7 +144,7 @@ class Pool:
         return max(ticket.size, self._largest)
 
     def _start(self, lane: Lane, ticket: Ticket) -> None:
-        ticket.state = State.RUNNING
+        ticket.state = TicketState.RUNNING
         flight = Flight(
             key=RolloutKey(ticket.row[TASK_INDEX], ticket.row[ROLLOUT_INDEX]),
             agent=ticket.agent,
@@ -299,7 +299,7 @@ class Pool:
 
     def _expire(self, lane: Lane, ticket: Ticket) -> None:
         """A deadline has passed. An attempt that runs knows it, and says what was awaited."""
-        if ticket.state is State.QUEUED:
+        if ticket.state is TicketState.QUEUED:
             waited = self._clock() - ticket.submitted
             message = f"not started within {waited:.1f} s, and its deadline has passed"
             self.settle(lane, failed(ticket.request, FailureClass.TIMEOUT, message))
@@ -403,7 +403,9 @@ class Pool:
     def queued(self) -> int:
         """Tickets that have not been started."""
         return sum(
-            ticket.state is State.QUEUED for lane in self.lanes.values() for ticket in lane.queue
+            ticket.state is TicketState.QUEUED
+            for lane in self.lanes.values()
+            for ticket in lane.queue
         )
 
     @property

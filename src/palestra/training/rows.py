@@ -1,7 +1,7 @@
 """From requests to what agents are sent; what cannot be run, or is asked for twice, is refused."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -77,12 +77,14 @@ def tickets_of(
             )
         )
     if problems:
-        more = f"\n  and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-        listed = "".join(f"\n  {problem}" for problem in problems[:SHOWN])
-        raise InputDataError(
-            f"{len(problems)} of the rollouts asked for cannot be run:{listed}{more}"
-        )
+        raise _refusal(problems)
     return tickets
+
+
+def _refusal(problems: Sequence[str]) -> InputDataError:
+    more = f"\n  and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    listed = "".join(f"\n  {problem}" for problem in problems[:SHOWN])
+    return InputDataError(f"{len(problems)} of the rollouts asked for cannot be run:{listed}{more}")
 
 
 def _numbered(requests: Iterable[RolloutRequest]) -> dict[int | str, int | str]:

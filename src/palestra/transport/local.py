@@ -93,11 +93,22 @@ async def call_asgi(
     session_id: str | None = None,
 ) -> HttpReply:
     """One request to `app`. Raises `InfraError` when the app ends without an answer."""
-    sent = {"content-type": "application/json", **(headers or {})}
+    lines = {"content-type": "application/json", **(headers or {})}
     if cookies:
-        sent["cookie"] = cookie_header(cookies)
-    raw_path, _, query = with_query(path, params).partition("?")
-    scope: Scope = {
+        lines["cookie"] = cookie_header(cookies)
+    scope = _scope(method, with_query(path, params), lines)
+    if session_id is not None:
+        scope[SESSION_SCOPE_KEY] = session_id
+    exchange = _AppExchange(body)
+    await app(scope, exchange.receive, exchange.send)
+    if exchange.status == 0:
+        raise InfraError(f"{method} {path}: the app ended without an answer")
+    return exchange.reply()
+
+
+def _scope(method: str, path: str, headers: Mapping[str, str]) -> Scope:
+    raw_path, _, query = path.partition("?")
+    return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
@@ -109,43 +120,46 @@ async def call_asgi(
         "root_path": "",
         "headers": [
             (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
-            for name, value in sent.items()
+            for name, value in headers.items()
         ],
         "client": IN_PROCESS_CLIENT,
         "server": IN_PROCESS_CLIENT,
         "state": {},
     }
-    if session_id is not None:
-        scope[SESSION_SCOPE_KEY] = session_id
-    status = 0
-    reply_headers: list[tuple[bytes, bytes]] = []
-    chunks: list[bytes] = []
-    request_sent = False
-    never = asyncio.get_running_loop().create_future()
 
-    async def receive() -> MutableMapping[str, Any]:
-        nonlocal request_sent
-        if request_sent:
+
+class _AppExchange:
+    """One request to an app of this process, and what the app answers."""
+
+    __slots__ = ("_body", "_chunks", "_headers", "_never", "_request_sent", "status")
+
+    def __init__(self, body: bytes) -> None:
+        self.status = 0
+        self._body = body
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._chunks: list[bytes] = []
+        self._request_sent = False
+        self._never = asyncio.get_running_loop().create_future()
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        if self._request_sent:
             # Whoever asks for a second message waits for our disconnection: we stay.
-            await never
-        request_sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
+            await self._never
+        self._request_sent = True
+        return {"type": "http.request", "body": self._body, "more_body": False}
 
-    async def send(message: MutableMapping[str, Any]) -> None:
-        nonlocal status
+    async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            status = message["status"]
-            reply_headers.extend(message.get("headers", ()))
+            self.status = message["status"]
+            self._headers.extend(message.get("headers", ()))
         elif message["type"] == "http.response.body":
-            chunks.append(message.get("body", b""))
+            self._chunks.append(message.get("body", b""))
 
-    await app(scope, receive, send)
-    if status == 0:
-        raise InfraError(f"{method} {path}: the app ended without an answer")
-    set_cookies = [v.decode("latin-1") for n, v in reply_headers if n.lower() == b"set-cookie"]
-    return HttpReply(
-        status=status,
-        body=b"".join(chunks),
-        headers={n.decode("latin-1").lower(): v.decode("latin-1") for n, v in reply_headers},
-        cookies=parse_set_cookies(set_cookies) if set_cookies else {},
-    )
+    def reply(self) -> HttpReply:
+        cookies = [v.decode("latin-1") for n, v in self._headers if n.lower() == b"set-cookie"]
+        return HttpReply(
+            status=self.status,
+            body=b"".join(self._chunks),
+            headers={n.decode("latin-1").lower(): v.decode("latin-1") for n, v in self._headers},
+            cookies=parse_set_cookies(cookies) if cookies else {},
+        )

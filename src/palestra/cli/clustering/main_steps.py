@@ -23,12 +23,21 @@ from palestra.cli.merging import merge_shards
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.watching import watching
-from palestra.cluster.completeness import check_shards, write_completeness
-from palestra.cluster.layout import JobFiles, RunFiles
-from palestra.cluster.lease import CHECK_S, LeaseWatch
-from palestra.cluster.overrides import collect_settings
-from palestra.cluster.plan import Role, Run, read_plan
-from palestra.cluster.stamping import remember_stamped, stamp, with_stamped
+from palestra.cluster import (
+    CHECK_S,
+    JobFiles,
+    LeaseWatch,
+    Role,
+    Run,
+    RunFiles,
+    check_shards,
+    collect_settings,
+    read_plan,
+    remember_stamped,
+    stamp,
+    with_stamped,
+    write_completeness,
+)
 from palestra.config import ResolvedConfig, ServerType, names_in_files
 from palestra.errors import InputDataError, RunFailed
 from palestra.sandbox.limits import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Final
 
 from palestra.cli.console import notice
-from palestra.cluster.ports import PortLocks, address_here, answered
+from palestra.cluster import PortLocks, address_here, answered
 from palestra.errors import ConfigError, RunFailed
 from palestra.system import start
 

@@ -13,19 +13,24 @@ import orjson
 
 from palestra.cli.console import notice, say, shown
 from palestra.cli.tables import print_table
-from palestra.cluster import Submission, ledger, rollouts, run_cmd
-from palestra.cluster.executors import Executor, executor_for
-from palestra.cluster.following import (
+from palestra.cluster import (
+    Executor,
+    Run,
+    RunFiles,
     RunStatus,
     Standing,
+    Submission,
     UnitStatus,
+    executor_for,
+    folder_of,
+    ledger,
+    read_run,
+    resubmit,
+    rollouts,
+    run_cmd,
     status_of,
+    tail,
 )
-from palestra.cluster.layout import RunFiles
-from palestra.cluster.plan import Run
-from palestra.cluster.records import tail
-from palestra.cluster.resubmit import resubmit
-from palestra.cluster.units import folder_of, read_run
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.settings import config_list

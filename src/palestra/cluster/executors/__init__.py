@@ -8,7 +8,7 @@ from palestra.cluster.executors.executor import (
     ClusterUnreachable,
     Executor,
     JobState,
-    State,
+    Phase,
     log_files,
     unit_ids,
 )
@@ -20,7 +20,7 @@ __all__ = [
     "ClusterUnreachable",
     "Executor",
     "JobState",
-    "State",
+    "Phase",
     "executor_for",
     "log_files",
     "unit_ids",

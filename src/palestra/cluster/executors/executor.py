@@ -1,13 +1,15 @@
 """What every executor can do, and the words in which it says how a job is."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from palestra.cluster.plan import Job, Run
 from palestra.errors import Layer, RunFailed
+from palestra.system import signal_name
 
 
 class ClusterUnreachable(RunFailed):
@@ -16,7 +18,7 @@ class ClusterUnreachable(RunFailed):
     layer = Layer.INFRA
 
 
-class State(StrEnum):
+class Phase(StrEnum):
     """How one job, or one task of an array, is."""
 
     QUEUED = "queued"
@@ -30,14 +32,14 @@ class State(StrEnum):
     @property
     def over(self) -> bool:
         """Whether it will not change any more."""
-        return self not in {State.QUEUED, State.RUNNING}
+        return self not in {Phase.QUEUED, Phase.RUNNING}
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
     """`reason`: in the cluster's own words, such as NODE_FAIL or (Priority). `restarts`: requeues."""
 
-    state: State
+    state: Phase
     reason: str = ""
     exit_code: str = ""
     restarts: int = 0
@@ -77,3 +79,44 @@ def log_files(log_dir: Path, unit: str = "") -> tuple[Path, ...]:
     prefix = f"{unit}_" if unit else ""
     found = [path for path in log_dir.glob("*.log") if path.name.startswith(prefix)]
     return tuple(sorted(found, key=lambda path: (path.stat().st_mtime, path.name)))
+
+
+_BARE_EXIT: Final = re.compile(r"exited with \d+|was ended by ")
+_EXITED_WELL: Final = re.compile(r"exited with 0\b")
+_SIGNAL: Final = re.compile(r"(?:\d+:|-)([1-9]\d?)")
+_ERROR: Final = "error: "
+MOST_CHARACTERS: Final = 400
+
+
+def reason_of(result: Mapping[str, Any]) -> str:
+    """Why the job ended, with the last word of the log where the reason is no more than an exit.
+
+    Empty when there is no reason, as after a job that went well.
+    """
+    reason = str(result.get("reason") or "")
+    said = _last_word(str(result.get("log") or ""), errors_only=bool(_EXITED_WELL.search(reason)))
+    return f"{reason}: {said}" if said and _BARE_EXIT.search(reason) else reason
+
+
+def killed_by(exit_code: str) -> str:
+    """Which signal ended a supervisor before it wrote a result; empty when none did.
+
+    `exit_code`: Slurm's (`0:9`, exit and signal), or that of a process (`-9`).
+    """
+    ended_by = _SIGNAL.fullmatch(exit_code)
+    if ended_by is None:
+        return ""
+    name = signal_name(int(ended_by[1]))
+    cause = " (out of memory?)" if name == "SIGKILL" else ""
+    return f"killed by {name}{cause}, no result was written"
+
+
+def _last_word(log: str, *, errors_only: bool) -> str:
+    """The last error of a log, since hints may follow it; without one, its last line.
+
+    `errors_only`: the last line of a program that exited well is no cause.
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+    other = [] if errors_only else lines
+    return (errors or other or [""])[-1][:MOST_CHARACTERS]

@@ -5,6 +5,7 @@ command can look at it.
 """
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -14,26 +15,30 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import orjson
 
-from palestra.cluster.endings import killed_by, reason_of
-from palestra.cluster.executors.executor import JobState, State, log_files, unit_ids
+from palestra.cluster.executors.executor import (
+    JobState,
+    Phase,
+    killed_by,
+    log_files,
+    reason_of,
+    unit_ids,
+)
 from palestra.cluster.layout import RunFiles, SubmissionFiles, log_name
-from palestra.cluster.plan import After, Job, Run
+from palestra.cluster.plan import After, Job, Run, seconds_of
 from palestra.cluster.records import read_object
-from palestra.cluster.times import seconds_of
 from palestra.errors import RunFailed
-from palestra.rollouts.journal import write_json
+from palestra.rollouts import write_json
 from palestra.system import Process, start
 
 STATE_FILE: Final = "queue.json"
 PREFIX: Final = "local"
 GRACE_S: Final = 30.0
 """From SIGTERM to SIGKILL."""
-LOOK_EVERY_S: Final = 0.5
+LOOK_EVERY_S: Final = 0.2
 JOB_ID: Final = "PALESTRA_JOB_ID"
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -45,7 +50,7 @@ def to_stderr(text: str) -> None:
 
 
 class HereExecutor:
-    """Runs jobs in their order. `tell`: is told when something starts or ends."""
+    """Runs jobs in their order. `tell` gets a line when something starts or ends."""
 
     def __init__(self, tell: Callable[[str], None] = to_stderr) -> None:
         self._tell = tell
@@ -57,9 +62,9 @@ class HereExecutor:
             submitted(job, job_id(files, job))
         if not Queue(run, self._tell).run():
             bad = [
-                f"{unit.rpartition(':')[2]}: {told.reason or told.state.value}"
-                for unit, told in self.status(job_id(files, job) for job in run.jobs).items()
-                if told.state is not State.DONE
+                f"{unit.rpartition(':')[2]}: {job_state.reason or job_state.state.value}"
+                for unit, job_state in self.status(job_id(files, job) for job in run.jobs).items()
+                if job_state.state is not Phase.DONE
             ]
             raise RunFailed(
                 f"not everything went well: {'; '.join(bad)}",
@@ -68,10 +73,10 @@ class HereExecutor:
             )
 
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
-        found: dict[str, JobState] = {}
+        answers: dict[str, JobState] = {}
         for job in ids:
-            found.update(states(job) or {job: JobState(State.UNKNOWN)})
-        return found
+            answers.update(states(job) or {job: JobState(Phase.UNKNOWN)})
+        return answers
 
     def cancel(self, ids: Iterable[str], /) -> None:
         """End the commands that run these jobs: a submission is cancelled as a whole here.
@@ -94,7 +99,7 @@ class HereExecutor:
                     raise RunFailed(
                         f"process {queue.process.pid}, which runs {folder}, does not end"
                     )
-                time.sleep(LOOK_EVERY_S / 5)
+                time.sleep(LOOK_EVERY_S)
 
     def logs(self, run: Run, unit: str = "", /) -> tuple[Path, ...]:
         return log_files(Path(run.log_dir), unit)
@@ -116,26 +121,26 @@ class QueueState:
     def read(cls, folder: Path) -> "QueueState | None":
         """None while nobody has written one."""
         try:
-            held = orjson.loads((folder / STATE_FILE).read_bytes())
+            stored = orjson.loads((folder / STATE_FILE).read_bytes())
         except FileNotFoundError:
             return None
         units = {
-            unit: JobState(State(told["state"]), told["reason"], told["exit_code"])
-            for unit, told in held["units"].items()
+            unit: JobState(Phase(fields["state"]), fields["reason"], fields["exit_code"])
+            for unit, fields in stored["units"].items()
         }
-        return cls(Process(**held["process"]), units)
+        return cls(Process(**stored["process"]), units)
 
     @property
     def runs(self) -> bool:
         """Whether something waits or runs: a process may outlive the queue that ran inside it."""
-        return not self.process.is_gone and not all(told.state.over for told in self.units.values())
+        return not self.process.is_gone and not all(s.state.over for s in self.units.values())
 
     def seen(self) -> Mapping[str, JobState]:
         """The units as they are: without its process, nothing waits or runs any more."""
         if not self.process.is_gone:
             return self.units
-        gone = JobState(State.FAILED, "the process that ran the jobs is gone")
-        return {u: told if told.state.over else gone for u, told in self.units.items()}
+        gone = JobState(Phase.FAILED, "the process that ran the jobs is gone")
+        return {unit: s if s.state.over else gone for unit, s in self.units.items()}
 
 
 class Queue:
@@ -145,12 +150,10 @@ class Queue:
         self._run = run
         self._files = RunFiles(Path(run.output_dir)).submission(run.submission)
         self._tell = tell
-        self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._running: subprocess.Popen[bytes] | None = None
+        self._stopping = False
         self._ids = {job.name: job_id(self._files, job) for job in run.jobs}
         self._units = {
-            unit: JobState(State.QUEUED)
+            unit: JobState(Phase.QUEUED)
             for job in run.jobs
             for unit in unit_ids(job, self._ids[job.name])
         }
@@ -163,31 +166,31 @@ class Queue:
             for job in self._run.jobs:
                 obstacle = self._obstacle(job)
                 if obstacle:
-                    self._set_job(job, JobState(State.CANCELLED, obstacle))
+                    self._set_job(job, JobState(Phase.CANCELLED, obstacle))
                     self._tell(f"{job.name}: not started: {obstacle}")
                     continue
                 for task in range(len(job.shards)) if job.array else range(1):
                     self._task(job, task)
-        return all(told.state is State.DONE for told in self._units.values())
+        return all(s.state is Phase.DONE for s in self._units.values())
 
     def stop(self) -> None:
-        """End what runs; nothing more starts."""
-        self._stopping.set()
-        with self._lock:
-            if self._running is not None:
-                self._running.terminate()
+        """End what runs; nothing more starts. From any thread, and from a signal's handler."""
+        self._stopping = True
+
+    def _is_stopping(self) -> bool:
+        """Asked again each time: a signal's handler may have said so meanwhile."""
+        return self._stopping
 
     def _obstacle(self, job: Job) -> str:
         """Why a job may not start; empty when it may."""
-        if self._stopping.is_set():
+        if self._is_stopping():
             return "stopped"
         for after in job.after:
-            states = self._states_of(after)
-            if after.kind == "afterok" and any(told.state is not State.DONE for told in states):
-                named = after.job or after.job_id
-                bad = next(told for told in states if told.state is not State.DONE)
-                return f"depends on {named}, which {bad.state.value}" + (
-                    f" ({bad.reason})" if bad.reason else ""
+            bad = next((s for s in self._states_of(after) if s.state is not Phase.DONE), None)
+            if bad is not None and after.kind == "afterok":
+                return (
+                    f"depends on {after.job or after.job_id}, which {bad.state.value}"
+                    f"{_in_brackets(bad.reason)}"
                 )
         return ""
 
@@ -195,40 +198,41 @@ class Queue:
         if after.job:
             earlier = self._run.job(after.job)
             return tuple(self._units[unit] for unit in unit_ids(earlier, self._ids[after.job]))
-        return tuple(states(after.job_id).values()) or (JobState(State.UNKNOWN),)
+        return tuple(states(after.job_id).values()) or (JobState(Phase.UNKNOWN),)
 
     def _task(self, job: Job, task: int) -> None:
         unit = unit_ids(job, self._ids[job.name])[task]
-        named = job.shards[task] if job.shards else job.name
-        if self._stopping.is_set():
-            self._set(unit, JobState(State.CANCELLED, "stopped"))
+        unit_name = job.shards[task] if job.shards else job.name
+        if self._is_stopping():
+            self._set(unit, JobState(Phase.CANCELLED, "stopped"))
             return
-        self._set(unit, JobState(State.RUNNING))
-        self._tell(f"{named}: started")
-        code, reason = self._supervised(job, task, named)
+        self._set(unit, JobState(Phase.RUNNING))
+        self._tell(f"{unit_name}: started")
+        code, reason = self._supervised(job, task, unit_name)
         if code == 0:
-            ended = JobState(State.DONE, exit_code="0")
-        elif self._stopping.is_set():
-            ended = JobState(State.CANCELLED, "stopped", str(code))
+            ended = JobState(Phase.DONE, exit_code="0")
+        elif self._is_stopping():
+            ended = JobState(Phase.CANCELLED, "stopped", str(code))
         else:
-            why = reason or self._told(job, task, code)
-            ended = JobState(State.FAILED, why, str(code))
+            why = reason or self._failure(job, task, code)
+            ended = JobState(Phase.FAILED, why, str(code))
         self._set(unit, ended)
-        self._tell(f"{named}: {ended.state.value}{f' ({ended.reason})' if ended.reason else ''}")
+        self._tell(f"{unit_name}: {ended.state.value}{_in_brackets(ended.reason)}")
 
-    def _told(self, job: Job, task: int, code: int) -> str:
+    def _failure(self, job: Job, task: int, code: int) -> str:
         """Why a job failed: in the words of its supervisor, if it has left any."""
         result = None
         with contextlib.suppress(OSError):
             result = read_object(self._files.job(job.name, task if job.array else None).result)
-        said = reason_of(result or {})
-        return f"{said} (exit code {code})" if said else killed_by(str(code)) or f"exit code {code}"
+        if reason := reason_of(result or {}):
+            return f"{reason} (exit code {code})"
+        return killed_by(str(code)) or f"exit code {code}"
 
-    def _supervised(self, job: Job, task: int, named: str) -> tuple[int, str]:
+    def _supervised(self, job: Job, task: int, unit_name: str) -> tuple[int, str]:
         """The exit code of the supervisor, and why it was ended if it was."""
         suffix = f"_{task}" if job.array else ""
         ident = f"{PREFIX}-{os.getpid()}-{self._run.submission}-{job.name}{suffix}"
-        log = Path(self._run.log_dir) / log_name(ident, named, "supervisor")
+        log = Path(self._run.log_dir) / log_name(ident, unit_name, "supervisor")
         argv = [self._run.python, str(self._files.supervisor), str(self._files.plan), job.name]
         with log.open("ab") as out:
             process = start(
@@ -237,50 +241,48 @@ class Queue:
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-        with self._lock:
-            self._running = process
-        if self._stopping.is_set():
-            process.terminate()
-        return _waited(process, job, self._stopping)
+        return self._wait(process, job)
 
-    def _set_job(self, job: Job, told: JobState) -> None:
+    def _wait(self, process: "subprocess.Popen[bytes]", job: Job) -> tuple[int, str]:
+        """Wait as a queue does: a warning before the time limit, then an end, then one by force."""
+        limit_s = seconds_of(job.time_limit) if job.time_limit else math.inf
+        due = [(limit_s - job.signal_s, signal.SIGUSR1), *_ending(limit_s)]
+        began = time.monotonic()
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(timeout=LOOK_EVERY_S)
+                at_limit = len(due) < len(_ending(limit_s)) and not self._is_stopping()
+                return code, "the time limit" if at_limit else ""
+            elapsed_s = time.monotonic() - began
+            if self._is_stopping() and elapsed_s < limit_s:
+                limit_s = elapsed_s
+                due = _ending(limit_s)
+            while due and elapsed_s >= due[0][0]:
+                process.send_signal(due.pop(0)[1])
+
+    def _set_job(self, job: Job, job_state: JobState) -> None:
         for unit in unit_ids(job, self._ids[job.name]):
-            self._set(unit, told)
+            self._set(unit, job_state)
 
-    def _set(self, unit: str, told: JobState) -> None:
-        self._units[unit] = told
+    def _set(self, unit: str, job_state: JobState) -> None:
+        self._units[unit] = job_state
         self._write()
 
     def _write(self) -> None:
-        held = {
+        state = {
             "process": asdict(Process.this()),
-            "units": {unit: asdict(told) for unit, told in self._units.items()},
+            "units": {unit: asdict(job_state) for unit, job_state in self._units.items()},
         }
-        write_json(self._files.folder / STATE_FILE, held)
+        write_json(self._files.folder / STATE_FILE, state)
 
 
-def _waited(
-    process: "subprocess.Popen[bytes]", job: Job, stopping: threading.Event
-) -> tuple[int, str]:
-    """Wait as a queue does: a warning before the time limit, then an end by force."""
-    limit = seconds_of(job.time_limit) if job.time_limit else None
-    began = time.monotonic()
-    warned = killed = False
-    ended_at: float | None = None
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = process.wait(timeout=LOOK_EVERY_S)
-            return code, "the time limit" if ended_at and not stopping.is_set() else ""
-        now = time.monotonic()
-        if limit is not None and not warned and now - began >= limit - job.signal_s:
-            warned = True
-            process.send_signal(signal.SIGUSR1)
-        if ended_at is None and (stopping.is_set() or (limit is not None and now - began >= limit)):
-            ended_at = now
-            process.terminate()
-        if ended_at is not None and not killed and now - ended_at >= GRACE_S:
-            killed = True
-            process.kill()
+def _in_brackets(reason: str) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _ending(at_s: float) -> list[tuple[float, signal.Signals]]:
+    """The signals that end a job, each with the second of the job at which it is sent."""
+    return [(at_s, signal.SIGTERM), (at_s + GRACE_S, signal.SIGKILL)]
 
 
 @contextlib.contextmanager
@@ -289,17 +291,12 @@ def _on_stop(stop: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def handler(_number: int, _frame: FrameType | None) -> None:
-        # In a thread of its own: a handler must not wait for a lock its own thread may hold.
-        threading.Thread(target=stop, daemon=True).start()
-
-    earlier = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
+    earlier = {number: signal.signal(number, lambda *_: stop()) for number in STOP_SIGNALS}
     try:
         yield
     finally:
-        for number, what in earlier.items():
-            signal.signal(number, what)
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
 
 
 def states(job: str) -> Mapping[str, JobState]:
@@ -312,7 +309,7 @@ def states(job: str) -> Mapping[str, JobState]:
     if queue is None:
         return {}
     return {
-        unit: told
-        for unit, told in queue.seen().items()
+        unit: job_state
+        for unit, job_state in queue.seen().items()
         if unit == job or (unit.startswith(f"{job}_") and unit[len(job) + 1 :].isdecimal())
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from palestra.cluster.executors.executor import ClusterUnreachable, JobState, State, log_files
+from palestra.cluster.executors.executor import ClusterUnreachable, JobState, Phase, log_files
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import Job, Run
 from palestra.cluster.render import dependency
@@ -20,7 +20,7 @@ from palestra.system import run
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandAnswer:
     """What a command said."""
 
     code: int
@@ -31,11 +31,11 @@ class Answer:
 class Commands(Protocol):
     """Runs a command to its end."""
 
-    def __call__(self, argv: Sequence[str], timeout_s: float, /) -> Answer:
+    def __call__(self, argv: Sequence[str], timeout_s: float, /) -> CommandAnswer:
         """Raises ClusterUnreachable when it does not end in time, ConfigError when it is not there."""
 
 
-def run_command(argv: Sequence[str], timeout_s: float, /) -> Answer:
+def run_command(argv: Sequence[str], timeout_s: float, /) -> CommandAnswer:
     """For real, with our environment."""
     try:
         done = run(argv, timeout_s=timeout_s)
@@ -51,27 +51,27 @@ def run_command(argv: Sequence[str], timeout_s: float, /) -> Answer:
         ) from error
     except OSError as error:
         raise ClusterUnreachable(f"{argv[0]} cannot be run: {error.strerror}") from error
-    return Answer(
+    return CommandAnswer(
         done.code, *(text.decode("utf-8", "replace") for text in (done.output, done.errors))
     )
 
 
 _STATES: Final = {
-    "PENDING": State.QUEUED,
-    "REQUEUED": State.QUEUED,
-    "REQUEUE_HOLD": State.QUEUED,
-    "SPECIAL_EXIT": State.QUEUED,
-    "CONFIGURING": State.RUNNING,
-    "RUNNING": State.RUNNING,
-    "COMPLETING": State.RUNNING,
-    "RESIZING": State.RUNNING,
-    "SIGNALING": State.RUNNING,
-    "STAGE_OUT": State.RUNNING,
-    "STOPPED": State.RUNNING,
-    "SUSPENDED": State.RUNNING,
-    "COMPLETED": State.DONE,
-    "CANCELLED": State.CANCELLED,
-    "REVOKED": State.CANCELLED,
+    "PENDING": Phase.QUEUED,
+    "REQUEUED": Phase.QUEUED,
+    "REQUEUE_HOLD": Phase.QUEUED,
+    "SPECIAL_EXIT": Phase.QUEUED,
+    "CONFIGURING": Phase.RUNNING,
+    "RUNNING": Phase.RUNNING,
+    "COMPLETING": Phase.RUNNING,
+    "RESIZING": Phase.RUNNING,
+    "SIGNALING": Phase.RUNNING,
+    "STAGE_OUT": Phase.RUNNING,
+    "STOPPED": Phase.RUNNING,
+    "SUSPENDED": Phase.RUNNING,
+    "COMPLETED": Phase.DONE,
+    "CANCELLED": Phase.CANCELLED,
+    "REVOKED": Phase.CANCELLED,
 }
 """Every other state (FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY, …) is one of failure."""
 _INVALID: Final = "Invalid job id"
@@ -118,7 +118,7 @@ class SlurmExecutor:
         found.update(self._queued(roots))
         arrays = {unit.partition("_")[0] for unit in found if "_" in unit}
         missing = [unit for unit in wanted if unit not in found and unit not in arrays]
-        return {**found, **dict.fromkeys(missing, JobState(State.UNKNOWN))}
+        return {**found, **dict.fromkeys(missing, JobState(Phase.UNKNOWN))}
 
     def cancel(self, ids: Iterable[str], /) -> None:
         if listed := list(ids):
@@ -161,7 +161,7 @@ class SlurmExecutor:
                 found.update(_shown(line))
         return found
 
-    def _asked(self, *argv: str, fine: str = "") -> Answer:
+    def _asked(self, *argv: str, fine: str = "") -> CommandAnswer:
         """The answer of a command that went well, or failed for the reason that is `fine`."""
         answer = self._commands(argv, self._timeout_s)
         if answer.code and not (fine and fine in answer.err):
@@ -169,7 +169,7 @@ class SlurmExecutor:
         return answer
 
 
-def _unreachable(command: str, answer: Answer) -> RunFailed:
+def _unreachable(command: str, answer: CommandAnswer) -> RunFailed:
     lines = [_plain(command, line) for line in answer.err.strip().splitlines()]
     message = f"{command}: {'; '.join(lines) or f'exit code {answer.code}'}"
     if re.search(r"nable to contact|onnection|timed out|protocol|uthentication", answer.err):
@@ -182,16 +182,16 @@ def _plain(command: str, line: str) -> str:
     return line.removeprefix(f"{command}: ").removeprefix("error: ")
 
 
-def state_of(text: str) -> State:
+def state_of(text: str) -> Phase:
     """One of Slurm's states, such as `CANCELLED by 0`."""
-    return _STATES.get(text.split(maxsplit=1)[0].rstrip("+") if text.split() else "", State.FAILED)
+    return _STATES.get(text.split(maxsplit=1)[0].rstrip("+") if text.split() else "", Phase.FAILED)
 
 
 def _ended_as(state: str, exit_code: str, restarts: str = "0") -> JobState:
     known = state_of(state)
     return JobState(
         known,
-        reason="" if known is State.DONE else state,
+        reason="" if known is Phase.DONE else state,
         exit_code=exit_code,
         restarts=int(restarts) if restarts.isdecimal() else 0,
     )

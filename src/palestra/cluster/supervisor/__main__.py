@@ -22,7 +22,7 @@ from palestra.cluster.plan import KEYED
 from palestra.cluster.ports import PortLocks, address_here
 from palestra.cluster.supervisor import keyed, processes, slurm
 from palestra.cluster.supervisor.context import PORT, Context, nodes_of
-from palestra.cluster.supervisor.supervise import Ended, Signals, Supervision
+from palestra.cluster.supervisor.supervise import JobEnding, Signals, Supervision
 from palestra.cluster.supervisor.task import BadPlan, read_task
 
 BAD_PLAN = 2
@@ -83,7 +83,7 @@ def _run(context: Context) -> int:
     return _requeue_if_worthwhile(context, ended, before)
 
 
-def _requeue_if_worthwhile(context: Context, ended: Ended, before: int | None) -> int:
+def _requeue_if_worthwhile(context: Context, ended: JobEnding, before: int | None) -> int:
     """The exit code. A drained job goes back into the queue, if its last start got anywhere.
 
     `before`: rollouts that were left when it started.

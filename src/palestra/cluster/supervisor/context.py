@@ -99,7 +99,7 @@ class Context:
         except OSError as error:
             self.say(f"cannot write to the ledger: {error}")
 
-    def environment(self, component: Component, place: steps.Place) -> dict[str, str]:
+    def environment(self, component: Component, place: steps.StepPlace) -> dict[str, str]:
         """Of one of its components."""
         ours = {
             "PALESTRA_JOB_ID": self.job_id,
@@ -128,7 +128,7 @@ class Context:
         return hashlib.sha256(folder.encode()).hexdigest()[:16]
 
     def start(
-        self, component: Component, place: steps.Place, started: int
+        self, component: Component, place: steps.StepPlace, started: int
     ) -> tuple[subprocess.Popen[bytes], Path]:
         """Start a component; its process, and its log. `started`: how often it was before."""
         env = self.environment(component, place)

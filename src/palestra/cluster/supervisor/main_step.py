@@ -33,7 +33,7 @@ class MainStep:
         context.drain_file.unlink(missing_ok=True)
         nodes = context.nodes_for(self.component) if not context.single_node else ()
         head = nodes[0] if nodes else "127.0.0.1"
-        place = steps.Place(context.tokens(0, head, 0), nodes)
+        place = steps.StepPlace(context.tokens(0, head, 0), nodes)
         self._process, self.log = context.start(self.component, place, 0)
         context.say(f"{self.component.name} runs; it prints to {self.log.name}")
 

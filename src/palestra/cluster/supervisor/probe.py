@@ -19,7 +19,7 @@ SAY_EVERY_S = 60.0
 BODY_BYTES = 1 << 20
 
 
-class Verdict(Enum):
+class ProbeVerdict(Enum):
     """How waiting ended; the value is the exit code of the job that it ended."""
 
     READY = 0
@@ -35,10 +35,10 @@ class BadProbe(ValueError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProbeAnswer:
     """One attempt: `verdict` is None while waiting may help; `text` says what came."""
 
-    verdict: Verdict | None
+    verdict: ProbeVerdict | None
     text: str
 
 
@@ -46,13 +46,13 @@ class Answer:
 class Waited:
     """How waiting ended, after how long."""
 
-    verdict: Verdict
+    verdict: ProbeVerdict
     text: str
     elapsed_s: float
 
     @property
     def ready(self) -> bool:
-        return self.verdict is Verdict.READY
+        return self.verdict is ProbeVerdict.READY
 
 
 def check(asked: Probe) -> None:
@@ -67,7 +67,7 @@ def check(asked: Probe) -> None:
         raise BadProbe(f"probe.path must begin with /, not {asked.path!r}")
 
 
-def ask(base_url: str, asked: Probe, key: str) -> Answer:
+def ask(base_url: str, asked: Probe, key: str) -> ProbeAnswer:
     """One attempt, which takes `attempt_timeout_s` at most."""
     request = urllib.request.Request(base_url + asked.path)  # noqa: S310  # http, as we built it
     if key:
@@ -83,11 +83,13 @@ def ask(base_url: str, asked: Probe, key: str) -> Answer:
         error.close()
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        return Answer(None, f"no answer ({reason})")
+        return ProbeAnswer(None, f"no answer ({reason})")
     if status in {401, 403} and asked.expect_status not in {401, 403}:
-        return Answer(Verdict.AUTH_REFUSED, f"it answers {status}: it does not take our key")
+        return ProbeAnswer(
+            ProbeVerdict.AUTH_REFUSED, f"it answers {status}: it does not take our key"
+        )
     if status != asked.expect_status:
-        return Answer(None, f"it answers {status}, not {asked.expect_status}")
+        return ProbeAnswer(None, f"it answers {status}, not {asked.expect_status}")
     return _model(body, asked)
 
 
@@ -104,24 +106,24 @@ def _body(reply: Any, deadline: float) -> bytes:
     return body
 
 
-def _model(body: bytes, asked: Probe) -> Answer:
+def _model(body: bytes, asked: Probe) -> ProbeAnswer:
     if not asked.expect_model:
-        return Answer(Verdict.READY, "it answers")
+        return ProbeAnswer(ProbeVerdict.READY, "it answers")
     try:
         models = [str(model["id"]) for model in json.loads(body)["data"]]
     except (ValueError, KeyError, TypeError):
-        return Answer(None, f"{asked.path} gives no list of models")
+        return ProbeAnswer(None, f"{asked.path} gives no list of models")
     if asked.expect_model in models:
-        return Answer(Verdict.READY, f"it serves {asked.expect_model}")
+        return ProbeAnswer(ProbeVerdict.READY, f"it serves {asked.expect_model}")
     if not models:
-        return Answer(None, "it serves no model yet")
-    return Answer(
-        Verdict.WRONG_MODEL, f"it serves {', '.join(models)}, and not {asked.expect_model}"
+        return ProbeAnswer(None, "it serves no model yet")
+    return ProbeAnswer(
+        ProbeVerdict.WRONG_MODEL, f"it serves {', '.join(models)}, and not {asked.expect_model}"
     )
 
 
 def wait_ready(
-    attempt: Callable[[], Answer],
+    attempt: Callable[[], ProbeAnswer],
     asked: Probe,
     *,
     died: Callable[[], str],
@@ -140,9 +142,9 @@ def wait_ready(
     while True:
         ended = died()
         if ended:
-            return Waited(Verdict.DIED, ended, clock() - begun)
+            return Waited(ProbeVerdict.DIED, ended, clock() - begun)
         if stop():
-            return Waited(Verdict.STOPPED, last, clock() - begun)
+            return Waited(ProbeVerdict.STOPPED, last, clock() - begun)
         answer = attempt()
         last = answer.text
         if answer.verdict is not None:
@@ -153,7 +155,7 @@ def wait_ready(
         now = clock()
         if now - begun >= asked.deadline_s and not died():
             text = f"not ready within {asked.deadline_s:g} s: {last}"
-            return Waited(Verdict.TIMEOUT, text, now - begun)
+            return Waited(ProbeVerdict.TIMEOUT, text, now - begun)
         if now - told >= SAY_EVERY_S:
             told = now
             say(f"waiting for {now - begun:.0f} s of {asked.deadline_s:g}: {last}")

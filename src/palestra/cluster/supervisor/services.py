@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from palestra.cluster.plan import Action, Component
+from palestra.cluster.plan import Component, ExitAction
 from palestra.cluster.ports import NoFreePort, answered, listeners_on
 from palestra.cluster.records import tail, write_object
 from palestra.cluster.supervisor import probe, processes, steps
 from palestra.cluster.supervisor.context import Context
-from palestra.cluster.supervisor.probe import Answer, Verdict, Waited
+from palestra.cluster.supervisor.probe import ProbeAnswer, ProbeVerdict, Waited
 
 MISSES = 5
 """Looks in a row without an answer after which a service that runs counts as hung."""
@@ -27,7 +27,7 @@ NEW_PORTS = 3
 """How often a service whose port somebody else took gets another, beside its restarts."""
 
 
-class State(Enum):
+class ServiceState(Enum):
     """Where a service is."""
 
     WAITING = "waiting"
@@ -40,7 +40,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class ServiceFailure:
     """Why a service, or a job, has failed. `code` is an exit code."""
 
     component: str
@@ -55,7 +55,7 @@ class Service:
 
     def __init__(self, context: Context, component: Component) -> None:
         self.component = component
-        self.state = State.WAITING
+        self.state = ServiceState.WAITING
         self.reason = ""
         self.restarts = 0
         self._context = context
@@ -71,7 +71,7 @@ class Service:
     @property
     def settled(self) -> bool:
         """Whether nothing has to be waited for any more."""
-        return self.state in {State.READY, State.IGNORED}
+        return self.state in {ServiceState.READY, ServiceState.IGNORED}
 
     def start(self) -> None:
         """Start it on its nodes. Raises NoFreePort, and OSError for a program that is not there."""
@@ -85,20 +85,20 @@ class Service:
         head = self._address or (nodes[0] if nodes else "127.0.0.1")
         many = steps.by_node(component) and bool(nodes)
         places = [
-            steps.Place(
+            steps.StepPlace(
                 context.tokens(rank, head, self._port, head_port),
                 (node,),
                 one_of_many=True,
                 rank=rank,
             )
             for rank, node in enumerate(nodes if many else ())
-        ] or [steps.Place(context.tokens(0, head, self._port, head_port), nodes)]
+        ] or [steps.StepPlace(context.tokens(0, head, self._port, head_port), nodes)]
         self._processes, self._logs = [], []
         for place in places:
             process, log = context.start(component, place, self.restarts + self._new_ports)
             self._processes.append(process)
             self._logs.append(log)
-        self.state, self.reason = State.STARTING, "started"
+        self.state, self.reason = ServiceState.STARTING, "started"
         if self._port:
             self._publish()
         self._watch = _Watch(self)
@@ -119,44 +119,48 @@ class Service:
             mode=0o600,  # its nonce is a key
         )
 
-    def look(self) -> Failure | None:
+    def look(self) -> ServiceFailure | None:
         """Follow what has happened to it; a failure when that ends the job."""
-        if self.state not in {State.STARTING, State.READY}:
+        if self.state not in {ServiceState.STARTING, ServiceState.READY}:
             return None
         ended = self.ended()
         if ended:
-            return self._lost(Failure(self.component.name, ended, Verdict.DIED.value, self._tail()))
+            return self._lost(
+                ServiceFailure(self.component.name, ended, ProbeVerdict.DIED.value, self._tail())
+            )
         waited = self._watch.result
         if waited is None:
             return None
         if waited.ready:
-            if self.state is State.STARTING:
-                self.state, self.reason = State.READY, waited.text
+            if self.state is ServiceState.STARTING:
+                self.state, self.reason = ServiceState.READY, waited.text
                 self._context.say(
                     f"{self.component.name} is ready after {waited.elapsed_s:.0f} s: {waited.text}"
                 )
             return None
-        failure = Failure(self.component.name, waited.text, waited.verdict.value, self._tail())
+        failure = ServiceFailure(
+            self.component.name, waited.text, waited.verdict.value, self._tail()
+        )
         self.stop()
         return self._lost(failure)
 
-    def _lost(self, failure: Failure) -> Failure | None:
+    def _lost(self, failure: ServiceFailure) -> ServiceFailure | None:
         """It is gone: start it again, go on without it, or say that the job has failed."""
         context, component = self._context, self.component
         self._watch.stop()
         self._end_all()
-        was, self.state, self.reason = self.state, State.FAILED, failure.reason
+        was, self.state, self.reason = self.state, ServiceState.FAILED, failure.reason
         context.say(f"{component.name}: {failure.reason}")
-        if was is State.STARTING and self._port_taken() and self._new_ports < NEW_PORTS:
+        if was is ServiceState.STARTING and self._port_taken() and self._new_ports < NEW_PORTS:
             self._new_ports += 1
             context.say(f"{component.name}: its port was taken by another process, so a new one")
             return self._again(failure)
-        if component.on_exit.action is Action.IGNORE:
-            self.state = State.IGNORED
+        if component.on_exit.action is ExitAction.IGNORE:
+            self.state = ServiceState.IGNORED
             context.record("ignored", component=component.name, reason=failure.reason)
             return None
         if (
-            component.on_exit.action is Action.RESTART
+            component.on_exit.action is ExitAction.RESTART
             and self.restarts < component.on_exit.restarts
         ):
             self.restarts += 1
@@ -167,7 +171,7 @@ class Service:
             return self._again(failure)
         if self.restarts:
             reason = f"{failure.reason} (after {self.restarts} restarts)"
-            return Failure(component.name, reason, failure.code, failure.log)
+            return ServiceFailure(component.name, reason, failure.code, failure.log)
         return failure
 
     def _port_taken(self) -> bool:
@@ -176,11 +180,11 @@ class Service:
             return False
         return not listeners_on(self._port, self._mark()).ours
 
-    def _again(self, failure: Failure) -> Failure | None:
+    def _again(self, failure: ServiceFailure) -> ServiceFailure | None:
         try:
             self.start()
         except (NoFreePort, OSError) as error:
-            return Failure(self.component.name, str(error), failure.code)
+            return ServiceFailure(self.component.name, str(error), failure.code)
         return None
 
     def stop(self) -> None:
@@ -189,8 +193,8 @@ class Service:
         self._end_all()
         with contextlib.suppress(FileNotFoundError):
             self._context.files.endpoint(self.component.name).unlink()
-        if self.state is not State.FAILED:
-            self.state = State.STOPPED
+        if self.state is not ServiceState.FAILED:
+            self.state = ServiceState.STOPPED
 
     def _end_all(self) -> None:
         for process in self._processes:
@@ -201,21 +205,21 @@ class Service:
         for process in self._processes:
             code = process.poll()
             if code is not None:
-                when = "early" if self.state is State.READY else "before it was ready"
+                when = "early" if self.state is ServiceState.READY else "before it was ready"
                 return f"{self.component.name} ended {when}: it {processes.how_it_ended(code)}"
         return ""
 
-    def ask(self) -> Answer:
+    def ask(self) -> ProbeAnswer:
         """Whether it answers, and is ours."""
         asked = self.component.probe
         if asked is None:
-            return Answer(Verdict.READY, "it runs; nothing else is asked of it")
+            return ProbeAnswer(ProbeVerdict.READY, "it runs; nothing else is asked of it")
         answer = probe.ask(f"http://{self._address}:{self._port}", asked, self._context.nonce)
-        if answer.verdict is Verdict.READY and self._context.single_node:
+        if answer.verdict is ProbeVerdict.READY and self._context.single_node:
             found = listeners_on(self._port, self._mark())
             if found.strangers and not found.ours:
-                return Answer(
-                    Verdict.AUTH_REFUSED,
+                return ProbeAnswer(
+                    ProbeVerdict.AUTH_REFUSED,
                     f"port {self._port} is answered by process {found.strangers[0]}, which is not ours",
                 )
         return answer
@@ -260,7 +264,7 @@ class _Watch:
             return
         asked = service.component.probe
         if asked is None:
-            self.result = Waited(Verdict.READY, "it runs", 0.0)
+            self.result = Waited(ProbeVerdict.READY, "it runs", 0.0)
             return
         waited = probe.wait_ready(
             service.ask,
@@ -269,7 +273,7 @@ class _Watch:
             stop=self._stopped.is_set,
             say=lambda text: service._context.say(f"{service.component.name}: {text}"),  # noqa: SLF001  # of one module
         )
-        if waited.verdict in {Verdict.DIED, Verdict.STOPPED}:
+        if waited.verdict in {ProbeVerdict.DIED, ProbeVerdict.STOPPED}:
             return  # whoever looks at the process says so
         self.result = waited
         if waited.ready:
@@ -279,7 +283,7 @@ class _Watch:
         misses, since = 0, time.monotonic()
         while not self._stopped.wait(interval_s):
             answer = service.ask()
-            if answer.verdict is Verdict.READY:
+            if answer.verdict is ProbeVerdict.READY:
                 misses, since = 0, time.monotonic()
                 continue
             misses += 1
@@ -289,5 +293,5 @@ class _Watch:
                 return
             if misses >= MISSES:
                 text = f"it runs, but has not answered for {silent_s:.0f} s: {answer.text}"
-                self.result = Waited(Verdict.TIMEOUT, text, silent_s)
+                self.result = Waited(ProbeVerdict.TIMEOUT, text, silent_s)
                 return

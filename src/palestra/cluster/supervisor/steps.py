@@ -25,7 +25,7 @@ PYXIS, APPTAINER, PODMAN = "pyxis", "apptainer", "podman"
 
 
 @dataclass(frozen=True)
-class Place:
+class StepPlace:
     """Where one process of a component runs, and what its tokens stand for there."""
 
     tokens: Mapping[str, str]
@@ -40,7 +40,7 @@ class Place:
 def argv_of(
     task: JobTask,
     component: Component,
-    place: Place,
+    place: StepPlace,
     names: Sequence[str],
     minder: Sequence[str] = (),
 ) -> list[str]:
@@ -60,7 +60,7 @@ def argv_of(
 
 
 def env_of(
-    task: JobTask, component: Component, place: Place, base: Mapping[str, str]
+    task: JobTask, component: Component, place: StepPlace, base: Mapping[str, str]
 ) -> dict[str, str]:
     """The environment: the job's own without secrets it does not inherit, and its own values."""
     hidden = set(task.run.secrets) - set(component.inherit)
@@ -132,7 +132,7 @@ def with_setup(component: Component, argv: Sequence[str]) -> list[str]:
     return ["bash", "-c", script, "palestra", setup.install, setup.before, setup.after, *argv]
 
 
-def _srun(task: JobTask, component: Component, place: Place) -> list[str]:
+def _srun(task: JobTask, component: Component, place: StepPlace) -> list[str]:
     parts = component.nodes if place.one_of_many else 1
     nodes, tasks = component.nodes // parts, max(1, component.tasks // parts)
     flags = [

@@ -24,7 +24,7 @@ from palestra.cluster.supervisor import processes, slurm
 from palestra.cluster.supervisor.context import Context
 from palestra.cluster.supervisor.main_step import DRAINED, MainStep
 from palestra.cluster.supervisor.probe import BadProbe
-from palestra.cluster.supervisor.services import Failure, Service, State
+from palestra.cluster.supervisor.services import Service, ServiceFailure, ServiceState
 from palestra.system import signal_name
 
 LOOK_EVERY_S = 0.2
@@ -49,7 +49,7 @@ class Signals:
 
 
 @dataclass(frozen=True)
-class Ended:
+class JobEnding:
     """How the job ended. `status`: done, failed, drained, cancelled, refused."""
 
     status: str
@@ -57,10 +57,10 @@ class Ended:
     reason: str = ""
     component: str = ""
     log: str = ""
-    counts: shard.Counts | None = None
+    counts: shard.ShardCounts | None = None
 
     @classmethod
-    def by(cls, failure: Failure) -> Ended:
+    def by(cls, failure: ServiceFailure) -> JobEnding:
         return cls("failed", failure.code, failure.reason, failure.component, failure.log)
 
 
@@ -86,7 +86,7 @@ class Supervision:
             say=context.say,
         )
 
-    def run(self) -> Ended:
+    def run(self) -> JobEnding:
         """Run the job; every process has ended afterwards."""
         context = self._context
         try:
@@ -95,14 +95,14 @@ class Supervision:
             context.record("started", host=socket.gethostname())
             self._lease.take()
         except (LeaseHeld, slurm.SlurmUnreachable) as error:
-            return self._finish(Ended("refused", LEASE_HELD, str(error)))
+            return self._finish(JobEnding("refused", LEASE_HELD, str(error)))
         except OSError as error:
-            return self._finish(Ended("failed", UNWRITABLE, f"cannot write the run: {error}"))
+            return self._finish(JobEnding("failed", UNWRITABLE, f"cannot write the run: {error}"))
         context.lease = (self._lease_path, self._lease.number)
         try:
             ended = self._already_done() or self._work()
         except OSError as error:
-            ended = Ended("failed", UNWRITABLE, f"cannot write the run: {error}")
+            ended = JobEnding("failed", UNWRITABLE, f"cannot write the run: {error}")
         finally:
             self._stop_all()
         ended = self._settled(ended)
@@ -127,15 +127,15 @@ class Supervision:
         with contextlib.suppress(OSError):
             self._write_result(ended)
 
-    def _cancelled(self, more: str = "") -> Ended:
+    def _cancelled(self, more: str = "") -> JobEnding:
         signals = self._signals
         by = f"by Slurm ({signal_name(signals.stop)})"
         if not self._context.slurm_id:
             by = f"by {signal_name(signals.stop)}"
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(signals.stopped_at))
-        return Ended("cancelled", 128 + signals.stop, f"cancelled {by} at {at}{more}")
+        return JobEnding("cancelled", 128 + signals.stop, f"cancelled {by} at {at}{more}")
 
-    def _already_done(self) -> Ended | None:
+    def _already_done(self) -> JobEnding | None:
         """A shard that is done is not run again, unless that was asked for: then once."""
         files = self._shard
         if files is None:
@@ -145,7 +145,7 @@ class Supervision:
         if not shard.is_done(files):
             return None
         self._context.say(f"{files.name} is done already")
-        return Ended("done", 0, "it was done already")
+        return JobEnding("done", 0, "it was done already")
 
     def _set_aside_once(self, files: ShardFiles) -> None:
         mark = self._context.files.folder / f"{files.name}.set-aside"
@@ -156,39 +156,39 @@ class Supervision:
         if moved:
             self._context.say(f"moved aside, to be collected again: {', '.join(moved)}")
 
-    def _work(self) -> Ended:
+    def _work(self) -> JobEnding:
         try:
             self._services = [Service(self._context, c) for c in self._context.task.job.services]
             for service in self._services:
                 service.start()
         except (BadProbe, NoFreePort, OSError) as error:
-            named = next((s for s in self._services if s.state is State.WAITING), None)
-            return Ended("failed", 1, str(error), named.component.name if named else "")
+            named = next((s for s in self._services if s.state is ServiceState.WAITING), None)
+            return JobEnding("failed", 1, str(error), named.component.name if named else "")
         return self._until(self._all_ready) or self._run_main()
 
     def _all_ready(self) -> bool:
         return all(service.settled for service in self._services)
 
-    def _run_main(self) -> Ended:
+    def _run_main(self) -> JobEnding:
         if self._signals.drain:
-            return Ended("drained", DRAINED, "the time limit is near, and nothing had begun")
+            return JobEnding("drained", DRAINED, "the time limit is near, and nothing had begun")
         try:
             self._main.start()
         except OSError as error:
-            return Ended("failed", 1, str(error), self._main.component.name)
+            return JobEnding("failed", 1, str(error), self._main.component.name)
         return self._until(lambda: not self._main.running) or self._main_ended()
 
-    def _main_ended(self) -> Ended:
+    def _main_ended(self) -> JobEnding:
         code, name = self._main.code or 0, self._main.component.name
         if code == DRAINED:
-            return Ended("drained", DRAINED, "it was asked to start nothing more", name)
+            return JobEnding("drained", DRAINED, "it was asked to start nothing more", name)
         if code and self._also_told(code):
             return self._cancelled()
         if code:
             status = "drained" if self._signals.drain else "failed"
             reason = f"{name} {processes.how_it_ended(code)}"
-            return Ended(status, code if 0 < code < 256 else 1, reason, name, self._main.tail())
-        return Ended("done", 0)
+            return JobEnding(status, code if 0 < code < 256 else 1, reason, name, self._main.tail())
+        return JobEnding("done", 0)
 
     def _also_told(self, code: int) -> bool:
         """Whether a signal that ended the main step is meant for the whole job.
@@ -203,23 +203,25 @@ class Supervision:
             time.sleep(LOOK_EVERY_S)
         return bool(self._signals.stop)
 
-    def _until(self, reached: Callable[[], bool]) -> Ended | None:
+    def _until(self, reached: Callable[[], bool]) -> JobEnding | None:
         """Watch everything until `reached`; how the job ended, when it ends before."""
         draining = False
         while not reached():
             if self._lease.lost.is_set():
-                return Ended("failed", LEASE_HELD, "another job has taken this shard over")
+                return JobEnding("failed", LEASE_HELD, "another job has taken this shard over")
             if self._signals.stop:
                 return self._cancelled()
             for service in self._services:
                 failure = service.look()
                 # The main step may have ended in the meantime, and services after it.
                 if failure is not None and not (self._main.code is not None and reached()):
-                    return Ended.by(failure)
+                    return JobEnding.by(failure)
             if self._signals.drain and not draining:
                 draining = True
                 if not self._main.running:
-                    return Ended("drained", DRAINED, "the time limit is near, and it was not ready")
+                    return JobEnding(
+                        "drained", DRAINED, "the time limit is near, and it was not ready"
+                    )
                 self._context.say("the time limit is near: no further rollouts are started")
                 self._main.drain(self._context.task.job.signal_s)
             self._main.look()
@@ -239,7 +241,7 @@ class Supervision:
             service.stop()
         self._context.ports.close()
 
-    def _settled(self, ended: Ended) -> Ended:
+    def _settled(self, ended: JobEnding) -> JobEnding:
         """What the shard's rows say about how it went."""
         files = self._shard
         if files is None or ended.status == "refused":
@@ -253,10 +255,12 @@ class Supervision:
         except shard.NotDone as error:
             return self._not_done(ended, error)
         except (OSError, ValueError, KeyError) as error:
-            return Ended("failed", NOT_DONE, f"cannot count the rows of {files.name}: {error!r}")
+            return JobEnding(
+                "failed", NOT_DONE, f"cannot count the rows of {files.name}: {error!r}"
+            )
         return replace(ended, counts=counts)
 
-    def _not_done(self, ended: Ended, error: shard.NotDone) -> Ended:
+    def _not_done(self, ended: JobEnding, error: shard.NotDone) -> JobEnding:
         """How a job ended whose shard has rows left, or none at all."""
         if ended.status != "done":
             return ended
@@ -264,7 +268,7 @@ class Supervision:
             return self._cancelled()
         name = self._main.component.name
         reason = f"{name} ended well, but not everything has ended: {error}"
-        return Ended("failed", NOT_DONE, reason, name, self._main.tail())
+        return JobEnding("failed", NOT_DONE, reason, name, self._main.tail())
 
     def _done_by(self) -> dict[str, object]:
         context, asked = self._context, self._context.task.shard
@@ -279,7 +283,7 @@ class Supervision:
             "time": time.time(),
         }
 
-    def _finish(self, ended: Ended) -> Ended:
+    def _finish(self, ended: JobEnding) -> JobEnding:
         """Say how it went: in the log, in the result file, in the ledger."""
         context = self._context
         self._finished = True
@@ -299,7 +303,7 @@ class Supervision:
         context.say(f"{context.task.unit}: {ended.status}{counted} {ended.reason}".rstrip())
         return ended
 
-    def _write_result(self, ended: Ended) -> None:
+    def _write_result(self, ended: JobEnding) -> None:
         result = {**_told(ended), "log": ended.log, "time": time.time()}
         write_object(self._context.files.result, result)
 
@@ -314,8 +318,8 @@ class Supervision:
         state = {
             "servers": {
                 "expected": len(states),
-                "ready": states.count(State.READY),
-                "failed": states.count(State.FAILED),
+                "ready": states.count(ServiceState.READY),
+                "failed": states.count(ServiceState.FAILED),
             },
             "components": [service.told() for service in self._services],
             "main": {
@@ -334,11 +338,11 @@ class Supervision:
             self._context.say(f"cannot write {self._context.files.state}: {error}")
 
 
-def _told(ended: Ended) -> dict[str, object]:
+def _told(ended: JobEnding) -> dict[str, object]:
     """For the ledger and the result file: all but the log."""
     fields: dict[str, object] = {
         name: getattr(ended, name)
-        for name in Ended.__dataclass_fields__
+        for name in JobEnding.__dataclass_fields__
         if name not in {"log", "counts"}
     }
     if ended.counts is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import orjson
 from pydantic import Field
 
-from palestra.resources_servers.boxes import last_box
+from palestra.resources_servers.latex_text import last_box
 from palestra.schema import Response, VerifyRequest, VerifyResponse, encode_json, response_of
 from palestra.server import ResourcesServer, ResourcesServerConfig, RewardRules
 

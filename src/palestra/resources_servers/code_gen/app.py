@@ -6,13 +6,12 @@ from typing import Any, Final
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.code_gen.grading import json_value
 from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, Verdict, run_tests
-from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
-from palestra.server import ResourcesServer, ResourcesServerConfig
+from palestra.server import ResourcesServerConfig
 
 DEEPER: Final = 3
 """Columns by which a closing fence may stand to the right of the opening one."""
@@ -85,7 +84,7 @@ class CodeGenVerifyRequest(VerifyRequest):
     verifier_metadata: VerifierMetadata
 
 
-class CodeGenServer(ResourcesServer):
+class CodeGenServer(AttemptsServer):
     """Runs programs in the sandbox."""
 
     config: CodeGenConfig
@@ -128,14 +127,6 @@ class CodeGenServer(ResourcesServer):
         )
         tests = Suite(given.inputs, given.outputs, given.fn_name)
         return await run_tests(self._sandbox, code, tests, limits)
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """pass@k and its averages, in percent."""
-        return compute_pass_majority_metrics(tasks)
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Average and best of as many attempts as there are."""
-        return key_metrics(agent_metrics)
 
 
 def last_code_block(text: str) -> str | None:

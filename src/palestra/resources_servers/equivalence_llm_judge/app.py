@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-from palestra.metrics import compute_pass_majority_metrics
-from palestra.resources_servers.boxes import last_box
-from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.key_metrics import AttemptsServer
+from palestra.resources_servers.latex_text import last_box
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.server import Judge, JudgeConfig, ResourcesServer, Ruling
+from palestra.server import Judge, JudgeConfig, Ruling
 
 REFERENCE, CANDIDATE = "expected_answer", "generated_answer"
 
@@ -66,7 +65,7 @@ class EquivalenceVerifyRequest(VerifyRequest):
     """What is shown to the judge; without it, the last message of the prompt."""
 
 
-class EquivalenceServer(ResourcesServer):
+class EquivalenceServer(AttemptsServer):
     """Asks the judge about the text of the last message."""
 
     config: EquivalenceConfig
@@ -105,14 +104,6 @@ class EquivalenceServer(ResourcesServer):
     @cached_property
     def _judge(self) -> Judge:
         return Judge(self.server_client, self.config)
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """pass@k and its averages, in percent."""
-        return compute_pass_majority_metrics(tasks)
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Average and best of as many attempts as there are."""
-        return key_metrics(agent_metrics)
 
 
 def _same(box: str | None, expected: str) -> bool:

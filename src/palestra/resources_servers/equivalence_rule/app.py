@@ -6,12 +6,11 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from palestra.metrics import compute_pass_majority_metrics
-from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.sandbox import Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.server import ResourcesServer, ResourcesServerConfig, RewardRules
+from palestra.server import ResourcesServerConfig, RewardRules
 
 Rule = Literal["exact", "sequence_match", "weighted"]
 
@@ -38,7 +37,7 @@ class EquivalenceRuleVerifyRequest(VerifyRequest):
     """Without one, the rule of the configuration."""
 
 
-class EquivalenceRuleServer(ResourcesServer):
+class EquivalenceRuleServer(AttemptsServer):
     """Compares the last message with the expected answer."""
 
     config: EquivalenceRuleConfig
@@ -80,11 +79,3 @@ class EquivalenceRuleServer(ResourcesServer):
     @cached_property
     def _workers(self) -> Workers:
         return open_workers(preload=[_RATIO])
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """pass@k and its averages; in percent."""
-        return compute_pass_majority_metrics(tasks)
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Average and best of as many attempts as there are."""
-        return key_metrics(agent_metrics)

@@ -16,11 +16,11 @@ from palestra.resources_servers.google_search.web import (
     PageUnavailable,
     SearchBackend,
 )
-from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.mcqa.grammars import lenient_boxed
 from palestra.sandbox import open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, encode_json, response_of
-from palestra.server import ResourcesServer, ResourcesServerConfig, tool
+from palestra.server import ResourcesServerConfig, tool
 
 
 class GoogleSearchConfig(ResourcesServerConfig):
@@ -55,9 +55,10 @@ class GoogleSearchVerifyRequest(VerifyRequest):
     """The letter of the right option."""
 
 
-class GoogleSearchServer(ResourcesServer):
+class GoogleSearchServer(AttemptsServer):
     """Grades the letter in the last box of the last message."""
 
+    has_majority: ClassVar[bool] = True
     repeatable: ClassVar[bool | None] = True
 
     config: GoogleSearchConfig
@@ -133,10 +134,6 @@ class GoogleSearchServer(ResourcesServer):
             [{**row, "extracted_answer": row.get("parsed_option")} for row in t] for t in tasks
         ]
         return compute_pass_majority_metrics(answered)
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Average, best and majority of as many attempts as there are."""
-        return key_metrics(agent_metrics, majority=True)
 
 
 def first_words(text: str, most: int) -> str:

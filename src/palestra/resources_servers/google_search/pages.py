@@ -4,24 +4,8 @@ import re
 from html.parser import HTMLParser
 
 _LEFT_OUT = frozenset({"script", "style", "noscript", "template", "svg", "nav", "footer", "head"})
-_BLOCKS = frozenset(
-    {
-        "p",
-        "div",
-        "section",
-        "article",
-        "li",
-        "tr",
-        "br",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "table",
-    }
-)
+_BLOCK_TAGS = "p div section article li tr br h1 h2 h3 h4 h5 h6 table"
+_BLOCKS = frozenset(_BLOCK_TAGS.split())
 _BLANKS = re.compile(r"[ \t\r\f\v]+")
 _LINES = re.compile(r"\s*\n\s*")
 

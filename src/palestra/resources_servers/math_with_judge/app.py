@@ -21,8 +21,7 @@ from typing import Any, ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from palestra.errors import RowError, VerifierError
-from palestra.metrics import compute_pass_majority_metrics
-from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.math_with_judge.boxes import find_answers
 from palestra.resources_servers.stopped import Call, outcome_of
 from palestra.sandbox import (
@@ -36,7 +35,7 @@ from palestra.sandbox import (
     open_workers,
 )
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.server import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
+from palestra.server import Hearing, Judge, JudgeConfig, Ruling
 
 _GRADING: Final = "palestra.resources_servers.math_with_judge.grading"
 
@@ -126,8 +125,10 @@ class Judged:
     """Exchanges with the judge; None when none was asked."""
 
 
-class MathServer(ResourcesServer):
+class MathServer(AttemptsServer):
     """Grades the text of the last message; a subclass says where the row has its task."""
+
+    has_majority: ClassVar[bool] = True
 
     config: MathConfig
 
@@ -214,14 +215,6 @@ class MathServer(ResourcesServer):
         return open_workers(
             ray_address=self.config.ray_head_node_address, preload=[f"{_GRADING}:warm_up"]
         )
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """pass@k, its averages, and majority@k over the extracted answers; in percent."""
-        return compute_pass_majority_metrics(tasks)
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Average, best and majority of as many attempts as there are."""
-        return key_metrics(agent_metrics, majority=True)
 
 
 def _shown(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from palestra.resources_servers.boxes import Box, closed_boxes
+from palestra.resources_servers.latex_text import Box, closed_boxes
 
 LONGEST_ANSWER: Final = 10_000
 """Characters of a box that are graded; no answer is longer."""

@@ -31,7 +31,6 @@ _LEAD_IN_TEXT = re.compile(rf"^(\\text(?:bf|rm|it)?\s*\{{)\s*{_LEAD}", re.IGNORE
 _LEAD_ALONE = re.compile(rf"^{_LEAD}", re.IGNORECASE)
 _EQUALS = re.compile(r"^=\s*(?=[^=\s])")
 _GROUP = re.compile(r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*")
-_EMPTY = re.compile(r"^\\text(?:bf|rm|it)?\s*\{\s*\}")
 _AMOUNT_IN_TEXT = re.compile(
     r"\\text(?:bf|rm|it|normal)?\s*\{\s*(-?\d[\d.,]*)\s+(?![ap]\.?m\b)([A-Za-z][^{}\d]*)\}",
     re.IGNORECASE,
@@ -94,8 +93,8 @@ def _without_looks(answer: str) -> str:
 
 
 def _without_lead(answer: str) -> str:
-    answer = _EMPTY.sub("", _LEAD_IN_TEXT.sub(r"\1", answer.strip()))
-    return _EQUALS.sub("", _LEAD_ALONE.sub("", answer.strip())) or answer
+    answer = _LEAD_IN_TEXT.sub(r"\1", answer.strip()).strip()
+    return _EQUALS.sub("", _LEAD_ALONE.sub("", answer)) or answer
 
 
 def _plain_signs(answer: str) -> str:

@@ -52,8 +52,6 @@ _BLANK = re.compile(r"\\[,;: ]|[~\s]|\\q?quad(?![A-Za-z])")
 
 _HALF_S: Final = 12 * 3600
 _TIME = re.compile(r"(\d{1,2})(?::(\d{2}))?(?::(\d{2}))?(?: ?([ap])\.? ?m\.?)?")
-_PRODUCT = re.compile(r"\d[ap]m")
-"""What stands together in small letters may be `a` times `m`."""
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 
 
@@ -247,7 +245,7 @@ def same_moment(one: str, other: str) -> bool | None:
     first, second = _plain(one), _plain(other)
     if (date := _same_date(first, second)) is not None:
         return date
-    if not (_says_half(one, first) or _says_half(other, second)):
+    if not (_says_half(first) or _says_half(second)):
         return None
     times, others = _seconds(first), _seconds(second)
     return None if times is None or others is None else bool(times & others)
@@ -273,9 +271,9 @@ def _date(text: str) -> tuple[str, str, str] | None:
     return found[1], found[2], found[3]
 
 
-def _says_half(answer: str, plain: str) -> bool:
-    found = _TIME.fullmatch(plain)
-    return bool(found and found[4]) and not _PRODUCT.fullmatch(answer.strip())
+def _says_half(text: str) -> bool:
+    found = _TIME.fullmatch(text)
+    return bool(found and found[4])
 
 
 def _seconds(text: str) -> AbstractSet[int] | None:

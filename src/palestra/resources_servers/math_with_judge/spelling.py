@@ -11,7 +11,7 @@ from typing import Final
 
 from palestra.resources_servers.math_with_judge.dress import undressed, with_periods
 
-_DELIMITERS: Final = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"))
+_DELIMITERS: Final = (("\\[", "\\]"), ("$", "$"))
 WRAPPED: Final = 3
 """How deep text commands in text commands are read."""
 TEXT = re.compile(

@@ -8,12 +8,11 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from palestra.metrics import compute_pass_majority_metrics
-from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.mcqa.grammars import (
     LONGEST_PATTERN,
     Options,
@@ -25,7 +24,7 @@ from palestra.resources_servers.mcqa.grammars import (
 )
 from palestra.sandbox import Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
-from palestra.server import ResourcesServer, ResourcesServerConfig
+from palestra.server import ResourcesServerConfig
 
 GradingMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon"]
 
@@ -99,8 +98,10 @@ class McqaVerifyRequest(VerifyRequest):
         }
 
 
-class McqaServer(ResourcesServer):
+class McqaServer(AttemptsServer):
     """Grades the text of the last message."""
+
+    has_majority: ClassVar[bool] = True
 
     config: ResourcesServerConfig
 
@@ -134,11 +135,3 @@ class McqaServer(ResourcesServer):
     @cached_property
     def _workers(self) -> Workers:
         return open_workers(preload=["palestra.resources_servers.mcqa.grammars"])
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """pass@k, its averages, and majority@k over the chosen letters; in percent."""
-        return compute_pass_majority_metrics(tasks)
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Average, best and majority of as many attempts as there are."""
-        return key_metrics(agent_metrics, majority=True)

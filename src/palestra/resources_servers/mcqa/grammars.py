@@ -4,7 +4,7 @@ Pure functions of text, linear in its length, that never raise. Glossary:
 
 - *options*: letter to text, letters in upper case; empty when the row lists none, and then any
   letter from A to Z may be chosen.
-- *box*: LaTeX's `\boxed{…}`; see `boxes.py` for which one counts.
+- *box*: LaTeX's `\boxed{…}`; see `latex_text.py` for which one counts.
 """
 
 import re
@@ -13,8 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from palestra.resources_servers.boxes import last_box
-from palestra.resources_servers.latex_text import plain_text
+from palestra.resources_servers.latex_text import last_box, plain_text
 from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.sandbox import Workers
 

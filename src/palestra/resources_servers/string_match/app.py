@@ -4,16 +4,14 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from palestra.metrics import compute_pass_majority_metrics
-from palestra.resources_servers.boxes import last_box
-from palestra.resources_servers.key_metrics import key_metrics
-from palestra.resources_servers.latex_text import plain_text
+from palestra.resources_servers.key_metrics import AttemptsServer
+from palestra.resources_servers.latex_text import last_box, plain_text
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.server import ResourcesServer, ResourcesServerConfig
+from palestra.server import ResourcesServerConfig
 
 ExtractionMode = Literal["boxed", "final_answer", "last_line", "full"]
 
@@ -160,8 +158,10 @@ WRITTEN: Mapping[str, str] = {
 """How an answer is written for each way to extract it."""
 
 
-class StringMatchServer(ResourcesServer):
+class StringMatchServer(AttemptsServer):
     """Compares the answer in the last message."""
+
+    has_majority: ClassVar[bool] = True
 
     config: ResourcesServerConfig
 
@@ -177,11 +177,3 @@ class StringMatchServer(ResourcesServer):
             return self.reply(body, 0.0, extracted_answer=None)
         right = answer.says(body.expected_answer, case_sensitive=body.case_sensitive)
         return self.reply(body, float(right), extracted_answer=answer.bare or answer.written)
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """pass@k, its averages, and majority@k over the answers; in percent."""
-        return compute_pass_majority_metrics(tasks)
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Average, best and majority of as many attempts as there are."""
-        return key_metrics(agent_metrics, majority=True)

@@ -9,14 +9,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from fastapi import FastAPI
 from pydantic import Field, JsonValue
 
 from palestra.errors import RowError
-from palestra.metrics import compute_pass_majority_metrics
-from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.resources_servers.structured_outputs.documents import Notation
 from palestra.resources_servers.structured_outputs.grading import BAD_SCHEMA, VALID, WRONG
@@ -29,7 +28,7 @@ from palestra.schema import (
     VerifyRequest,
     VerifyResponse,
 )
-from palestra.server import Aside, ResourcesServer, ResourcesServerConfig
+from palestra.server import Aside, ResourcesServerConfig
 
 LIMIT_S: Final = 2.0
 """Of a core, for one document."""
@@ -60,7 +59,7 @@ class StructuredOutputsVerifyRequest(VerifyRequest):
     """The only argument, which holds the answer; without it the answer is all the arguments."""
 
 
-class StructuredOutputsServer(ResourcesServer):
+class StructuredOutputsServer(AttemptsServer):
     """Validates the text of the last message, or the arguments of a tool call."""
 
     repeatable: ClassVar[bool | None] = True
@@ -112,14 +111,6 @@ class StructuredOutputsServer(ResourcesServer):
         app = super().setup_webserver()
         app.add_api_route("/{tool_name}", _received, methods=["POST"])
         return app
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """pass@k and its averages; in percent."""
-        return compute_pass_majority_metrics(tasks)
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Average and best of as many attempts as there are."""
-        return key_metrics(agent_metrics)
 
     @cached_property
     def _aside(self) -> Aside:

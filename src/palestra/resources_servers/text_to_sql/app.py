@@ -11,15 +11,14 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from palestra.errors import RowError, VerifierError
-from palestra.metrics import compute_pass_majority_metrics
-from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.stopped import Call, outcome_of
 from palestra.resources_servers.text_to_sql.execution import DIFFERENT, FAILED, SAME
 from palestra.resources_servers.text_to_sql.extraction import extract_sql
 from palestra.resources_servers.text_to_sql.queries import same_text
 from palestra.sandbox import Crashed, OutOfMemory, Raised, TimedOut, Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.server import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
+from palestra.server import Hearing, Judge, JudgeConfig, Ruling
 
 _EXECUTION = "palestra.resources_servers.text_to_sql.execution"
 
@@ -102,7 +101,7 @@ class TextToSqlVerifyRequest(VerifyRequest):
     """The question."""
 
 
-class TextToSqlServer(ResourcesServer):
+class TextToSqlServer(AttemptsServer):
     """Reads one query from the model's last message."""
 
     config: TextToSqlConfig
@@ -229,11 +228,3 @@ class TextToSqlServer(ResourcesServer):
     @cached_property
     def _workers(self) -> Workers:
         return open_workers(preload=[_EXECUTION])
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """pass@k and its averages, in percent."""
-        return compute_pass_majority_metrics(tasks)
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Average and best of as many attempts as there are."""
-        return key_metrics(agent_metrics)

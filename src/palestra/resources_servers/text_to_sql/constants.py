@@ -9,6 +9,7 @@ misses makes variants less telling, never wrong.
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from palestra.resources_servers.text_to_sql.values import Number
 
@@ -27,30 +28,11 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_BETWEEN_COMPARISONS = frozenset(
-    [
-        "and",
-        "or",
-        "where",
-        "having",
-        "on",
-        "when",
-        "then",
-        "else",
-        "end",
-        "case",
-        "select",
-        "from",
-        "group",
-        "order",
-        "limit",
-        "offset",
-        "join",
-        "union",
-        "except",
-        "intersect",
-    ]
-)
+_BETWEEN: Final = """
+    and or where having on when then else end case select from group order limit offset join union
+    except intersect
+"""
+_BETWEEN_COMPARISONS: Final = frozenset(_BETWEEN.split())
 _COMPARES = frozenset(
     ["=", "==", "<>", "!=", "<", ">", "<=", ">=", "in", "is", "like", "glob", "between"]
 )

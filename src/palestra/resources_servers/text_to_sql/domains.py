@@ -13,32 +13,28 @@ from datetime import datetime
 from typing import Any
 
 from palestra.resources_servers.text_to_sql.constants import Spoken
-from palestra.resources_servers.text_to_sql.declared import Column
-from palestra.resources_servers.text_to_sql.made_up import KEY_NAME
-from palestra.resources_servers.text_to_sql.moments import (
+from palestra.resources_servers.text_to_sql.declared import KEY_NAME, Column
+from palestra.resources_servers.text_to_sql.values import (
     DAY,
     YEAR,
-    around,
-    format_of,
-    has_a_date,
-    in_months,
-    moved,
-    near,
-    read,
-)
-from palestra.resources_servers.text_to_sql.values import (
     Closed,
     Domain,
     Moments,
     Number,
     Numbers,
     Texts,
+    around,
+    format_of,
+    has_a_date,
+    moved,
+    near,
+    read,
 )
 
 LARGEST = 2**53
 """Numbers beyond it are left as they are."""
 MOST_TIMES_BEYOND = 20
-"""How many times larger than what a column holds a constant may be, to be believed of it."""
+"""How many times larger than what a column holds its values may be."""
 
 _YEARS = 1500, 2100
 """Numbers in between may well be years."""
@@ -119,11 +115,7 @@ def _numbers(column: Column, values: Sequence[Any], said: Said, *, is_made_up: b
     decimals = _decimals(values)
     low, high = min(values), max(values)
     step: Number = 1 if decimals is None else round(10.0**-decimals, decimals)
-    believed = [
-        number
-        for number in said.reference.numbers(column.name)
-        if is_made_up or _is_like(number, low, high)
-    ]
+    believed = said.reference.numbers(column.name)
     is_bounded = bool(_BOUNDED.search(column.name.lower()))
     points = (
         list(believed) if is_bounded else [n + s for n in believed for s in (0, 0, -step, step)]
@@ -160,15 +152,6 @@ def _decimals(values: Sequence[Any]) -> int | None:
     return max(2, *map(len, written))
 
 
-def _is_like(number: Number, low: Number, high: Number) -> bool:
-    """Whether a constant is of the size of what a column holds."""
-    if number == 0:
-        return True
-    largest = max(abs(low), abs(high), 1)
-    smallest = min(abs(low), abs(high)) / MOST_TIMES_BEYOND if low > 0 or high < 0 else 0
-    return smallest <= abs(number) <= largest * MOST_TIMES_BEYOND
-
-
 def _moments(column: Column, values: Sequence[str], said: Said, written: str) -> Moments:
     held = [read(value, written) for value in values]
     first, last = min(held), max(held)
@@ -182,10 +165,6 @@ def _moments(column: Column, values: Sequence[str], said: Said, written: str) ->
     furthest = moved(max([last, *believed]), YEAR)
     others = around(said.candidate.all_texts(), said.candidate.numbers(column.name))
     points = [*believed, *(moment for moment in others if earliest <= moment <= furthest)]
-    asked = [
-        text for one in said.both for text in (*one.likes(column.name), *one.parts(column.name))
-    ]
-    points += in_months(asked, first, last)
     if any(spoken.now for spoken in said.both):
         recent = _recent(column, said)
         points = points * (len(recent) // len(points) + 1 if points else 0) + recent

@@ -7,7 +7,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from palestra.resources_servers.boxes import last_box
+from palestra.resources_servers.latex_text import last_box
 from palestra.resources_servers.text_to_sql.queries import without_quotes
 
 LONGEST_QUERY = 50_000

@@ -2,7 +2,7 @@
 
 Two queries that agree on the rows at hand may still ask different things: `> 5` and `>= 5`, or an
 answer that was copied from the rows. On many databases with the same schema they come apart. What
-a variant holds is what the schema and the rows at hand allow: see `holding` for what holds among
+a variant holds is what the schema and the rows at hand allow: see `tables` for what holds among
 rows, `domains` for what a column may hold. What is drawn is drawn from a fixed seed, so that a
 verdict can be repeated.
 """
@@ -13,11 +13,9 @@ from random import Random
 from typing import Any
 
 from palestra.resources_servers.text_to_sql.database import Database, Refused, Row, quoted
-from palestra.resources_servers.text_to_sql.declared import Reference
+from palestra.resources_servers.text_to_sql.declared import Reference, first_value
 from palestra.resources_servers.text_to_sql.domains import Said, domain_of
-from palestra.resources_servers.text_to_sql.holding import folded
-from palestra.resources_servers.text_to_sql.made_up import first_value
-from palestra.resources_servers.text_to_sql.tables import Table, tables_of
+from palestra.resources_servers.text_to_sql.tables import Table, folded, tables_of
 from palestra.resources_servers.text_to_sql.values import Domain, Moments
 
 KEPT_SHARE, MOVED_SHARE = 0.85, 0.6

@@ -22,7 +22,7 @@ class Place(NamedTuple):
     length: int
 
 
-class _State(NamedTuple):
+class _FileState(NamedTuple):
     """What changes about a file when somebody writes to it or replaces it."""
 
     device: int
@@ -40,7 +40,7 @@ class Sources:
 
     def __init__(self) -> None:
         self.paths: list[Path] = []
-        self._states: list[_State] = []
+        self._states: list[_FileState] = []
         self._open: OrderedDict[int, BinaryIO] = OrderedDict()
 
     def __enter__(self) -> Self:
@@ -61,7 +61,7 @@ class Sources:
             raise _unreadable(path, error) from error
         source = len(self.paths)
         self.paths.append(path)
-        self._states.append(_State.of(os.fstat(file.fileno())))
+        self._states.append(_FileState.of(os.fstat(file.fileno())))
         return source, _lines(path, file)
 
     def read(self, place: Place) -> bytes:
@@ -92,7 +92,7 @@ class Sources:
         """Raise InputDataError unless every file is as it was when it was scanned."""
         for path, state in zip(self.paths, self._states, strict=True):
             try:
-                now = _State.of(path.stat())
+                now = _FileState.of(path.stat())
             except OSError as error:
                 raise _unreadable(path, error) from error
             if now != state:

@@ -34,7 +34,7 @@ class MergeFailed(RunFailed):
     layer = Layer.INFRA
 
 
-class _State(Enum):
+class _TargetState(Enum):
     ABSENT = auto()
     SAME = auto()
     OTHER = auto()
@@ -95,17 +95,17 @@ class Target:
         """Its temporary name."""
         return self.path.with_name(self.path.name + ".merging")
 
-    def state(self) -> _State:
+    def state(self) -> _TargetState:
         """What is there already."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
-            return _State.ABSENT if self.content else _State.SAME
+            return _TargetState.ABSENT if self.content else _TargetState.SAME
         if self.content is None or found.st_size != self.content.size:
-            return _State.OTHER
+            return _TargetState.OTHER
         with self.path.open("rb", buffering=BUFFER_BYTES) as file:
             same = all(file.read(len(block)) == block for block in self.content.blocks())
-        return _State.SAME if same else _State.OTHER
+        return _TargetState.SAME if same else _TargetState.OTHER
 
 
 def write_targets(
@@ -140,8 +140,8 @@ def _replace(
     overwrite: bool,
 ) -> tuple[str, ...]:
     states = {target.path: target.state() for target in targets}
-    stale = [path for path, state in states.items() if state is _State.OTHER]
-    todo = [target for target in targets if states[target.path] is not _State.SAME]
+    stale = [path for path, state in states.items() if state is _TargetState.OTHER]
+    todo = [target for target in targets if states[target.path] is not _TargetState.SAME]
     if not todo:
         return (f"{paths.output} is there already, as it would be written",)
     if stale and not overwrite:

@@ -23,7 +23,6 @@ from palestra.rollouts.reverification.unverified import (
 from palestra.rollouts.reverification.verify import (
     Reverification,
     ReverifyLimits,
-    ReverifyProgress,
     Sessions,
     Verifier,
     check_modes,
@@ -36,7 +35,6 @@ __all__ = [
     "Reverification",
     "ReverifyLimits",
     "ReverifyPaths",
-    "ReverifyProgress",
     "Routes",
     "Sessions",
     "StoredRollouts",

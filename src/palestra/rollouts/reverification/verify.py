@@ -8,13 +8,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from palestra.engine import Accounting, BoundedTasks, ScoredEnding, ending_in
+from palestra.engine import Accounting, Engine, Job, ScoredEnding, ending_in
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -25,6 +25,7 @@ from palestra.errors import (
     RowIdentity,
 )
 from palestra.rollouts.marked import raise_if_marked
+from palestra.rollouts.progress import Progress
 from palestra.rollouts.results import described, line_of, reward_in
 from palestra.rollouts.reverification.changes import Changes
 from palestra.rollouts.reverification.files import Origin, Partial, is_failure
@@ -41,11 +42,12 @@ from palestra.schema import (
     TASK_INDEX,
     Response,
     ResponseCreateParams,
+    RolloutKey,
     VerifyResponse,
     encode_json,
     fields_of,
 )
-from palestra.transport import Activity, CallContext, ServerClient, calling
+from palestra.transport import CallContext, ServerClient, calling
 
 STATELESS = "stateless"
 REPLAY_TOOLS = "replay_tools"
@@ -67,15 +69,6 @@ class ReverifyLimits:
     timeout_s: float = 600.0
 
 
-@dataclass(slots=True)
-class ReverifyProgress:
-    """What a live view may look at."""
-
-    accounting: Accounting
-    started: float = field(default_factory=time.monotonic)
-    done_before: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Verified:
     """A row with its new reward. `line`: the result row as JSON."""
@@ -92,54 +85,71 @@ class Unverified:
     line: bytes
 
 
-async def in_order(
-    rows: Iterator[Row],
-    work: Callable[[Row], Awaitable[Done]],
-    write: Callable[[Row, Done], None],
-    *,
-    concurrency: int,
-    window: int,
-) -> None:
-    """Work on rows, at most `concurrency` at once; write them in their order.
+@dataclass(slots=True, kw_only=True)
+class RowJob(Job, Generic[Row]):
+    """One row to work on; `key.task` is its place among the rows of this session."""
 
-    At most `window` rows are read and not yet written, so that memory stays flat behind a slow
-    one. Whatever is raised ends it, in bounded time even when some `work` swallows its
-    cancellation; what was written before is a beginning of the rows.
+    source: Row
+
+
+class InOrder(Generic[Row, Done]):
+    """Works on rows many at once and writes them in their order: it is an engine's `Work`.
+
+    At most `concurrency` rows run at once, and at most `WINDOW` times as many are read and not yet
+    written, so that memory stays flat behind a slow one. Whatever ends it early, what was written
+    before is a beginning of the rows.
     """
-    pending = enumerate(rows)
-    done: dict[int, tuple[Row, Done]] = {}
-    room = asyncio.Semaphore(window)
-    written = 0
 
-    async def worker() -> None:
-        nonlocal written
-        while True:
-            await room.acquire()
-            taken = next(pending, None)
-            if taken is None:
-                room.release()
-                return
-            number, row = taken
-            made = await work(row)
-            if _cancelled():
-                return  # it was swallowed: nobody waits for this row, and its file may be closed
-            done[number] = row, made
-            while written in done:
-                write(*done.pop(written))
-                written += 1
-                room.release()
-            # A verifier that never waits would keep signals and timers waiting.
-            await asyncio.sleep(0)
+    def __init__(
+        self,
+        rows: Iterator[Row],
+        work: Callable[[RowJob[Row]], Awaitable[Done]],
+        write: Callable[[Row, Done], None],
+        *,
+        concurrency: int,
+    ) -> None:
+        self._rows = enumerate(rows)
+        self._work = work
+        self._write = write
+        self._concurrency = concurrency
+        self._unwritten: dict[int, tuple[Row, Done]] = {}
+        self._written = 0
+        self._engine: Engine[RowJob[Row], Done] = Engine(self)
 
-    async with BoundedTasks() as workers:
-        for _ in range(concurrency):
-            workers.start(worker())
+    async def run(self) -> None:
+        """Work on all rows. Raises the first error that is not of a row, in bounded time."""
+        await self._engine.run()
 
+    def take(self, running: int, /) -> RowJob[Row] | None:
+        """The next row, unless too many wait to be written."""
+        window = self._concurrency * WINDOW
+        if running >= min(self._concurrency, window - len(self._unwritten)):
+            return None
+        for number, row in self._rows:
+            return RowJob(key=RolloutKey(number, 0), source=row)
+        return None
 
-def _cancelled() -> bool:
-    """Whether this task was asked to end, even if what it called has not passed that on."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    async def attempt(self, job: RowJob[Row], /) -> Done:
+        """Work on one row."""
+        result = await self._work(job)
+        # A verifier that never waits would keep signals and timers waiting.
+        await asyncio.sleep(0)
+        return result
+
+    def settle(self, job: RowJob[Row], result: Done, /) -> None:
+        """Write the rows whose turn has come."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            return  # it was swallowed: this may be its effect, and the file may be closed
+        self._unwritten[job.key.task] = job.source, result
+        while self._written in self._unwritten:
+            self._write(*self._unwritten.pop(self._written))
+            self._written += 1
+        self._engine.fill()
+
+    def abandoned(self, job: RowJob[Row], /) -> Done:
+        """Never asked for: the command's guard ends a verification that does not end."""
+        raise NotImplementedError(job.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +225,14 @@ class Verifier:
         self._fresh_judge = fresh_judge
         self._timeout_s = timeout_s
 
-    async def verify(self, stored: StoredRow) -> Verified | Unverified:
+    async def verify(self, job: RowJob[StoredRow]) -> Verified | Unverified:
         """The new result row, or the failure. Raises Hopeless when every row would fail so."""
+        stored = job.source
         identity = _row_identity(stored)
         failure = self._stopped.get(key_of_row(identity))
         if failure is not None:
             return _unverified(stored, failure)
-        activity = Activity()
-        started = time.monotonic()
-        context = CallContext(identity, started + self._timeout_s, activity)
+        context = CallContext(identity, time.monotonic() + self._timeout_s, job)
         try:
             with calling(context):
                 async with asyncio.timeout(self._timeout_s):
@@ -233,7 +242,7 @@ class Verifier:
         except TimeoutError:
             await self._wait_for_the_fleet()
             error: CallError = DeadlineExceeded(
-                f"not verified within {self._timeout_s:g} s; it was awaiting {activity.describe()}",
+                f"not verified within {self._timeout_s:g} s; it was awaiting {job.describe()}",
                 hint="--timeout gives each row longer",
             )
         except DeadlineExceeded as late:
@@ -336,14 +345,14 @@ class Reverification:
         self,
         verifier: Verifier,
         *,
-        on_start: Callable[[ReverifyProgress], None] | None = None,
+        on_start: Callable[[Progress], None] | None = None,
     ) -> dict[str, Any]:
         """Verify what is not done yet, account for all rows, put the output in place.
 
         The result: counts of rows, verified and failed by class, and the changes. Raises what
         ended it early; what was done until then is kept, for `resume`.
         """
-        progress = ReverifyProgress(Accounting(self.origin.rows))
+        progress = Progress(Accounting(self.origin.rows))
         tally = _Tally(progress.accounting, Changes())
         partial = self.partial
         rows = self.rows()
@@ -356,13 +365,7 @@ class Reverification:
             partial.append(done.line)
             tally.add(row, done)
 
-        await in_order(
-            rows,
-            verifier.verify,
-            write,
-            concurrency=self.limits.concurrency,
-            window=self.limits.concurrency * WINDOW,
-        )
+        await InOrder(rows, verifier.verify, write, concurrency=self.limits.concurrency).run()
         progress.accounting.check()
         result = tally.result()
         partial.finish(
