@@ -11,12 +11,9 @@ from palestra.analysis import (
     Regression,
     RegressionGate,
     RunCounts,
-    comparison_of,
     judge_comparison,
-    load_side,
-    pair_tasks,
-    refuse_shared_files,
 )
+from palestra.api import compare
 from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
@@ -33,14 +30,13 @@ _REGRESSIONS = ("task", "A", "B", "change", "rollouts A", "rollouts B")
 def compare_runs(args: CompareArgs) -> int:
     """Compare and print. 1 when the gate was asked for and did not pass, else 0."""
     _check(args)
-    a, b = load_side(args.a, name="A"), load_side(args.b, name="B")
-    pairs = pair_tasks(
-        a,
-        b,
+    found = compare(
+        args.a,
+        args.b,
+        metrics=args.metrics,
         allow_unmatched=args.allow_unmatched,
         allow_different_rows=args.allow_different_rows,
     )
-    found = comparison_of(a, b, pairs, metrics=args.metrics)
     gate = None
     if args.gate:
         gate = judge_comparison(
@@ -78,7 +74,6 @@ def _check(args: CompareArgs) -> None:
         raise ConfigError("--tolerance and --scored-only say when --gate fails: add --gate")
     if args.tolerance is not None and not args.tolerance >= 0:
         raise ConfigError(f"--tolerance {args.tolerance} is not a difference of rewards from 0 on")
-    refuse_shared_files([args.a, args.b])
 
 
 def _plain(found: Comparison) -> dict[str, object]:

@@ -7,22 +7,12 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.analysis import (
-    ComparedRun,
-    ModelScores,
-    SeedRun,
-    SeedScore,
-    load_side,
-    pair_tasks,
-    read_answers,
-    refuse_shared_files,
-    score_model,
-)
+from palestra.analysis import ModelScores, SeedScore
+from palestra.api import scores
 from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
-from palestra.errors import ConfigError, InputDataError
-from palestra.metrics import TaskIndex
+from palestra.errors import ConfigError
 from palestra.settings import ScoresArgs
 
 
@@ -49,14 +39,11 @@ def show_scores(args: ScoresArgs) -> int:
         raise ConfigError("--json and --markdown exclude each other")
     if args.as_json and args.fractions:
         raise ConfigError("--json and --fractions exclude each other: the document is in percent")
-    given = [_named(run) for run in args.runs]
-    refuse_shared_files([path for _, path in given])
-    sides = [load_side(path, name=path) for _, path in given]
-    tasks, notices = _shared_tasks(sides, allow_unmatched=args.allow_unmatched)
-    for text in (*notices, *(f"{side.name}: {n}" for side in sides for n in side.frame.notices)):
+    runs = [_named(run) for run in args.runs]
+    scored = scores(runs, k=args.k, allow_unmatched=args.allow_unmatched)
+    for text in scored.notices:
         notice(text)
-    runs = [_seed_run(name, side) for (name, _), side in zip(given, sides, strict=True)]
-    models = [score_model(own, tasks, args.k) for own in _by_name(runs)]
+    models = scored.models
     if args.as_json:
         table: dict[str, Any] = {"k": args.k, "unit": "percent", "models": models}
         say(orjson.dumps(table, option=orjson.OPT_INDENT_2).decode())
@@ -78,37 +65,6 @@ def _named(run: str) -> tuple[str, str]:
     """`NAME=RUN`, or a run alone; a file of that name is never cut at its `=`."""
     name, equals, path = run.partition("=")
     return (name, path) if equals and not Path(run).exists() else ("", run)
-
-
-def _shared_tasks(
-    sides: Sequence[ComparedRun], *, allow_unmatched: bool
-) -> tuple[list[TaskIndex], list[str]]:
-    """The tasks that all runs have, with the same rows; raises as `pair_tasks` does."""
-    first = sides[0]
-    tasks = list(first.frame.requests.tasks)
-    notices: list[str] = []
-    for other in sides[1:]:
-        pairs = pair_tasks(first, other, allow_unmatched=allow_unmatched)
-        notices += [f"{other.name}: {text}" for text in pairs.notices]
-        shared = set(pairs.tasks)
-        tasks = [task for task in tasks if task in shared]
-    if not tasks:
-        raise InputDataError("there is no task that all of the runs share")
-    return tasks, notices
-
-
-def _seed_run(name: str, side: ComparedRun) -> SeedRun:
-    answers = read_answers(side.frame)
-    label = name or answers.model or side.frame.rollouts_path.parent.name or side.rollouts
-    return SeedRun(label, side.rollouts, side.frame, answers)
-
-
-def _by_name(runs: Sequence[SeedRun]) -> list[list[SeedRun]]:
-    """The runs of each model, models in the order they were given."""
-    found: dict[str, list[SeedRun]] = {}
-    for run in runs:
-        found.setdefault(run.name, []).append(run)
-    return list(found.values())
 
 
 def _votes(models: Sequence[ModelScores]) -> bool:

@@ -1,0 +1,54 @@
+"""Comparing and scoring runs from Python."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from palestra import api
+from palestra.errors import InputDataError
+
+
+def write_run(folder: Path, rewards: Sequence[float], *, question: str = "q") -> str:
+    """The files of a run with one rollout per task."""
+    folder.mkdir()
+    keys = [{"_ng_task_index": task, "_ng_rollout_index": 0} for task in range(len(rewards))]
+    rows = [
+        {"reward": reward, "response": {"model": "tiny"}, **key}
+        for key, reward in zip(keys, rewards, strict=True)
+    ]
+    inputs = [{"responses_create_params": {"input": question}, **key} for key in keys]
+    for name, made in (("rollouts", rows), ("rollouts_materialized_inputs", inputs)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+    return str(folder / "rollouts.jsonl")
+
+
+def test_a_better_run_has_a_positive_difference(tmp_path: Path) -> None:
+    a, b = write_run(tmp_path / "a", [0, 0, 1, 0]), write_run(tmp_path / "b", [1, 0, 1, 1])
+
+    reward = api.compare(a, b).metrics[0]
+
+    assert (reward.name, reward.difference.value) == ("reward", 0.5)
+
+
+def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", [0, 1])
+
+    with pytest.raises(InputDataError, match="is given twice"):
+        api.compare(run, run)
+
+
+def test_runs_of_one_name_are_seeds_and_the_model_names_the_others(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, [0, 1]) for name in ("one", "two", "three")]
+
+    table = api.scores([("ours", runs[0]), ("ours", runs[1]), ("", runs[2])], k=1)
+
+    assert [(model.name, len(model.runs)) for model in table.models] == [("ours", 2), ("tiny", 1)]
+
+
+def test_runs_over_other_rows_have_no_common_table(tmp_path: Path) -> None:
+    a, b = write_run(tmp_path / "a", [1]), write_run(tmp_path / "b", [1], question="another")
+
+    with pytest.raises(InputDataError):
+        api.scores([("a", a), ("b", b)])
