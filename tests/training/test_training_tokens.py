@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_world import answer, heard, said
 
-from palestra.schema import Response
+from palestra.schema import Response, first_difference
 from palestra.server import CapturedTurn, TurnsTaken
 from palestra.training import InvalidLogprobs, Key, OnViolation, TokenDiscontinuity
-from palestra.training.chains import Chained, RawTurn, chained, first_difference
+from palestra.training.chains import Chained, RawTurn, chained
 from palestra.training.tokens import read_turns
 
 KEY = Key(1, 0)

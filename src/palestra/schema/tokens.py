@@ -4,10 +4,11 @@ Each turn has its lists on the last of its items. See `palestra.schema.items.Ite
 """
 
 import math
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from palestra.schema.items import FunctionCall, InputItem, Message, OutputItem, Reasoning
 from palestra.schema.responses import Response
@@ -17,6 +18,9 @@ TOKEN_FIELDS = (PROMPT_IDS, GENERATION_IDS, LOG_PROBS) = (
     "generation_token_ids",
     "generation_log_probs",
 )
+
+ABOVE_ZERO: Final = 1e-3
+"""What a log probability may be above 0: rounding, in half precision."""
 
 _OWN = (FunctionCall, Reasoning)
 _READ = frozenset({"user", "system", "developer"})
@@ -45,19 +49,60 @@ class TurnTokens:
         if not self.prompt or not self.generation:
             return f"{len(self.prompt)} prompt ids and {len(self.generation)} generation ids"
         for ids in (self.prompt, self.generation):
-            for position, token in enumerate(ids):
-                if type(token) is not int or token < 0:
-                    return f"{token!r} at {position} is no token id"
+            if (position := bad_id_at(ids)) is not None:
+                return f"{ids[position]!r} at {position} is no token id"
         return ""
 
     def problem_of_log_probs(self) -> str:
         """What is wrong with the log probs, or with how many they are."""
         if len(self.generation) != len(self.log_probs):
             return f"{len(self.generation)} generation ids and {len(self.log_probs)} log probs"
-        for position, value in enumerate(self.log_probs):
-            if not isinstance(value, int | float) or not math.isfinite(value) or value > 1e-3:
-                return f"{value!r} at {position} is no log probability"
+        if (position := bad_log_prob_at(self.log_probs)) is not None:
+            return f"{self.log_probs[position]!r} at {position} is no log probability"
         return ""
+
+
+def bad_id_at(ids: Sequence[int]) -> int | None:
+    """The position of the first value that is no token id; None when all are."""
+    if _all_ids(ids):
+        return None
+    return next(at for at, value in enumerate(ids) if not _all_ids([value]))
+
+
+def _all_ids(ids: Sequence[int]) -> bool:
+    try:
+        # In C, at half the price of looking for the smallest: what is below 0 does not fit.
+        array("Q", ids)
+    except (OverflowError, TypeError):
+        return False
+    # It takes True for 1.
+    return list(map(type, ids)).count(int) == len(ids)
+
+
+def bad_log_prob_at(values: Sequence[float]) -> int | None:
+    """The position of the first value that is no log probability; None when all are."""
+    if _all_log_probs(values):
+        return None
+    # None as well when only the sum of all was too large.
+    return next((at for at, value in enumerate(values) if not _all_log_probs([value])), None)
+
+
+def _all_log_probs(values: Sequence[float]) -> bool:
+    if not values:
+        return True
+    try:
+        # One sum and one maximum, in C: a NaN or an infinity makes the sum one.
+        return math.isfinite(sum(values)) and max(values) <= ABOVE_ZERO
+    except (TypeError, OverflowError):  # JSON has no NaN: over HTTP it has become null
+        return False
+
+
+def first_difference(expected: list[int], ids: list[int]) -> int | None:
+    """The position where `ids` leave `expected`; None when they start with all of it."""
+    if ids[: len(expected)] == expected:
+        return None
+    pairs = zip(expected, ids, strict=False)
+    return next((at for at, (before, now) in enumerate(pairs) if before != now), len(ids))
 
 
 def tokens_on(carrier: Any) -> TurnTokens | None:

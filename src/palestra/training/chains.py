@@ -4,20 +4,17 @@ What is checked: ids are ids, and those that the model server sampled; each turn
 with all ids so far; log probs are finite, not above 0, and as many as ids.
 """
 
-import math
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from palestra.schema import bad_id_at, bad_log_prob_at, first_difference
 from palestra.server import CapturedTurn
 from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
 from palestra.training.outcomes import Chain, Turn
 from palestra.training.requests import Key
 from palestra.training.settings import OnViolation
 
-ABOVE_ZERO: Final = 1e-3
-"""What a log probability may be above 0: rounding, in half precision."""
 CONTEXT: Final = 8
 """How many ids around a difference are told, on each side."""
 
@@ -101,7 +98,7 @@ def _made_up(key: Key, number: int, turn: RawTurn, new: list[int]) -> TokenDisco
     `new`: of its prompt, what no turn before it had.
     """
     for ids, before in ((new, len(turn.prompt) - len(new)), (turn.generated, len(turn.prompt))):
-        at = _no_id(ids)
+        at = bad_id_at(ids)
         if at is not None:
             what = f"{ids[at]!r} is no token id"
             return _broken(key, number, before + at, (), turn.prompt + turn.generated, what)
@@ -133,34 +130,9 @@ def _broken(
     )
 
 
-def first_difference(seen: list[int], prompt: list[int]) -> int | None:
-    """Where `prompt` leaves the ids so far; None when it starts with all of them."""
-    if prompt[: len(seen)] == seen:
-        return None
-    pairs = zip(seen, prompt, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(prompt))
-
-
 def ids_of(call: CapturedTurn) -> list[int]:
     """All ids of a call."""
     return (call.prompt_ids or []) + (call.generated_ids or [])
-
-
-def _no_id(ids: list[int]) -> int | None:
-    """Where something stands that is no token id."""
-    if _all_ids(ids):
-        return None
-    return next(at for at, one in enumerate(ids) if type(one) is not int or not _all_ids([one]))
-
-
-def _all_ids(ids: list[int]) -> bool:
-    try:
-        # In C, at half the price of looking for the smallest: what is below 0 does not fit.
-        array("Q", ids)
-    except (OverflowError, TypeError):
-        return False
-    # It takes True for 1.
-    return list(map(type, ids)).count(int) == len(ids)
 
 
 def _invalid_logprobs(key: Key, number: int, turn: RawTurn) -> InvalidLogprobs | None:
@@ -168,22 +140,10 @@ def _invalid_logprobs(key: Key, number: int, turn: RawTurn) -> InvalidLogprobs |
     if len(values) != count:
         told = f"{len(values)} log probs for {count} ids"
         return _invalid(key, number, None, told)
-    if _all_fine(values):
-        return None
-    at = next((at for at, value in enumerate(values) if not _all_fine([value])), None)
-    if at is None:  # only their sum was too much
+    at = bad_log_prob_at(values)
+    if at is None:
         return None
     return _invalid(key, number, at, f"{values[at]!r} at {at} is no log probability")
-
-
-def _all_fine(values: Sequence[float]) -> bool:
-    if not values:
-        return True
-    try:
-        # One sum and one maximum, in C: a NaN or an infinity makes the sum one.
-        return math.isfinite(sum(values)) and max(values) <= ABOVE_ZERO
-    except (TypeError, OverflowError):  # JSON has no NaN: over HTTP it has become null
-        return False
 
 
 def _invalid(key: Key, number: int, position: int | None, what: str) -> InvalidLogprobs:

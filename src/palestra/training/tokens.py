@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from palestra.schema import Response, TurnTokens, never_made, tokens_on, turn_ends
+from palestra.schema import Response, TurnTokens, first_difference, never_made, tokens_on, turn_ends
 from palestra.server import CapturedTurn, TurnsTaken
-from palestra.training.chains import RawTurn, first_difference, ids_of
+from palestra.training.chains import RawTurn, ids_of
 
 INCOMPLETE_CAPTURE: Final = "incomplete capture"
 """How the reason of a rollout begins whose token ids are not all there."""

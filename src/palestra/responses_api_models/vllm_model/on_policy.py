@@ -43,6 +43,7 @@ from palestra.schema import (
     Response,
     ResponseCreateParams,
     TurnTokens,
+    first_difference,
     never_made,
     tokens_on,
     turn_ends,
@@ -181,7 +182,7 @@ def _check_continuity(
     found: Checked, turn: int, item: OutputItem, tokens: TurnTokens, before: TurnTokens | None
 ) -> None:
     marker = continuity_on(item)
-    at = None if before is None else _differs_at(tokens.prompt, before)
+    at = None if before is None else first_difference(before.all, tokens.prompt)
     if before is not None and at is None:
         found.continued += 1
         return
@@ -196,15 +197,6 @@ def _check_continuity(
     found.problems.append(
         TurnProblem(turn, f"the prompt does not start with the ids before it: token {at} differs")
     )
-
-
-def _differs_at(prompt: Sequence[int], before: TurnTokens) -> int | None:
-    """Where a prompt leaves the ids before it; None when it starts with all of them."""
-    expected = before.all
-    if prompt[: len(expected)] == expected:
-        return None
-    pairs = zip(prompt, expected, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(prompt))
 
 
 def _check_seal(
