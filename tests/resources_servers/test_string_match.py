@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifying import post_verify, recorded, said, server_of, verify
 
-from palestra.resources_servers.string_match.app import MODES, Answer, StringMatchServer, extracted
+from palestra.resources_servers.string_match.app import (
+    MODES,
+    ExtractedAnswer,
+    StringMatchServer,
+    extracted,
+)
 
 ROW = {"expected_answer": "Pacific Ocean", "extraction_mode": "last_line"}
 
@@ -128,7 +133,9 @@ def test_a_row_that_nobody_could_win_is_the_rows_fault(fields: dict[str, Any]) -
     "text", ["\\boxed{" * 100_000, "}" * 10**6, "answer " * 10**5, " " * 10**6]
 )
 def test_no_text_keeps_a_mode_busy(text: str) -> None:
-    assert all(find(text) is None or isinstance(find(text), Answer) for find in MODES.values())
+    assert all(
+        find(text) is None or isinstance(find(text), ExtractedAnswer) for find in MODES.values()
+    )
 
 
 pieces = st.sampled_from(["\\boxed{", "{", "}", "\\", "answer:", "\n", "a", "$", '"'])
@@ -136,4 +143,4 @@ pieces = st.sampled_from(["\\boxed{", "{", "}", "\\", "answer:", "\n", "a", "$",
 
 @given(st.lists(pieces).map("".join))
 def test_every_text_has_an_answer_or_none(text: str) -> None:
-    assert all(isinstance(find(text), Answer | None) for find in MODES.values())
+    assert all(isinstance(find(text), ExtractedAnswer | None) for find in MODES.values())

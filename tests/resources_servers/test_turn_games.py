@@ -22,7 +22,7 @@ from palestra.resources_servers.blackjack.app import (
     RANKS,
     BlackjackRow,
     BlackjackServer,
-    Table,
+    BlackjackTable,
     draw_card,
     hand_value,
     payout,
@@ -82,7 +82,7 @@ def told(step: Step) -> tuple[float, Any]:
 
 def play(player: str, dealer: str, *turns: str, seed: int = 1) -> list[Step]:
     server = server_of(BlackjackServer)
-    table = Table(random.Random(seed), player.split(), dealer.split())
+    table = BlackjackTable(random.Random(seed), player.split(), dealer.split())
     episode = Episode(table)
     steps = []
     for text in turns:

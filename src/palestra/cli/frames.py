@@ -247,7 +247,7 @@ def _ending(text: str, width: int, cut: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SlowColumn:
     """One column: how narrow it may get, and in which order columns give way (higher first)."""
 
     title: str
@@ -262,18 +262,18 @@ class Column:
         return max(map(cell_len, (self.title, *self.cells)))
 
 
-def _columns(slowest: Sequence[Slow]) -> list[Column]:
+def _columns(slowest: Sequence[Slow]) -> list[SlowColumn]:
     def cells(of: Iterable[str]) -> tuple[str, ...]:
         return tuple(map(one_line, of))
 
     return [
-        Column("oldest", cells(s.rollout for s in slowest), 7),
-        Column("try", cells(f"{s.attempt}/{s.attempts}" for s in slowest), gives_way=3),
-        Column("agent", cells(s.agent for s in slowest), 8, gives_way=4),
-        Column("phase", cells(s.phase for s in slowest), 6, gives_way=2),
-        Column("awaiting", cells(_thing(s) for s in slowest), 12, gives_way=1),
-        Column("for", cells(age(s.phase_s) for s in slowest), gives_way=5),
-        Column("age", cells(age(s.age_s) for s in slowest)),
+        SlowColumn("oldest", cells(s.rollout for s in slowest), 7),
+        SlowColumn("try", cells(f"{s.attempt}/{s.attempts}" for s in slowest), gives_way=3),
+        SlowColumn("agent", cells(s.agent for s in slowest), 8, gives_way=4),
+        SlowColumn("phase", cells(s.phase for s in slowest), 6, gives_way=2),
+        SlowColumn("awaiting", cells(_thing(s) for s in slowest), 12, gives_way=1),
+        SlowColumn("for", cells(age(s.phase_s) for s in slowest), gives_way=5),
+        SlowColumn("age", cells(age(s.age_s) for s in slowest)),
     ]
 
 
@@ -297,12 +297,12 @@ def _table(slowest: Sequence[Slow], width: int, glyphs: Glyphs) -> list[Text]:
     return [header, *(_row(columns, row, widths, glyphs) for row in rows)]
 
 
-def _least(columns: Sequence[Column]) -> int:
+def _least(columns: Sequence[SlowColumn]) -> int:
     narrow = (c.wanted if c.least is None else min(c.least, c.wanted) for c in columns)
     return sum(narrow) + 2 * (len(columns) - 1)
 
 
-def _widths(columns: Sequence[Column], width: int) -> list[int]:
+def _widths(columns: Sequence[SlowColumn], width: int) -> list[int]:
     """What each column gets: what it wants, less what the widest must give."""
     widths = [column.wanted for column in columns]
     over = sum(widths) + 2 * (len(columns) - 1) - width
@@ -320,7 +320,10 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
 
 
 def _row(
-    columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int], glyphs: Glyphs
+    columns: Sequence[SlowColumn],
+    cells: Sequence[str],
+    widths: Sequence[int],
+    glyphs: Glyphs,
 ) -> Text:
     shown: list[str] = []
     for column, cell, width in zip(columns, cells, widths, strict=True):

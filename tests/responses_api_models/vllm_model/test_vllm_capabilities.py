@@ -11,7 +11,7 @@ from palestra.responses_api_models.vllm_model.capabilities import (
     Question,
     TokenIds,
 )
-from palestra.responses_api_models.vllm_model.probing import Answer, probe
+from palestra.responses_api_models.vllm_model.probing import ProbeReply, probe
 
 MODELS = {"data": [{"id": "smollm2", "max_model_len": 2048}]}
 SPELT = {"choices": [{"logprobs": {"content": [{"token": "token_id:44", "logprob": -1.0}]}}]}
@@ -30,13 +30,13 @@ def found_at(answers: dict[str, Any], *, want: bool = True) -> Capabilities:
     """What is known after asking; an answer that is a number is a status."""
     asked: list[str] = []
 
-    async def ask(_method: str, url: str, body: dict[str, Any] | None) -> Answer:
+    async def ask(_method: str, url: str, body: dict[str, Any] | None) -> ProbeReply:
         path = url.removeprefix("http://fake")
         asked.append(path)
         answer = answers.get(path, 404)
         if callable(answer):
             answer = answer(body)
-        return Answer(answer, said="no") if isinstance(answer, int) else Answer(200, answer)
+        return ProbeReply(answer, said="no") if isinstance(answer, int) else ProbeReply(200, answer)
 
     nothing = Capabilities.unasked("http://fake/v1")
     questions = FOR_ALL | FOR_TOKEN_IDS if want else FOR_ALL

@@ -18,7 +18,7 @@ from palestra.errors import Hop
 from palestra.responses_api_models.chat import ContextOverflow
 from palestra.responses_api_models.chat.response import overflow_response
 from palestra.responses_api_models.vllm_model.on_policy import (
-    Checked,
+    OnPolicyTally,
     check_rollout,
     check_row,
     main,
@@ -42,7 +42,7 @@ def turn_items(row: Row) -> list[Row]:
     return [item for item in row["response"]["output"] if item.get("generation_token_ids")]
 
 
-def planted(edit: Callable[[Row], None], *, sealed: bool = True) -> Checked:
+def planted(edit: Callable[[Row], None], *, sealed: bool = True) -> OnPolicyTally:
     row = deepcopy(SOUND)
     edit(row)
     if not sealed:

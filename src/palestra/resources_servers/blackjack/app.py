@@ -40,7 +40,7 @@ class BlackjackRow(WireModel):
 
 
 @dataclass(slots=True)
-class Table:
+class BlackjackTable:
     """The cards on the table."""
 
     deck: random.Random
@@ -80,13 +80,13 @@ class BlackjackServer(TurnsServer):
             player, dealer = [*dealt[0:4:2], *dealt[4:]], dealt[1:4:2]
             if hand_value(player) > BEST:
                 return None
-            if _stood(Table(deck, player, dealer)).reward > 0:
+            if _stood(BlackjackTable(deck, player, dealer)).reward > 0:
                 return response_of(*["<action>hit</action>"] * hits, "<action>stand</action>")
         return None
 
     async def reset(self, body: BlackjackRow, session: Session) -> Opening:
         """Two cards for the player, one that the dealer shows and one that nobody sees."""
-        table = Table(random.Random(session.id if body.seed is None else body.seed))
+        table = BlackjackTable(random.Random(session.id if body.seed is None else body.seed))
         self.begin(session, table)
         for hand in (table.player, table.dealer) * 2:
             hand.append(draw_card(table.deck))
@@ -94,7 +94,7 @@ class BlackjackServer(TurnsServer):
 
     async def answer(self, turn: Response, episode: Episode) -> Step:
         """The next card, or the end."""
-        table: Table = episode.state
+        table: BlackjackTable = episode.state
         actions = _ACTION.findall(turn.final_text)
         if not actions:
             return _no_action(table)
@@ -119,14 +119,14 @@ class BlackjackServer(TurnsServer):
         return self.reply(body, reward)
 
 
-def _no_action(table: Table) -> Step:
+def _no_action(table: BlackjackTable) -> Step:
     if table.asked_again:
         return Step(reward=BUST_REWARD, terminated=True, info={"result": "forfeit"})
     table.asked_again = True
     return Step(observation=f"That was no action.\n{table.seen()}")
 
 
-def _stood(table: Table) -> Step:
+def _stood(table: BlackjackTable) -> Step:
     while hand_value(table.dealer) < DEALER_STANDS:
         table.dealer.append(draw_card(table.deck))
     result, reward = payout(table.player, table.dealer)
@@ -140,7 +140,7 @@ def _stood(table: Table) -> Step:
     return Step(reward=reward, terminated=True, info=info)
 
 
-def _bust(table: Table) -> dict[str, Any]:
+def _bust(table: BlackjackTable) -> dict[str, Any]:
     return {
         "result": "bust",
         "player": write_hand(table.player),

@@ -77,7 +77,7 @@ class Closing:
         task.add_done_callback(self.tasks.discard)
 
 
-class NoAction(Exception):
+class UnparsableAction(Exception):
     """The turn holds no action; the message is for the model."""
 
 
@@ -124,7 +124,7 @@ class OpenEnvServer(TurnsServer):
         play: Play = episode.state
         try:
             seen = await play.live.step(self._action(turn.final_text))
-        except (NoAction, ActionRefused) as problem:
+        except (UnparsableAction, ActionRefused) as problem:
             return self._refused(play, str(problem))
         play.steps += 1
         play.text = self._seen(seen)
@@ -145,13 +145,13 @@ class OpenEnvServer(TurnsServer):
         if name is not None:
             return {name: text if found is None else found}
         if found is None:
-            raise NoAction("Your turn holds no <action>…</action>.")
+            raise UnparsableAction("Your turn holds no <action>…</action>.")
         try:
             action = orjson.loads(found)
         except orjson.JSONDecodeError as error:
-            raise NoAction(f"The action is not JSON: {error}.") from None
+            raise UnparsableAction(f"The action is not JSON: {error}.") from None
         if not isinstance(action, dict):
-            raise NoAction("The action is no JSON object.")
+            raise UnparsableAction("The action is no JSON object.")
         return action
 
     def _seen(self, seen: Observed) -> str:

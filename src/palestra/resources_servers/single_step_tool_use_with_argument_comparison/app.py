@@ -32,7 +32,7 @@ class ExpectedMessage(WireModel):
     content: str = ""
 
 
-class ExpectedCall(WireModel):
+class ExpectedFunctionCall(WireModel):
     """A call is due."""
 
     type: Literal["function_call"]
@@ -51,7 +51,7 @@ class ExpectedCall(WireModel):
 class StepVerifyRequest(VerifyRequest):
     """What a row must say for its step to be judged."""
 
-    expected_action: Annotated[ExpectedMessage | ExpectedCall, Field(discriminator="type")]
+    expected_action: Annotated[ExpectedMessage | ExpectedFunctionCall, Field(discriminator="type")]
 
 
 class StepServerConfig(ResourcesServerConfig):
@@ -63,7 +63,7 @@ class StepServerConfig(ResourcesServerConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CallVerdict:
     """Whether the step is right, and in a sentence what was found."""
 
     right: bool
@@ -89,30 +89,34 @@ class StepServer(ResourcesServer):
         judged = self._judged(body.expected_action, body.response)
         return self.reply(body, float(judged.right), category=judged.category)
 
-    def _judged(self, expected: ExpectedMessage | ExpectedCall, response: Response) -> Judged:
+    def _judged(
+        self, expected: ExpectedMessage | ExpectedFunctionCall, response: Response
+    ) -> CallVerdict:
         calls = first_step_calls(response)
         if isinstance(expected, ExpectedMessage):
             if calls:
-                return Judged(False, "A tool call was found when a chat message was expected")
+                return CallVerdict(False, "A tool call was found when a chat message was expected")
             if not _has_text(response):
-                return Judged(False, "No chat message was found when one was expected")
-            return Judged(True, "A chat message was found as expected")
+                return CallVerdict(False, "No chat message was found when one was expected")
+            return CallVerdict(True, "A chat message was found as expected")
         if not calls:
-            return Judged(False, "No tool call was found when one was expected")
+            return CallVerdict(False, "No tool call was found when one was expected")
         if len(calls) > 1:
-            return Judged(False, "Several tool calls were found when one was expected")
+            return CallVerdict(False, "Several tool calls were found when one was expected")
         return self._call(expected, calls[0])
 
-    def _call(self, expected: ExpectedCall, made: Called) -> Judged:
+    def _call(self, expected: ExpectedFunctionCall, made: Called) -> CallVerdict:
         if made.name != expected.name:
-            return Judged(False, "A call of another tool than the expected one was found")
+            return CallVerdict(False, "A call of another tool than the expected one was found")
         if made.exact is None:
-            return Judged(False, "The arguments of the tool call are not a JSON object")
+            return CallVerdict(False, "The arguments of the tool call are not a JSON object")
         ignored = self._ignored(made.name)
         wanted = exact_object(expected.arguments) or {}
         if not same_value(_without(wanted, ignored), _without(made.exact, ignored)):
-            return Judged(False, "The arguments of the tool call differ from the expected ones")
-        return Judged(True, "The expected tool call was found")
+            return CallVerdict(
+                False, "The arguments of the tool call differ from the expected ones"
+            )
+        return CallVerdict(True, "The expected tool call was found")
 
     def _ignored(self, tool: str) -> set[str]:
         by_tool = self.config.ignored_arguments

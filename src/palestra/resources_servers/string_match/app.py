@@ -26,7 +26,7 @@ _MOST_WRAPPERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExtractedAnswer:
     """What a text gives as its answer."""
 
     written: str
@@ -48,13 +48,13 @@ class Answer:
         return self.takes_off and bool(self.bare) and same(self.bare, bare(expected))
 
 
-def boxed(text: str) -> Answer | None:
+def boxed(text: str) -> ExtractedAnswer | None:
     """What the last closed box holds."""
     content = last_box(text, framed=True)
     return None if content is None else _answer(content)
 
 
-def final_answer(text: str) -> Answer | None:
+def final_answer(text: str) -> ExtractedAnswer | None:
     """What follows the last "Final answer:" or "Answer:", to the end of its line or the next."""
     last = None
     for last in _MARKER.finditer(text):  # noqa: B007  # the last match is what we want
@@ -68,19 +68,19 @@ def final_answer(text: str) -> Answer | None:
     return _on(line)
 
 
-def last_line(text: str) -> Answer | None:
+def last_line(text: str) -> ExtractedAnswer | None:
     """The last line that is not empty."""
     stripped = text.rstrip()
     return _on(stripped[stripped.rfind("\n") + 1 :])
 
 
-def full(text: str) -> Answer | None:
+def full(text: str) -> ExtractedAnswer | None:
     """All of the text."""
     stripped = text.strip()
-    return Answer(stripped, stripped, takes_off=False) if stripped else None
+    return ExtractedAnswer(stripped, stripped, takes_off=False) if stripped else None
 
 
-MODES: Final[Mapping[str, Callable[[str], Answer | None]]] = {
+MODES: Final[Mapping[str, Callable[[str], ExtractedAnswer | None]]] = {
     "boxed": boxed,
     "final_answer": final_answer,
     "last_line": last_line,
@@ -88,7 +88,7 @@ MODES: Final[Mapping[str, Callable[[str], Answer | None]]] = {
 }
 
 
-def extracted(text: str, mode: ExtractionMode | None) -> Answer | None:
+def extracted(text: str, mode: ExtractionMode | None) -> ExtractedAnswer | None:
     """The answer by a mode; without one by the first of box, final answer and last line."""
     if mode is not None:
         return MODES[mode](text)
@@ -116,11 +116,11 @@ def _without_period(text: str) -> str:
     return inner[:-1].rstrip(_EDGES) if ends_sentence else inner
 
 
-def _answer(written: str) -> Answer:
-    return Answer(written.strip(), bare(written))
+def _answer(written: str) -> ExtractedAnswer:
+    return ExtractedAnswer(written.strip(), bare(written))
 
 
-def _on(line: str) -> Answer | None:
+def _on(line: str) -> ExtractedAnswer | None:
     """What a box on the line holds, else the line; None for an empty line."""
     content = last_box(line, framed=True)
     answer = _answer(line if content is None else content)

@@ -43,7 +43,7 @@ from palestra.responses_api_models.vllm_model.history import (
     without_tokens,
 )
 from palestra.responses_api_models.vllm_model.known import Known
-from palestra.responses_api_models.vllm_model.probing import Answer, probe, together
+from palestra.responses_api_models.vllm_model.probing import ProbeReply, probe, together
 from palestra.responses_api_models.vllm_model.token_ids import (
     Continuity,
     State,
@@ -247,18 +247,18 @@ class VLLMModel(ChatCompletionsServer):
                 return other
         return await self._known.certain(home, later=later)
 
-    async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> Answer:
+    async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> ProbeReply:
         sent = None if body is None else encode_json(body)
         reply = await self._upstream.ask(method, url, sent, timeout_s=PROBE_TIMEOUT_S)
         said = self._upstream.mask(provider_sentence(reply.body))
         if reply.status >= 300:
-            return Answer(reply.status, said=said)
+            return ProbeReply(reply.status, said=said)
         if (failed := failure_status(reply.body)) is not None:
-            return Answer(failed, said=said)
+            return ProbeReply(failed, said=said)
         try:
-            return Answer(reply.status, orjson.loads(reply.body), said)
+            return ProbeReply(reply.status, orjson.loads(reply.body), said)
         except orjson.JSONDecodeError:
-            return Answer(reply.status, said=said)
+            return ProbeReply(reply.status, said=said)
 
     # Continuity
 

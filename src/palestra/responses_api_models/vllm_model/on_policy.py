@@ -61,7 +61,7 @@ class TurnProblem:
 
 
 @dataclass(slots=True)
-class Checked:
+class OnPolicyTally:
     """What was found in one rollout, or in many."""
 
     rollouts: int = 0
@@ -88,7 +88,7 @@ class Checked:
         """As `on_policy`, of rollouts whose turns need no seal."""
         return bool(self.rollouts) and not self.problems and not self.broken
 
-    def add(self, other: "Checked") -> None:
+    def add(self, other: "OnPolicyTally") -> None:
         """Take in what was found elsewhere."""
         self.rollouts += other.rollouts
         self.turns += other.turns
@@ -123,7 +123,7 @@ class Checked:
         return said
 
 
-def check_row(row: Mapping[str, Any]) -> Checked:
+def check_row(row: Mapping[str, Any]) -> OnPolicyTally:
     """Check one stored rollout: a row with `responses_create_params` and `response`.
 
     Raises `ValueError` when it is none.
@@ -136,9 +136,9 @@ def check_row(row: Mapping[str, Any]) -> Checked:
     return check_rollout(params, response)
 
 
-def check_rollout(params: ResponseCreateParams, response: Response) -> Checked:
+def check_rollout(params: ResponseCreateParams, response: Response) -> OnPolicyTally:
     """Check what a response to `params` holds, all turns of an agent's trajectory."""
-    found = Checked(rollouts=1)
+    found = OnPolicyTally(rollouts=1)
     given = items_of(params)
     last = last_with_tokens(given)
     before = None if last is None else tokens_on(given[last])
@@ -157,7 +157,7 @@ def check_rollout(params: ResponseCreateParams, response: Response) -> Checked:
 
 
 def _check_turn(
-    found: Checked,
+    found: OnPolicyTally,
     item: OutputItem,
     before: TurnTokens | None,
     said: list[InputItem | OutputItem],
@@ -179,7 +179,7 @@ def _check_turn(
 
 
 def _check_continuity(
-    found: Checked, turn: int, item: OutputItem, tokens: TurnTokens, before: TurnTokens | None
+    found: OnPolicyTally, turn: int, item: OutputItem, tokens: TurnTokens, before: TurnTokens | None
 ) -> None:
     marker = continuity_on(item)
     at = None if before is None else first_difference(before.all, tokens.prompt)
@@ -200,7 +200,7 @@ def _check_continuity(
 
 
 def _check_seal(
-    found: Checked,
+    found: OnPolicyTally,
     turn: int,
     item: OutputItem,
     tokens: TurnTokens,
@@ -226,12 +226,12 @@ def _present(item: OutputItem) -> str:
     return f"only {', '.join(there)}" if there else "none of the three lists"
 
 
-def check_files(paths: Iterable[Path]) -> Checked:
+def check_files(paths: Iterable[Path]) -> OnPolicyTally:
     """Check every row of rollout files, without holding them in memory.
 
     Raises `InputDataError` for a file that cannot be read, or a line that is no stored rollout.
     """
-    found = Checked()
+    found = OnPolicyTally()
     for path in paths:
         try:
             with path.open("rb") as file:
@@ -242,7 +242,7 @@ def check_files(paths: Iterable[Path]) -> Checked:
     return found
 
 
-def _check_line(line: bytes, where: str) -> Checked:
+def _check_line(line: bytes, where: str) -> OnPolicyTally:
     try:
         return check_row(orjson.loads(line))
     except ValueError as error:

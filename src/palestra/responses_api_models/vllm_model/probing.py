@@ -42,7 +42,7 @@ _IN_THE_END = frozenset({Question.TOKEN_IDS, Question.IDS_IN})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeReply:
     """What an endpoint answered: decoded JSON or None, and the sentence of a refusal, else the
     beginning of the body. `status` is that of an error within a success.
     """
@@ -52,7 +52,7 @@ class Answer:
     said: str = ""
 
 
-Ask = Callable[[str, str, dict[str, Any] | None], Awaitable[Answer]]
+Ask = Callable[[str, str, dict[str, Any] | None], Awaitable[ProbeReply]]
 """(method, URL, JSON body). Raises `CallError`: no answer."""
 
 Finding = Callable[[Capabilities], Capabilities]
@@ -220,7 +220,7 @@ class _Asking:
         answer = await self._evidence(method, url, body)
         return answer.content if answer.status < 300 else None
 
-    async def _evidence(self, method: str, url: str, body: dict[str, Any] | None) -> Answer:
+    async def _evidence(self, method: str, url: str, body: dict[str, Any] | None) -> ProbeReply:
         try:
             answer = await self._ask(method, url, body)
         except Hopeless:

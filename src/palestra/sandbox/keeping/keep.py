@@ -57,7 +57,7 @@ def keep(control: socket.socket, channel: int | None, directory: str) -> None:
         order = decoded(wire.receive(control))
         stdin, refused_calls = wire.receive(control), wire.receive(control)
         contents = [wire.receive(control) for _ in order.files]
-    except (wire.Closed, OSError):
+    except (wire.StreamClosed, OSError):
         return
     out = err = b""
     try:

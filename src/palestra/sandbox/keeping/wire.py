@@ -7,7 +7,7 @@ LENGTH = struct.Struct(">I")
 LONGEST = 1 << 30
 
 
-class Closed(Exception):
+class StreamClosed(Exception):
     """The other side has closed the connection."""
 
 
@@ -19,7 +19,7 @@ def send(sock: socket.socket, *frames: bytes) -> None:
 
 
 def receive(sock: socket.socket) -> bytes:
-    """The next frame. Raises `Closed` when there is none."""
+    """The next frame. Raises `StreamClosed` when there is none."""
     (length,) = LENGTH.unpack(_exactly(sock, LENGTH.size))
     return _exactly(sock, length)
 
@@ -29,6 +29,6 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
     while len(parts) < count:
         part = sock.recv(min(count - len(parts), 1 << 20))
         if not part:
-            raise Closed
+            raise StreamClosed
         parts += part
     return bytes(parts)
