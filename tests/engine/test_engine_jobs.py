@@ -1,6 +1,7 @@
 """Jobs, from the queue to their end: what starts when, what may follow, what ends all."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
@@ -232,3 +233,26 @@ def test_failures_that_are_not_of_the_load_leave_the_limit_alone() -> None:
         room.attempt_ended(Outcome.VERIFIER_ERROR, began=0.0, in_flight=16)
 
     assert room.limit.limit == 16
+
+
+def test_an_attempt_that_outlives_its_run_settles_nothing() -> None:
+    ends = asyncio.Event()
+
+    async def run(number: int) -> str:
+        if number == 0:
+            raise RuntimeError("the run ends")
+        while not ends.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await ends.wait()
+        return "late"
+
+    async def main() -> Numbers:
+        work = Numbers(iter([1, 0]), run, room=lambda: 2)
+        with pytest.raises(ExceptionGroup):
+            await work.engine.run()
+        ends.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return work
+
+    assert asyncio.run(main()).results == []

@@ -73,8 +73,14 @@ class Engine(Generic[AnyJob, Result]):
             self._start(job)
 
     async def _run_all(self) -> None:
-        async with self._tasks:
-            self.fill()
+        try:
+            async with self._tasks:
+                self.fill()
+        finally:
+            # What still runs was left behind: its result has no sink any more.
+            for job in self.jobs.values():
+                if job.state is JobStage.RUNNING:
+                    job.become(JobStage.ABANDONED)
 
     def _start(self, job: AnyJob) -> None:
         self.jobs[job.key] = job
