@@ -95,22 +95,29 @@ async def run(
             raise first_cause(error) from None
     accounting.check()
     _write_counts(prepared)
-    metrics: list[dict[str, Any]] = []
-    problem = ""
-    if not settings.disable_aggregation and accounting.scored:
-        try:
-            # A server that hangs has cost its rollouts their deadline; it must not cost more here.
-            metrics = await aggregate(
-                client,
-                prepared.paths.output,
-                prepared.paths.aggregate_metrics,
-                timeout_s=settings.rollout_timeout,
-            )
-        except CallError as error:
-            problem = client.mask(error.message)
-        except TimeoutError:
-            problem = f"the environment did not answer within {settings.rollout_timeout:g} s"
-    return Collected(accounting, tuple(metrics), problem)
+    if settings.disable_aggregation or not accounting.scored:
+        return Collected(accounting, (), "")
+    return await _aggregated(prepared, settings, client)
+
+
+async def _aggregated(
+    prepared: PreparedRun, settings: CollectSettings, client: ServerClient
+) -> Collected:
+    """The run with its environments' metrics, or with what kept them from being made."""
+    try:
+        # A server that hangs has cost its rollouts their deadline; it must not cost more here.
+        metrics = await aggregate(
+            client,
+            prepared.paths.output,
+            prepared.paths.aggregate_metrics,
+            timeout_s=settings.rollout_timeout,
+        )
+    except CallError as error:
+        return Collected(prepared.accounting, (), client.mask(error.message))
+    except TimeoutError:
+        problem = f"the environment did not answer within {settings.rollout_timeout:g} s"
+        return Collected(prepared.accounting, (), problem)
+    return Collected(prepared.accounting, tuple(metrics), "")
 
 
 def _check_nothing_left(accounting: Accounting) -> None:
