@@ -16,7 +16,7 @@ from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ResolvedConfig, ServerType
-from palestra.errors import Hopeless, PalestraError, RunFailed, ServerDied
+from palestra.errors import Hopeless, Outcome, PalestraError, RunFailed, ServerDied
 from palestra.fleet import raise_descriptor_limit
 from palestra.rollouts import (
     AgentRoute,
@@ -147,7 +147,9 @@ async def collect_with(
             _introduce(prepared)
             try:
                 collected = await unless(
-                    fleet.watch(), watched(prepared, settings, fleet.client, watch)
+                    fleet.watch(),
+                    watched(prepared, settings, fleet.client, watch),
+                    doubtful=lambda it: it.accounting.ended[Outcome.INFRA_ERROR] > 0,
                 )
             except ServerDied as died:
                 _record(died, settings)
