@@ -4,10 +4,11 @@ import asyncio
 import heapq
 from dataclasses import dataclass, field
 
+from palestra.engine import JobStage
 from palestra.errors import Layer
 from palestra.training.batch import Batch
 from palestra.training.errors import Cause
-from palestra.training.flights import Ticket, TicketState
+from palestra.training.jobs import TrainingJob
 from palestra.training.policies import Outage
 
 
@@ -18,15 +19,15 @@ class Lane:
     batch: Batch
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Something has ended, or the batch has failed."""
-    running: set[Ticket] = field(default_factory=set)
-    """Tickets with a task that has not ended, their own end notwithstanding."""
-    queue: list[Ticket] = field(default_factory=list)
-    """A heap; tickets that ended in it are dropped when they come up."""
+    running: int = 0
+    """Jobs with a task that has not ended, whether or not they have their outcome."""
+    queue: list[TrainingJob] = field(default_factory=list)
+    """A heap; jobs that ended in it are dropped when they come up."""
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
-    def head(self) -> Ticket | None:
+    def head(self) -> TrainingJob | None:
         """The next to be started."""
-        while self.queue and self.queue[0].state is not TicketState.QUEUED:
+        while self.queue and self.queue[0].state is not JobStage.QUEUED:
             heapq.heappop(self.queue)
         return self.queue[0] if self.queue else None
 

@@ -9,8 +9,15 @@ import msgspec
 from palestra.datasets import DoorKeeper
 from palestra.errors import InputDataError
 from palestra.rollouts import with_seed
-from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, encode_json
-from palestra.training.flights import Ticket
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    RolloutKey,
+    encode_json,
+)
+from palestra.training.jobs import TrainingJob
 from palestra.training.requests import Key, RolloutRequest, problem_of, requests_in
 from palestra.training.servers import agent_for
 
@@ -19,7 +26,7 @@ FIRST_NAMED_TASK: Final = 1 << 40
 SHOWN: Final = 20
 
 
-def tickets_of(
+def jobs_of(
     requests: Iterable[RolloutRequest],
     *,
     run: str,
@@ -29,8 +36,8 @@ def tickets_of(
     numbers: Callable[[], int],
     now: float,
     deadline_s: float | None,
-) -> list[Ticket]:
-    """A ticket for each request. Raises InputDataError that names every one that is no good."""
+) -> list[TrainingJob]:
+    """A job for each request. Raises InputDataError that names every one that is no good."""
     known = frozenset(agents)
     problems: list[str] = []
     asked: list[RolloutRequest] = []
@@ -43,13 +50,14 @@ def tickets_of(
             asked.append(request)
     task_numbers = _numbered(asked)
     seen: set[Key] = set()
-    tickets: list[Ticket] = []
+    jobs: list[TrainingJob] = []
     for request in asked:
         if request.key in seen:
             problems.append(f"{request.key} is asked for twice")
             continue
         seen.add(request.key)
-        task = task_numbers.get(request.task_id, request.task_id)
+        named = request.task_id
+        task = task_numbers[named] if isinstance(named, str) else named
         agent = agent_for(request.row, default_agent)
         problem = _problem(request, agent, known)
         if problem:
@@ -64,11 +72,12 @@ def tickets_of(
         if rejected := _rejected(keepers.get(agent), encoded):
             problems.append(f"{request.key}: {rejected}")
             continue
-        tickets.append(
-            Ticket(
-                request=request,
-                row=row,
+        jobs.append(
+            TrainingJob(
+                key=RolloutKey(task, request.rollout_index),
                 agent=agent,
+                row=row,
+                request=request,
                 size=len(encoded),
                 run=run,
                 number=numbers(),
@@ -78,7 +87,7 @@ def tickets_of(
         )
     if problems:
         raise _refusal(problems)
-    return tickets
+    return jobs
 
 
 def _refusal(problems: Sequence[str]) -> InputDataError:
@@ -87,7 +96,7 @@ def _refusal(problems: Sequence[str]) -> InputDataError:
     return InputDataError(f"{len(problems)} of the rollouts asked for cannot be run:{listed}{more}")
 
 
-def _numbered(requests: Iterable[RolloutRequest]) -> dict[int | str, int | str]:
+def _numbered(requests: Iterable[RolloutRequest]) -> dict[str, int]:
     """A number for each task that is named by a text; none that another task has."""
     names = dict.fromkeys(request.task_id for request in requests)
     free = (number for number in itertools.count(FIRST_NAMED_TASK) if number not in names)
@@ -112,7 +121,7 @@ def _rejected(keeper: DoorKeeper | None, encoded: bytes) -> str:
     return "" if keeper.admits(sent) else "; ".join(keeper.problems(sent))
 
 
-def _row(request: RolloutRequest, task: int | str, agent: str) -> dict[str, Any]:
+def _row(request: RolloutRequest, task: int, agent: str) -> dict[str, Any]:
     params: Mapping[str, Any] = {**request.row[CREATE_PARAMS], **request.sampling}
     if request.seed is not None:
         params = with_seed(params, request.seed)
