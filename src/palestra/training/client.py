@@ -26,12 +26,12 @@ from palestra.errors import (
     PalestraError,
     mask_error,
 )
+from palestra.training.batch import Halt
 from palestra.training.capture import ModelServers
 from palestra.training.checks import SECONDS, require, whole
 from palestra.training.errors import Cause
 from palestra.training.failing import hint_of
 from palestra.training.handle import Handle
-from palestra.training.lanes import Halt
 from palestra.training.memory import Memory, MemoryGuard
 from palestra.training.policies import Outage
 from palestra.training.pool import Pool
