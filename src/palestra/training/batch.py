@@ -4,11 +4,16 @@ No I/O here. Each rollout ends once; an outcome waits until it is taken, and wha
 meanwhile (its group was dropped, its weights have become too old) changes what is taken.
 """
 
+import asyncio
+import heapq
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final, final
 
+from palestra.engine import JobStage
+from palestra.errors import Layer
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts, NoTokenIds
 from palestra.training.failing import failed
 from palestra.training.jobs import Arrived, TrainingJob
@@ -355,3 +360,33 @@ def _cause_of(first: Failed | None) -> Cause:
         f"{first.attempts}: {first.message}",
         setting=first.evidence.hint,
     )
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """One batch on its way through the pool."""
+
+    batch: Batch
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Something has ended, or the batch has failed."""
+    running: int = 0
+    """Jobs with a task that has not ended, whether or not they have their outcome."""
+    queue: list[TrainingJob] = field(default_factory=list)
+    """A heap; jobs that ended in it are dropped when they come up."""
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    def head(self) -> TrainingJob | None:
+        """The next to be started."""
+        while self.queue and self.queue[0].state is not JobStage.QUEUED:
+            heapq.heappop(self.queue)
+        return self.queue[0] if self.queue else None
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Why nothing can come back: for good when servers died, for now when one is stuck."""
+
+    outage: Outage
+    layer: Layer
+    cause: Cause
+    log_tails: dict[str, tuple[str, ...]] = field(default_factory=dict)

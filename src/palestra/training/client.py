@@ -19,7 +19,6 @@ from functools import partial
 from typing import Self, final
 
 from palestra.config import ResolvedConfig
-from palestra.datasets import DoorKeeper
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -27,18 +26,18 @@ from palestra.errors import (
     PalestraError,
     mask_error,
 )
+from palestra.training.batch import Halt
 from palestra.training.capture import ModelServers
 from palestra.training.checks import SECONDS, require, whole
 from palestra.training.errors import Cause
 from palestra.training.failing import hint_of
 from palestra.training.handle import Handle
-from palestra.training.lanes import Halt
 from palestra.training.memory import Memory, MemoryGuard
 from palestra.training.policies import Outage
 from palestra.training.pool import Pool
 from palestra.training.postmortem import PostMortem
 from palestra.training.requests import RolloutRequest
-from palestra.training.rows import jobs_of
+from palestra.training.rows import RowTakers, jobs_of
 from palestra.training.running import Runner
 from palestra.training.servers import (
     DeathWatch,
@@ -178,8 +177,7 @@ class RolloutClient:
         self._stack.callback(runner.close)
         return _Inside(
             servers,
-            default_agent,
-            keepers,
+            RowTakers(frozenset(agents_of(servers)), default_agent, keepers),
             pool,
             runner,
             models,
@@ -246,10 +244,8 @@ class RolloutClient:
         run = f"{self._run}.{next(self._batches)}"
         jobs = jobs_of(
             requests,
+            inside.takers,
             run=run,
-            default_agent=inside.default_agent,
-            agents=agents_of(inside.servers),
-            keepers=inside.keepers,
             numbers=partial(next, self._numbers),
             now=time.monotonic(),
             deadline_s=self.settings.batch_timeout_s if deadline_s is None else deadline_s,
@@ -321,9 +317,7 @@ class _Inside:
     """What there is between entering and leaving."""
 
     servers: Servers
-    default_agent: str
-    keepers: dict[str, DoorKeeper]
-    """Agent -> what its rows are held to."""
+    takers: RowTakers
     pool: Pool
     runner: Runner
     models: ModelServers

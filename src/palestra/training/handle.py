@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self, final
 
 from palestra.errors import InputDataError
+from palestra.training.batch import Lane
 from palestra.training.checks import require, shown, whole
 from palestra.training.errors import BatchFailed, Cause
-from palestra.training.lanes import Lane
 from palestra.training.outcomes import Group, Outcome, Summary
 from palestra.training.pool import Pool
 from palestra.training.requests import Key

@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final, final
 
 from palestra.engine import Engine, JobStage
-from palestra.training.batch import INTENDED, Batch, stale, too_old
+from palestra.training.batch import INTENDED, Batch, Halt, Lane, stale, too_old
 from palestra.training.errors import BatchFailed
 from palestra.training.failing import failed
 from palestra.training.jobs import RETRYING, Attempted, TrainingJob
-from palestra.training.lanes import Halt, Lane
 from palestra.training.memory import MemoryGuard
 from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Group, Outcome
 from palestra.training.policies import OnIncomplete

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -26,19 +27,42 @@ FIRST_NAMED_TASK: Final = 1 << 40
 SHOWN: Final = 20
 
 
+@dataclass(frozen=True, slots=True)
+class RowTakers:
+    """The agents that rows may name, and what their servers take."""
+
+    names: frozenset[str]
+    default: str
+    """For rows that name none; empty: there is none."""
+    keepers: Mapping[str, DoorKeeper]
+    """Agent -> what its rows are held to."""
+
+    def sent(self, request: RolloutRequest, task: int) -> tuple[str, dict[str, Any], int]:
+        """The agent of a request, what it is sent, and how many bytes that has.
+
+        Raises InputDataError, TypeError or ValueError for a row that cannot be run.
+        """
+        agent = agent_for(request.row, self.default)
+        problem = _problem(request, agent, self.names)
+        if problem:
+            raise InputDataError(problem)
+        row = _row(request, task, agent)
+        encoded = encode_json(row)
+        if rejected := _rejected(self.keepers.get(agent), encoded):
+            raise InputDataError(rejected)
+        return agent, row, len(encoded)
+
+
 def jobs_of(
     requests: Iterable[RolloutRequest],
+    takers: RowTakers,
     *,
     run: str,
-    default_agent: str,
-    agents: Iterable[str],
-    keepers: Mapping[str, DoorKeeper],
     numbers: Callable[[], int],
     now: float,
     deadline_s: float | None,
 ) -> list[TrainingJob]:
     """A job for each request. Raises InputDataError that names every one that is no good."""
-    known = frozenset(agents)
     problems: list[str] = []
     asked: list[RolloutRequest] = []
     for place, request in enumerate(requests_in(requests)):
@@ -58,19 +82,10 @@ def jobs_of(
         seen.add(request.key)
         named = request.task_id
         task = task_numbers[named] if isinstance(named, str) else named
-        agent = agent_for(request.row, default_agent)
-        problem = _problem(request, agent, known)
-        if problem:
-            problems.append(f"{request.key}: {problem}")
-            continue
         try:
-            row = _row(request, task, agent)
-            encoded = encode_json(row)
-        except (TypeError, ValueError) as error:
+            agent, row, size = takers.sent(request, task)
+        except (InputDataError, TypeError, ValueError) as error:
             problems.append(f"{request.key}: {error}")
-            continue
-        if rejected := _rejected(keepers.get(agent), encoded):
-            problems.append(f"{request.key}: {rejected}")
             continue
         jobs.append(
             TrainingJob(
@@ -78,7 +93,7 @@ def jobs_of(
                 agent=agent,
                 row=row,
                 request=request,
-                size=len(encoded),
+                size=size,
                 run=run,
                 number=numbers(),
                 submitted=now,
