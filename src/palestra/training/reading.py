@@ -149,7 +149,7 @@ def size_of(outcome: Completed, row_bytes: int) -> int:
     """About how many bytes an outcome holds: its row, its texts, its tokens."""
     size = row_bytes
     for turn in outcome.turns:
-        # The items hold each prompt whole, and the lists of a turn are theirs.
-        size += BYTES_OF_AN_ID * (len(turn.prompt_ids) + 2 * len(turn.generated_ids))
-        size += BYTES_OF_A_LOGPROB * len(turn.logprobs)
+        # The items have lists of their own, and each prompt whole.
+        size += BYTES_OF_AN_ID * (2 * len(turn.prompt_ids) + 3 * len(turn.generated_ids))
+        size += BYTES_OF_A_LOGPROB * 2 * len(turn.logprobs)
     return size
