@@ -3,6 +3,16 @@
 Nothing here prints, or ends the process: errors are those of `palestra.errors`.
 """
 
-from palestra.api.runs import ScoreTable, compare, scores
+from palestra.api.runs import RunProfile, ScoreTable, compare, profile, scores, select
+from palestra.rollouts import MergePlan, merge
 
-__all__ = ["ScoreTable", "compare", "scores"]
+__all__ = [
+    "MergePlan",
+    "RunProfile",
+    "ScoreTable",
+    "compare",
+    "merge",
+    "profile",
+    "scores",
+    "select",
+]

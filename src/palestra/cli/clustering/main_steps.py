@@ -14,12 +14,11 @@ from typing import Any
 
 import orjson
 
-from palestra.cli.agents_metrics import ask_agents
 from palestra.cli.clustering.ray_node import address_of_cluster
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.loop import STOP_S
-from palestra.cli.merging import merge_shards
+from palestra.cli.merging import ask_agents, merge_shards
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.watching import watching

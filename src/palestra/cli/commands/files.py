@@ -54,15 +54,11 @@ def merge(
 
     Aggregate metrics are made too, when a fleet runs or --config names its agents.
     """
-    from palestra.cli.merging import merge as merge_shards
+    from palestra.cli.merging import merge_arguments
 
+    arguments = with_configs(configs, shards)
     guarded(
-        lambda: merge_shards(
-            output,
-            with_configs(configs, shards),
-            allow_partial=allow_partial,
-            overwrite=overwrite,
-        )
+        lambda: merge_arguments(output, arguments, allow_partial=allow_partial, overwrite=overwrite)
     )
 
 
