@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
-from palestra.cli.console import say
+from palestra.cli.console import say, say_json
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.escaping import visible
 from palestra.config import (
@@ -44,7 +42,7 @@ def diagnose(run: str, *, logs: tuple[Path, ...], inputs: tuple[Path, ...], as_j
         doors_of=request_models,
     ).masked(_mask())
     if as_json:
-        say(orjson.dumps(found.as_json(), option=orjson.OPT_INDENT_2).decode())
+        say_json(found.as_json())
     else:
         show(found)
     # Of a run that is whole, what its log says beside it was overcome.

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from palestra.api import MergePlan, merge
-from palestra.cli.console import notice, say, shown, warn_all
+from palestra.api import FleetChoice, MergePlan, OwnFleet, find, merge
+from palestra.cli.console import notice, say, warn_all
+from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
-from palestra.cli.reaching import FleetChoice, OwnFleet, find
 from palestra.cli.tables import print_key_metrics
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
 from palestra.rollouts.aggregate import aggregate
 from palestra.schema import RunPaths
 from palestra.settings import AggregateArgs, args_from, load
+from palestra.system import shown
 
 
 def ask_agents(
@@ -30,9 +31,9 @@ def ask_agents(
 
     async def ask() -> list[dict[str, Any]]:
         async with contextlib.AsyncExitStack() as stack:
-            choice: FleetChoice = OwnFleet(config)
+            choice: FleetChoice = OwnFleet(config, OBSERVER)
             if not own_fleet:
-                choice = await stack.enter_async_context(find(config))
+                choice = await stack.enter_async_context(find(config, OBSERVER))
             # Metrics are of answers that are there already: no model is needed, it may be gone.
             fleet = await stack.enter_async_context(choice.open(models=False))
             return await aggregate(fleet.client, output, destination)

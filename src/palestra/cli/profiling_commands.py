@@ -6,11 +6,12 @@ from typing import Any
 
 from palestra import api
 from palestra.analysis import Files, GroupSummary, PassAtK, Range, RunSummary, is_compressed
-from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.console import notice, say, warn_all
 from palestra.cli.tables import print_table
 from palestra.errors import InputDataError
 from palestra.schema import RunPaths
 from palestra.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
+from palestra.system import shown
 
 _WHAT_TO_TYPE = "name the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
 

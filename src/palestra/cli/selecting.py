@@ -5,8 +5,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
-
 from palestra.analysis import (
     JudgedTask,
     RateBand,
@@ -16,10 +14,11 @@ from palestra.analysis import (
     provenance_path,
 )
 from palestra.api import select
-from palestra.cli.console import notice, say, shown
+from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
 from palestra.errors import RunFailed
 from palestra.settings import SelectArgs
+from palestra.system import shown
 
 
 def select_tasks(args: SelectArgs) -> int:
@@ -40,7 +39,7 @@ def select_tasks(args: SelectArgs) -> int:
     for text in selection.notices:
         notice(text)
     if args.as_json:
-        say(orjson.dumps(_as_json(selection, args), option=orjson.OPT_INDENT_2).decode())
+        say_json(_as_json(selection, args))
     else:
         _show(selection, args)
     if not selection.kept:

@@ -14,13 +14,14 @@ from typing import Any
 
 import orjson
 
+from palestra.api import OwnFleet
 from palestra.cli.clustering.ray_node import address_of_cluster
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, notice, say, warn_all
+from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import STOP_S
 from palestra.cli.merging import ask_agents, merge_shards
 from palestra.cli.profiling_commands import profile_files
-from palestra.cli.reaching import OwnFleet
 from palestra.cli.watching import watching
 from palestra.cluster import (
     CHECK_S,
@@ -121,7 +122,7 @@ def _say(text: str) -> None:
 
 def _collect(config: ResolvedConfig, settings: CollectSettings) -> int:
     with watching("plain", None, lag_threshold_s=0.5) as watch, masking(config.secrets):
-        main = collect_with(OwnFleet(config), settings, watch, metrics=False)
+        main = collect_with(OwnFleet(config, OBSERVER), settings, watch, metrics=False)
         return stoppable(main, settings, watch)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from palestra.cli.console import notice, say, shown
+from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
 from palestra.cluster import (
     Executor,
@@ -34,6 +34,7 @@ from palestra.cluster import (
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.settings import config_list
+from palestra.system import shown
 
 UNDERWAY = 3
 """Exit code of `status` while something waits or runs, and nothing has failed."""
@@ -85,7 +86,7 @@ def status(given: str, *, as_json: bool) -> int:
     """Show a run; 0 when all is done, 1 when something will not be, 3 while it is under way."""
     _, found = _looked_at(given)
     if as_json:
-        say(orjson.dumps(_told(found), option=orjson.OPT_INDENT_2).decode())
+        say_json(_told(found))
     else:
         _show(found)
     if found.done:
@@ -180,7 +181,7 @@ def logs(given: str, unit: str | None, *, lines: int, as_json: bool) -> int:
         _check_known(run, unit)
     if as_json:
         told = [{"path": str(path), "end": _end(tail(path), lines)} for path in paths]
-        say(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+        say_json(told)
         return 0
     for path in paths:
         say(f"==> {shown(path)}")
