@@ -243,7 +243,7 @@ def test_a_killed_server_is_named_with_its_signal_and_its_last_lines(project: Pr
         asyncio.run(run())
 
     log = (project.path / "logs" / "x.log").read_text()
-    said = [caught.value.message, log, *(line for _, line in lines)]
+    said = [caught.value.message, log, "\n".join(line for _, line in lines)]
     assert all("x is here with" in text for text in said)
     assert not any(key in text for text in said)
     assert "out-of-memory" in caught.value.hint

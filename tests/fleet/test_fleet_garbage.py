@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from palestra.fleet import rare_collections
-from palestra.fleet.worker import GROWN_BYTES, resident_bytes
+from palestra.fleet.garbage import GROWN_BYTES, resident_bytes
 
 
 class Cycle:

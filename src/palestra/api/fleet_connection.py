@@ -38,6 +38,7 @@ ASK_AGAIN_S = 2.0
 SHORTEST_S = 1.0
 """What an endpoint that answers at all has for its first answer, however short the wait is."""
 LINE_EVERY_S = 60.0
+LEARN_S = 0.5
 WAITING_LONGER = "model_endpoint_readiness_timeout_seconds"
 
 T = TypeVar("T")
@@ -344,8 +345,14 @@ def _check_same(fleet: RunningFleet) -> None:
         )
 
 
-async def unless(broken: Awaitable[None], work: Awaitable[T]) -> T:
-    """The result of `work`, unless `broken` raises first: then that error, and work is undone."""
+async def unless(
+    broken: Awaitable[None], work: Awaitable[T], *, doubtful: Callable[[T], bool] | None = None
+) -> T:
+    """The result of `work`, unless `broken` raises first: then that error, and work is undone.
+
+    `doubtful`: whether a result may come of what `broken` is about to raise. Such a result waits
+    `LEARN_S` for it: the sockets of a process that ends are closed before its parent learns of it.
+    """
     guard = asyncio.ensure_future(broken)
     working = asyncio.ensure_future(work)
     try:
@@ -354,9 +361,15 @@ async def unless(broken: Awaitable[None], work: Awaitable[T]) -> T:
             working.cancel()
             await asyncio.wait({working})
             await guard
-        return await working
+        result = await working
+        if doubtful is not None and doubtful(result):
+            await asyncio.wait({guard}, timeout=LEARN_S)
+            if guard.done():
+                await guard
     except BaseException as error:
         raise first_cause(error) from None
+    else:
+        return result
     finally:
         for task in (guard, working):
             task.cancel()

@@ -17,7 +17,7 @@ from palestra.cli.loop import CommandStopped, run_to_end, to_its_end
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ResolvedConfig, ServerType, is_secret_name
-from palestra.errors import ConfigError, Hopeless, PalestraError, RunFailed, ServerDied
+from palestra.errors import ConfigError, Hopeless, Outcome, PalestraError, RunFailed, ServerDied
 from palestra.fleet import LOOPBACK, raise_descriptor_limit
 from palestra.rollouts import (
     AgentRoute,
@@ -218,7 +218,9 @@ async def collect_with(
             _introduce(prepared)
             try:
                 collected = await unless(
-                    fleet.watch(), watched(prepared, settings, fleet.client, watch)
+                    fleet.watch(),
+                    watched(prepared, settings, fleet.client, watch),
+                    doubtful=lambda it: it.accounting.ended[Outcome.INFRA_ERROR] > 0,
                 )
             except ServerDied as died:
                 _record(died, settings)

@@ -25,23 +25,23 @@ from palestra.doctor.outputs import RowCounts
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Manifest
-from palestra.settings import load
+from palestra.settings import DiagnoseArgs, load
 
 
-def diagnose(run: str, *, logs: tuple[Path, ...], inputs: tuple[Path, ...], as_json: bool) -> int:
-    """Print the diagnosis of `run`; exit 1 when something is wrong."""
-    for path in (*logs, *inputs):
+def diagnose(args: DiagnoseArgs) -> int:
+    """Print the diagnosis of a run; exit 1 when something is wrong."""
+    for path in (*args.logs, *args.inputs):
         if not path.is_file():
             raise InputDataError(f"{path} does not exist")
     found = diagnose_run(
-        run,
+        args.run,
         folder=Path.cwd(),
         table=SignatureTable.load(),
-        sources=inputs,
-        logs=logs,
+        sources=args.inputs,
+        logs=args.logs,
         doors_of=request_models,
     ).masked(_mask())
-    if as_json:
+    if args.as_json:
         say_json(found.as_json())
     else:
         show(found)

@@ -16,7 +16,7 @@ from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
 from palestra.rollouts.aggregate import aggregate
 from palestra.schema import RunPaths
-from palestra.settings import AggregateArgs, args_from, load
+from palestra.settings import AggregateArgs, MergeArgs, args_from, load
 from palestra.system import shown
 
 
@@ -49,22 +49,21 @@ def ask_agents(
 _OVERRIDE = re.compile(r"(\+\+?|~)|[A-Za-z_][\w.@/]*=")
 
 
-def merge_arguments(
-    output: Path,
-    arguments: Sequence[str],
-    *,
-    allow_partial: bool,
-    overwrite: bool,
-) -> int:
-    """Merge shards into `output`; metrics too, when a fleet runs or a configuration is given.
+def merge_arguments(args: MergeArgs) -> int:
+    """Merge shards; metrics too, when a fleet runs or a configuration is given.
 
-    `arguments`: shards, and overrides of the configuration.
+    Overrides of the configuration stand among the shards.
     """
-    shards = [item for item in arguments if not _is_override(item)]
-    overrides = [item for item in arguments if _is_override(item)]
+    overrides = [item for item in args.shards if _is_override(item)]
     config = load(overrides, ng=False, require_all=bool(overrides))
     warn_all(config.warnings)
-    return merge_shards(config, output, shards, allow_partial=allow_partial, overwrite=overwrite)
+    return merge_shards(
+        config,
+        args.output,
+        [item for item in args.shards if item not in overrides],
+        allow_partial=args.allow_partial,
+        overwrite=args.overwrite,
+    )
 
 
 def merge_shards(

@@ -12,6 +12,7 @@ from palestra.fleet.attach import (
 from palestra.fleet.build import Assembly, assembled, build_server, http_transport, server_client
 from palestra.fleet.child import Child, ChildExit
 from palestra.fleet.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
+from palestra.fleet.garbage import rare_collections
 from palestra.fleet.head import check_head_port, head_server
 from palestra.fleet.importing import (
     START_TIMEOUT,
@@ -53,7 +54,6 @@ from palestra.fleet.venvs import (
     unsatisfied,
 )
 from palestra.fleet.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
-from palestra.fleet.worker import rare_collections
 
 __all__ = [
     "EMBEDDED",

@@ -45,6 +45,7 @@ from palestra.settings import (
     CollectArgs,
     CollectSettings,
     GivenRows,
+    MergeShardsArgs,
     args_from,
     existing_path,
     load,
@@ -278,6 +279,11 @@ def prepare_run(plan: Path) -> int:
         notice(text)
     say(f"{stamped.rollouts} rollouts of {stamped.tasks} tasks in {len(stamped.shards)} shards")
     return 0
+
+
+def merge_by_hand(args: MergeShardsArgs) -> int:
+    """Merge the shards of a run, as somebody asks for it."""
+    return merge_run(args.plan, allow_partial=args.allow_partial)
 
 
 def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
