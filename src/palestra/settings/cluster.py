@@ -5,11 +5,12 @@ used or refused, never ignored.
 """
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from palestra.config import flag
+from palestra.config import Flag, flag
 from palestra.settings.base import JsonArgs, Settings
 from palestra.settings.seeds import chunks_of, seeds_of
 
