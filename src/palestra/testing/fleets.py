@@ -12,7 +12,7 @@ import pytest
 from palestra.config import ResolvedConfig, ServerType, load_config
 from palestra.errors import ConfigError
 from palestra.fleet import Assembly, assembled
-from palestra.sandbox.workers.started import nurseries_kept
+from palestra.sandbox import nurseries_kept
 from palestra.schema import CREATE_PARAMS, TOOL_FAILURES, RunRequest, VerifyResponse, to_plain
 from palestra.testing.places import OF_ONE_TEST, config_of, entrypoint_of
 from palestra.testing.scripted import Answer, ScriptedModel
