@@ -5,7 +5,7 @@ from config_world import World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.config import OverrideAction, apply_overrides, parse_overrides
+from palestra.config import OverrideAction, OverrideRules, apply_overrides, parse_overrides
 from palestra.errors import ConfigError
 
 
@@ -87,7 +87,7 @@ def test_changing_a_new_key_adds_it_unless_additions_are_strict() -> None:
 def test_strict_additions_hold_for_config_paths_too(world: World) -> None:
     world.write("a.yaml", "")
     with pytest.raises(ConfigError, match=r"\+config_paths="):
-        world.load("config_paths=[a.yaml]", strict_add=True)
+        world.load("config_paths=[a.yaml]", rules=OverrideRules(strict_add=True))
 
 
 def test_all_overrides_that_cannot_be_parsed_are_listed_at_once() -> None:
@@ -125,14 +125,18 @@ def test_the_repr_of_an_override_does_not_show_its_value() -> None:
 
 
 def test_hydras_own_settings_are_ignored_with_a_warning(world: World) -> None:
-    config = world.load("hydra.run.dir=/tmp/x", "hydra/job_logging=none", strict_add=True)
+    config = world.load(
+        "hydra.run.dir=/tmp/x", "hydra/job_logging=none", rules=OverrideRules(strict_add=True)
+    )
 
     assert config.tree == {}
     assert len(config.warnings) == 2
 
 
 def test_an_unknown_top_level_override_is_a_warning_with_the_nearest_name(world: World) -> None:
-    config = world.load("+polcy_model_name=x", "+limit=3", "+policy_api_key=k", known=["limit"])
+    config = world.load(
+        "+polcy_model_name=x", "+limit=3", "+policy_api_key=k", rules=OverrideRules(known=["limit"])
+    )
 
     (warning,) = config.warnings
     assert "polcy_model_name" in warning

@@ -11,6 +11,8 @@ from palestra.errors import Outcome
 from palestra.schema import RolloutKey
 from palestra.transport import RetryCount
 
+RUNS, WAITS = JobStage.RUNNING, JobStage.WAITING
+
 
 class Numbers:
     """Work whose jobs are numbers; each gets `attempts` attempts. It is a `Work`."""
@@ -22,11 +24,13 @@ class Numbers:
         *,
         room: Callable[[], int],
         attempts: int = 1,
+        pause_s: float = 0.0,
     ) -> None:
         self._numbers = numbers
         self._run = run
         self._room = room
         self._attempts = attempts
+        self._pause_s = pause_s
         self.results: list[tuple[int, object]] = []
         self.engine: Engine[Job, object] = Engine(self, overdue_s=0.1)
 
@@ -41,10 +45,22 @@ class Numbers:
     def settle(self, job: Job, result: object, /) -> float | None:
         assert isinstance(job.key.task, int)
         self.results.append((job.key.task, result))
-        return None if job.attempt >= self._attempts else 0.0
+        return None if job.attempt >= self._attempts else self._pause_s
 
     def abandoned(self, job: Job, /) -> object:
         return "abandoned"
+
+    def job_of(self, number: int) -> Job:
+        """The job of one that was started and has not ended."""
+        return self.engine.jobs[RolloutKey(number, 0)]
+
+    async def reached(self, number: int, stage: JobStage) -> Job:
+        """The job of `number`, once it is there."""
+        while True:
+            job = self.engine.jobs.get(RolloutKey(number, 0))
+            if job is not None and job.state is stage:
+                return job
+            await asyncio.sleep(0)
 
     def all_run(self) -> None:
         async def main() -> None:
@@ -215,6 +231,84 @@ def test_an_attempt_that_goes_on_is_abandoned_and_what_it_brings_is_dropped() ->
 
     asyncio.run(main())
     assert work.results == [(0, "abandoned"), *[(0, "a result")], *[(1, "a result")] * 2]
+
+
+@pytest.mark.parametrize("attempts", [1, 2], ids=["running", "waiting for another attempt"])
+def test_a_job_that_is_stopped_has_no_result_and_leaves_its_place_to_others(attempts: int) -> None:
+    async def run(number: int) -> str:
+        if number == 0 and attempts == 1:
+            await asyncio.Event().wait()
+        return "a result"
+
+    work = Numbers(iter(range(2)), run, room=lambda: 1, attempts=attempts, pause_s=60.0)
+
+    async def main() -> None:
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            tasks.create_task(work.engine.run(look_every_s=0.05))
+            for number in range(2):
+                job = await work.reached(number, RUNS if attempts == 1 else WAITS)
+                work.engine.stop(job, within_s=60.0)
+                if attempts == 1:
+                    return
+
+    asyncio.run(main())
+    assert work.results == (
+        [(1, "a result")] if attempts == 1 else [(0, "a result"), (1, "a result")]
+    )
+    assert work.engine.jobs == {}
+
+
+def test_a_job_that_is_stopped_before_it_begins_never_runs() -> None:
+    run_ones: list[int] = []
+
+    async def run(number: int) -> None:
+        run_ones.append(number)
+
+    work = Numbers(iter(range(3)), run, room=lambda: 2)
+
+    async def main() -> None:
+        work.engine.fill()
+        work.engine.stop(work.job_of(0), within_s=60.0)
+        await work.engine.run(look_every_s=0.05)
+
+    asyncio.run(main())
+    assert sorted(run_ones) == [1, 2]
+
+
+def test_a_stopped_attempt_that_goes_on_is_left_behind_and_its_place_is_given_away() -> None:
+    released = asyncio.Event()
+
+    async def run(number: int) -> str:
+        while number == 0 and not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await released.wait()
+        return "a result"
+
+    work = Numbers(iter(range(2)), run, room=lambda: 1)
+
+    async def main() -> JobStage:
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            tasks.create_task(work.engine.run(look_every_s=0.05))
+            job = await work.reached(0, RUNS)
+            work.engine.stop(job, within_s=0.0)
+        released.set()
+        return job.state
+
+    assert asyncio.run(main()) is JobStage.ABANDONED
+    assert work.results == [(1, "a result")]
+
+
+def test_an_attempt_that_stops_its_own_job_cancels_nothing() -> None:
+    async def run(number: int) -> str:
+        if number == 0:
+            work.engine.stop(work.job_of(0), within_s=60.0)
+        await asyncio.sleep(0)
+        return "a result"
+
+    work = Numbers(iter(range(3)), run, room=lambda: 1)
+    work.all_run()
+
+    assert work.results == [(1, "a result"), (2, "a result")]
 
 
 def test_requests_sent_again_lower_the_limit_before_any_attempt_has_ended() -> None:

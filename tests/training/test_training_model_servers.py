@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from palestra.errors import CallError, Evidence, Hop, InfraError, RowIdentity, VerifierError
-from palestra.schema import WireModel
+from palestra.schema import TokenFault, WireModel
 from palestra.training.capture import ModelServers
 from palestra.transport import (
     CallContext,
@@ -18,7 +18,16 @@ from palestra.transport import (
 pytestmark = pytest.mark.anyio
 
 TURNS: dict[str, Any] = {
-    "turns": [{"began": 1.0, "took_s": 0.5, "prompt_ids": [1], "generated_ids": [2]}]
+    "turns": [
+        {
+            "began": 1.0,
+            "took_s": 0.5,
+            "tokens": {"prompt": [1], "generation": [2], "log_probs": [None]},
+            "verdict": {
+                "log_probs": {"field": "generation_log_probs", "position": 0, "reason": "nan at 0"}
+            },
+        }
+    ]
 }
 ROLLOUT = RowIdentity(0, 0, 1, "agent", "run.1")
 Answers = Callable[[str], Mapping[str, Any]]
@@ -80,6 +89,10 @@ async def test_a_model_server_that_cannot_be_told_of_new_weights_is_an_error() -
     taken = await models.take("agent", ROLLOUT)
     assert taken is not None
     assert (len(taken.turns), taken.lost) == (2, 0)
+    verdict = taken.turns[0].verdict
+    assert verdict is not None
+    assert verdict.ids is None
+    assert verdict.log_probs == TokenFault("generation_log_probs", 0, "nan at 0")
 
 
 async def test_a_model_server_without_the_endpoint_is_not_asked_again() -> None:

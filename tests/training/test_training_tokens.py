@@ -5,13 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_world import answer, heard, said
 
-from palestra.schema import Response, first_difference
+from palestra.schema import Response, TokenFault, TokenVerdict, TurnTokens, first_difference
 from palestra.server import CapturedTurn, TurnsTaken
 from palestra.training import InvalidLogprobs, Key, OnViolation, TokenDiscontinuity
 from palestra.training.chains import Chained, RawTurn, chained
 from palestra.training.tokens import read_turns
 
 KEY = Key(1, 0)
+
+
+def raw(prompt: list[int], generated: list[int], logprobs: list[float]) -> RawTurn:
+    """A turn of which nothing was captured."""
+    tokens = TurnTokens(prompt, generated, logprobs)
+    return RawTurn(tokens, tokens.verdict)
+
+
 IDS = st.lists(st.integers(0, 50_000), min_size=1, max_size=12)
 
 
@@ -26,8 +34,7 @@ def clean_traces(draw: st.DrawFn, least: int = 1) -> list[RawTurn]:
         logprobs = draw(
             st.lists(st.floats(-50, 0), min_size=len(generated), max_size=len(generated))
         )
-        call = captured((list(prompt), list(generated))).turns[0]
-        turns.append(RawTurn(prompt, generated, logprobs, captured=call))
+        turns.append(raw(prompt, generated, logprobs))
         seen = prompt + generated
     return turns
 
@@ -41,8 +48,8 @@ def test_a_clean_trace_is_one_chain_of_exactly_its_ids(turns: list[RawTurn]) -> 
     found = check(turns)
 
     assert (len(found.chains), found.masked) == (1, "")
-    assert found.chains[0].flat.ids == turns[-1].prompt + turns[-1].generated
-    assert sum(found.chains[0].flat.loss_mask) == sum(len(turn.generated) for turn in turns)
+    assert found.chains[0].flat.ids == turns[-1].tokens.all
+    assert sum(found.chains[0].flat.loss_mask) == sum(len(turn.tokens.generation) for turn in turns)
 
 
 @given(clean_traces(least=2), st.data())
@@ -51,17 +58,18 @@ def test_every_change_of_ids_that_were_seen_is_found(
 ) -> None:
     """Re-tokenised (one id becomes others), fabricated, shifted, cut: wherever it is planted."""
     at = data.draw(st.integers(1, len(turns) - 1))
-    seen = turns[at - 1].prompt + turns[at - 1].generated
+    seen = turns[at - 1].tokens.all
     place = data.draw(st.integers(0, len(seen) - 1))
     kind = data.draw(st.sampled_from(["retokenised", "fabricated", "shifted", "shortened"]))
-    prompt = turns[at].prompt
+    tokens = turns[at].tokens
+    prompt = tokens.prompt
     drifted = {
         "retokenised": [*prompt[:place], 60_001, 60_002, *prompt[place + 1 :]],
         "fabricated": [*prompt[:place], prompt[place] + 1, *prompt[place + 1 :]],
         "shifted": [60_003, *prompt],
         "shortened": prompt[:place],
     }[kind]
-    planted = [*turns[:at], RawTurn(drifted, turns[at].generated, turns[at].logprobs)]
+    planted = [*turns[:at], raw(drifted, tokens.generation, tokens.log_probs)]
 
     with pytest.raises(TokenDiscontinuity) as found:
         check(planted)
@@ -76,21 +84,21 @@ def test_ids_that_the_model_server_did_not_sample_are_found(
     turns: list[RawTurn], data: st.DataObject
 ) -> None:
     at = data.draw(st.integers(0, len(turns) - 1))
-    turn = turns[at]
-    place = data.draw(st.integers(0, len(turn.generated) - 1))
-    ids = [*turn.generated[:place], turn.generated[place] + 1, *turn.generated[place + 1 :]]
-    planted = [*turns[:at], RawTurn(turn.prompt, ids, turn.logprobs, captured=turn.captured)]
+    calls = [(turn.tokens.prompt, turn.tokens.generation) for turn in turns]
+    prompt, sampled = calls[at]
+    place = data.draw(st.integers(0, len(sampled) - 1))
+    ids = [*sampled[:place], sampled[place] + 1, *sampled[place + 1 :]]
 
-    with pytest.raises(TokenDiscontinuity) as found:
-        check(planted)
+    with pytest.raises(TokenDiscontinuity, match="other ids than those that came") as found:
+        checked(known(*calls[:at], (prompt, ids)), captured(*calls[: at + 1]))
 
-    assert found.value.position == len(turn.prompt) + place
+    assert (found.value.turn, found.value.position) == (at, len(prompt) + place)
 
 
 @pytest.mark.parametrize("no_id", [-1, None, "5", 1.0, True])
 def test_what_is_no_token_id_is_found(no_id: object) -> None:
     with pytest.raises(TokenDiscontinuity, match="no token id"):
-        check([RawTurn([1, 2], [3, no_id], [-1.0, -1.0])])  # type: ignore[list-item]  # planted
+        check([raw([1, 2], [3, no_id], [-1.0, -1.0])])  # type: ignore[list-item]  # planted
 
 
 @given(clean_traces(), st.sampled_from([math.nan, math.inf, -math.inf, 0.1, None, "x"]), st.data())
@@ -98,10 +106,10 @@ def test_every_log_prob_that_is_none_is_found(
     turns: list[RawTurn], bad: float, data: st.DataObject
 ) -> None:
     at = data.draw(st.integers(0, len(turns) - 1))
-    turn = turns[at]
-    place = data.draw(st.integers(0, len(turn.logprobs) - 1))
-    logprobs = [*turn.logprobs[:place], bad, *turn.logprobs[place + 1 :]]
-    planted = [*turns[:at], RawTurn(turn.prompt, turn.generated, logprobs), *turns[at + 1 :]]
+    tokens = turns[at].tokens
+    place = data.draw(st.integers(0, len(tokens.log_probs) - 1))
+    logprobs = [*tokens.log_probs[:place], bad, *tokens.log_probs[place + 1 :]]
+    planted = [*turns[:at], raw(tokens.prompt, tokens.generation, logprobs), *turns[at + 1 :]]
 
     with pytest.raises(InvalidLogprobs) as found:
         check(planted)
@@ -112,7 +120,7 @@ def test_every_log_prob_that_is_none_is_found(
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_as_many_log_probs_as_ids_are_needed(count: int) -> None:
     with pytest.raises(InvalidLogprobs, match=f"{count} log probs for 2 ids"):
-        check([RawTurn([1], [2, 3], [-1.0] * count)])
+        check([raw([1], [2, 3], [-1.0] * count)])
 
 
 @pytest.mark.parametrize("policy", [OnViolation.MASK, OnViolation.SPLIT])
@@ -120,28 +128,28 @@ def test_as_many_log_probs_as_ids_are_needed(count: int) -> None:
 def test_ids_that_nobody_sampled_are_trained_on_under_no_policy(
     policy: OnViolation, ids: list[int]
 ) -> None:
-    call = captured(([1, 2], [3, 4])).turns[0]
-    clean = RawTurn([7], [8], [-1.0])
+    clean = ([7], [8])
+    read = read_turns(known(clean, ([1, 2], ids)), captured(clean, ([1, 2], [3, 4])), (None, None))
 
-    found = check([clean, RawTurn([1, 2], ids, [-1.0, -1.0], captured=call)], policy)
+    found = check(read.turns, policy)
 
     assert found.chains == []
     assert found.masked
 
 
 def test_log_probs_whose_sum_is_too_much_are_fine_one_by_one() -> None:
-    assert check([RawTurn([1], [2, 3], [-1e308, -1e308])]).masked == ""
+    assert check([raw([1], [2, 3], [-1e308, -1e308])]).masked == ""
 
 
 def test_rounding_above_zero_is_tolerated() -> None:
-    assert check([RawTurn([1], [2], [1e-6])]).chains[0].turns[0].logprobs == [1e-6]
+    assert check([raw([1], [2], [1e-6])]).chains[0].turns[0].logprobs == [1e-6]
 
 
 def test_split_makes_a_chain_of_each_part_that_hangs_together() -> None:
     turns = [
-        RawTurn([1], [2], [-1.0]),
-        RawTurn([1, 2, 3], [4], [-1.0]),
-        RawTurn([9, 9], [5], [-1.0]),
+        raw([1], [2], [-1.0]),
+        raw([1, 2, 3], [4], [-1.0]),
+        raw([9, 9], [5], [-1.0]),
     ]
 
     found = check(turns, OnViolation.SPLIT)
@@ -151,7 +159,7 @@ def test_split_makes_a_chain_of_each_part_that_hangs_together() -> None:
 
 
 def test_mask_says_why_and_trains_on_nothing_wrong() -> None:
-    found = check([RawTurn([1], [2], [math.nan]), RawTurn([1, 2], [3], [-1.0])], OnViolation.MASK)
+    found = check([raw([1], [2], [math.nan]), raw([1, 2], [3], [-1.0])], OnViolation.MASK)
 
     assert "nan at 0 is no log probability" in found.masked
     assert found.chains[0].flat.loss_mask == [0, 0, 1]
@@ -165,9 +173,8 @@ def captured(*turns: tuple[list[int], list[int]], **fields: int) -> TurnsTaken:
     return TurnsTaken(
         turns=[
             CapturedTurn(
-                prompt_ids=prompt,
-                generated_ids=generated,
-                logprobs=[-1.0] * len(generated),
+                tokens=(tokens := TurnTokens(prompt, generated, [-1.0] * len(generated))),
+                verdict=tokens.verdict,
                 began=float(number),
                 took_s=1.0,
                 **fields,
@@ -182,8 +189,36 @@ def test_ids_that_an_agent_dropped_are_filled_in_from_the_capture() -> None:
 
     read = read_turns(stripped, captured(([1], [2]), ([1, 2, 3], [4])), (None, None))
 
-    assert [(turn.prompt, turn.generated) for turn in read.turns] == [([1], [2]), ([1, 2, 3], [4])]
+    assert [(turn.tokens.prompt, turn.tokens.generation) for turn in read.turns] == [
+        ([1], [2]),
+        ([1, 2, 3], [4]),
+    ]
     assert read.incomplete == ""
+
+
+def test_a_turn_has_the_log_probs_and_the_verdict_of_the_call_that_it_is() -> None:
+    changed_on_the_way = response(said([1], [2], [-9.0]))
+    calls = captured(([1], [2]))
+    calls.turns[0].verdict = TokenVerdict(
+        log_probs=TokenFault("generation_log_probs", 0, "nan at 0 is no log probability")
+    )
+
+    (turn,) = read_turns(changed_on_the_way, calls, (None, None)).turns
+
+    assert turn.tokens.log_probs == [-1.0]
+    with pytest.raises(InvalidLogprobs, match="nan at 0") as found:
+        check([turn])
+    assert (found.value.turn, found.value.position) == (0, 0)
+
+
+def test_a_captured_turn_without_a_verdict_is_checked() -> None:
+    calls = captured(([1], [-2]))
+    calls.turns[0].verdict = None
+
+    with pytest.raises(TokenDiscontinuity, match="-2 is no token id") as found:
+        checked(response(said(None)), calls)
+
+    assert found.value.position == 1
 
 
 def known(*turns: tuple[list[int], list[int]]) -> Response:

@@ -1,4 +1,4 @@
-"""A running collection can be asked what is in flight, whatever holds its event loop.
+"""A running collection can be asked what is in job, whatever holds its event loop.
 
 A thread answers on a loopback port; a file in the run directory, which only its user can read,
 says which port, and what to say there.
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import orjson
 
+from palestra.engine import Job
 from palestra.fleet import run_dir
 from palestra.rollouts import Progress
 from palestra.transport import new_id
@@ -41,23 +42,23 @@ def in_flight(progress: Progress) -> list[dict[str, Any]]:
     now = time.monotonic()
     return [
         {
-            "task": key.task,
-            "rollout": key.rollout,
-            "attempt": flight.attempt,
-            "agent": flight.agent,
-            "phase": flight.phase,
-            "awaiting": flight.awaiting,
-            "awaiting_s": round(now - flight.since, 3),
-            "age_s": round(now - flight.started, 3),
+            "task": job.key.task,
+            "rollout": job.key.rollout,
+            "attempt": job.attempt,
+            "agent": job.agent,
+            "phase": job.phase,
+            "awaiting": job.awaiting,
+            "awaiting_s": round(now - job.since, 3),
+            "age_s": round(now - job.started, 3),
         }
-        for key, flight in _items(progress)
+        for job in _jobs(progress)
     ]
 
 
-def _items(progress: Progress) -> list[tuple[Any, Any]]:
+def _jobs(progress: Progress) -> list[Job]:
     for _ in range(100):
         with contextlib.suppress(RuntimeError):  # it grew while it was copied
-            return list(progress.in_flight.items())[:_LISTED]
+            return list(progress.in_flight.values())[:_LISTED]
     return []
 
 
@@ -107,7 +108,7 @@ def _answering(output: Path, told: Callable[[], bytes]) -> Iterator[None]:
         )
         path = _write(where)
         answering = threading.Thread(
-            target=_answer, args=(listening, nonce.encode(), told), daemon=True, name="in flight"
+            target=_answer, args=(listening, nonce.encode(), told), daemon=True, name="in job"
         )
         answering.start()
         try:

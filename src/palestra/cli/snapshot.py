@@ -10,7 +10,6 @@ from typing import final
 from palestra.engine import Job
 from palestra.errors import Outcome
 from palestra.rollouts import Progress
-from palestra.schema import RolloutKey
 
 RECENT_S = 30.0
 """What "recent" means for a rate."""
@@ -145,13 +144,13 @@ def _classes(progress: Progress) -> tuple[tuple[str, int], ...]:
 
 def _slowest(progress: Progress, now: float) -> tuple[Slow, ...]:
     # Rollouts enter in the order of starting, so the oldest are the first: no search.
-    oldest = islice(progress.in_flight.items(), SHOWN)
-    return tuple(_slow(key, flight, now, progress.max_attempts) for key, flight in oldest)
+    oldest = islice(progress.in_flight.values(), SHOWN)
+    return tuple(_slow(job, now, progress.max_attempts) for job in oldest)
 
 
-def _slow(key: RolloutKey, job: Job, now: float, attempts: int) -> Slow:
+def _slow(job: Job, now: float, attempts: int) -> Slow:
     return Slow(
-        rollout=f"{key.task}:{key.rollout}",
+        rollout=f"{job.key.task}:{job.key.rollout}",
         attempt=job.attempt,
         attempts=attempts,
         agent=job.agent,

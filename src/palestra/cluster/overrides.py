@@ -15,6 +15,7 @@ from palestra.config import (
     InstanceConfig,
     Override,
     OverrideAction,
+    OverrideRules,
     ResolvedConfig,
     apply_overrides,
     did_you_mean,
@@ -197,7 +198,7 @@ def served_config(
             overrides=overrides,
             config_paths=[str(path) for path in config_paths],
             extra=_policy(options),
-            refuse_unknown=True,
+            rules=OverrideRules(refuse_unknown=True),
             use_env_yaml=use_env_yaml,
         )
     except ConfigError as error:

@@ -18,7 +18,13 @@ the standard library are imported by the functions that need them.
 from palestra.config.flags import Flag, flag
 from palestra.config.keys import RESERVED_KEYS
 from palestra.config.load import config_from_tree, load_config, names_in_files, read_settings
-from palestra.config.overrides import Override, OverrideAction, apply_overrides, parse_overrides
+from palestra.config.overrides import (
+    Override,
+    OverrideAction,
+    OverrideRules,
+    apply_overrides,
+    parse_overrides,
+)
 from palestra.config.paths import (
     PACKAGE_ROOT,
     SERVER_TREES,
@@ -57,6 +63,7 @@ __all__ = [
     "InstanceConfig",
     "Override",
     "OverrideAction",
+    "OverrideRules",
     "Redactor",
     "ResolvedConfig",
     "ServerRef",

@@ -10,8 +10,10 @@ from typing import Any
 from palestra.config.compose import compose
 from palestra.config.instances import find_instances
 from palestra.config.overrides import (
+    ANY_OVERRIDE,
     Override,
     OverrideAction,
+    OverrideRules,
     apply_overrides,
     mentioned_in,
     parse_overrides,
@@ -45,9 +47,7 @@ def load_config(
     require_all: bool = True,
     required: Collection[str] | None = None,
     use_env_yaml: bool = True,
-    strict_add: bool = False,
-    known: Collection[str] = (),
-    refuse_unknown: bool = False,
+    rules: OverrideRules = ANY_OVERRIDE,
 ) -> ResolvedConfig:
     """Read, merge, compose, resolve and validate a configuration.
 
@@ -56,19 +56,16 @@ def load_config(
 
     `require_all=False` makes settings without a value empty strings, for commands that
     start no server. `required` narrows the demand to those instances, for commands that start
-    a few: what others lack or refer to is then no error. `strict_add` refuses `k=v` for new
-    keys, as Hydra and thus the `ng_*` commands do. `known` are top-level settings of the calling command: other unknown
-    overrides become warnings, or with `refuse_unknown` errors. Whatever is wrong raises
-    `ConfigError`.
+    a few: what others lack or refer to is then no error. Whatever is wrong raises `ConfigError`.
     """
     places = _places(cwd, package_root)
     parsed = parse_overrides(overrides)
     environment = read_environment(places) if use_env_yaml else None
     given = plain(extra or {}, where="extra")
-    wanted = (*config_paths, *_paths_of(parsed, strict_add=strict_add))
+    wanted = (*config_paths, *_paths_of(parsed, strict_add=rules.strict_add))
     merged = _merge_sources(environment, given, wanted, places)
     effective = [o for o in parsed if o.steps != (CONFIG_PATHS,) and o.steps[0] != "hydra"]
-    overridden = apply_overrides(merged.tree, effective, strict_add=strict_add)
+    overridden = apply_overrides(merged.tree, effective, strict_add=rules.strict_add)
     with _naming_old_names(overridden, places):
         composed, compose_warnings = compose(overridden)
         tree = resolve(composed, require_all=require_all, required=required)
@@ -78,9 +75,9 @@ def load_config(
         before=merged.tree,
         after=overridden,
         instances=config.instances,
-        known=known,
+        known=rules.known,
     )
-    if refuse_unknown:
+    if rules.refuse_unknown:
         raise_problems(unknown)
     return ResolvedConfig(
         tree=config.tree,

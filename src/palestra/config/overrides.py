@@ -10,7 +10,7 @@ nothing reads is most often misspelt: `unknown_overrides` warns of it.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from palestra.config.problems import raise_problems
 from palestra.config.redact import is_secret_name, mask_line
@@ -50,6 +50,21 @@ class Override:
     def key(self) -> str:
         """The dotted path as typed."""
         return dotted(self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideRules:
+    """What a command accepts as an override."""
+
+    strict_add: bool = False
+    """`k=v` for a key that does not exist is an error, as Hydra has it; else it adds."""
+    known: Collection[str] = ()
+    """Top-level settings that the command itself reads."""
+    refuse_unknown: bool = False
+    """An override that nothing reads is an error; else it is a warning."""
+
+
+ANY_OVERRIDE: Final = OverrideRules()
 
 
 def parse_overrides(args: Iterable[str]) -> tuple[Override, ...]:

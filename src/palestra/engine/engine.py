@@ -5,12 +5,13 @@ awaits. A worker takes one job after the other: a job is made when it can run, a
 """
 
 import asyncio
+import math
 import time
-from typing import Generic, Protocol, TypeVar, final
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, Protocol, TypeVar, final
 
 from palestra.engine.job import Job, JobStage
 from palestra.engine.tasks import BoundedTasks
-from palestra.schema import RolloutKey
 
 AnyJob = TypeVar("AnyJob", bound=Job)
 Result = TypeVar("Result")
@@ -40,15 +41,24 @@ class Work(Protocol[AnyJob, Result]):
 class Engine(Generic[AnyJob, Result]):
     """Runs the jobs of `work` on one event loop.
 
-    `overdue_s`: seconds after which an attempt that has not ended is abandoned; None: never.
+    `overdue_s`: seconds after which an attempt that has not ended is abandoned; None: never,
+    unless `Work.attempt` sets its job's `stop_by`. `on_left` is called when no task runs a job any
+    more, after it has ended and after it was abandoned.
     """
 
-    def __init__(self, work: Work[AnyJob, Result], *, overdue_s: float | None = None) -> None:
+    def __init__(
+        self,
+        work: Work[AnyJob, Result],
+        *,
+        overdue_s: float | None = None,
+        on_left: Callable[[AnyJob], None] | None = None,
+    ) -> None:
         self._work = work
         self._overdue_s = overdue_s
+        self._on_left = on_left
         self._tasks = BoundedTasks()
-        self.jobs: dict[RolloutKey, AnyJob] = {}
-        """Those that run or wait for their next attempt, the oldest first."""
+        self.jobs: dict[Hashable, AnyJob] = {}
+        """Those that a task runs, by their `place`, the oldest first."""
 
     async def run(self, *, look_every_s: float = 1.0) -> None:
         """Run all jobs. Raises the first error that is no result, once the others have ended; in an
@@ -60,7 +70,7 @@ class Engine(Generic[AnyJob, Result]):
             await self._run_all()
             return
         async with asyncio.TaskGroup() as watched:
-            watch = watched.create_task(self._abandon_overdue(self._overdue_s, look_every_s))
+            watch = watched.create_task(self.watch(look_every_s))
             await self._run_all()
             watch.cancel()
 
@@ -72,6 +82,36 @@ class Engine(Generic[AnyJob, Result]):
         ):
             self._start(job)
 
+    def stop(self, job: AnyJob, *, within_s: float) -> None:
+        """Stop a job whose result has been decided elsewhere: `settle` is not called for it.
+
+        What runs of it is cancelled, and abandoned when it goes on for longer than `within_s`.
+        """
+        if job.state is JobStage.QUEUED:
+            job.become(JobStage.ENDED)
+        elif job.state in {JobStage.RUNNING, JobStage.WAITING}:
+            job.become(JobStage.STOPPING)
+            job.stop_by = time.monotonic() + within_s
+            # An attempt that stops its own job returns by itself.
+            if job.task is not None and job.task is not asyncio.current_task():
+                job.task.cancel()
+
+    async def watch(self, look_every_s: float) -> None:
+        """Abandon what is overdue, until this is cancelled."""
+        while True:
+            await asyncio.sleep(look_every_s)
+            suspects = self._overdue()
+            if suspects:
+                # An event loop that stood still has cancelled no attempt yet: it gets the time to.
+                await asyncio.sleep(look_every_s)
+            for job, stop_by in suspects:
+                if job.state in _HAS_A_TASK and job.stop_by == stop_by:
+                    self._abandon(job)
+
+    async def close(self) -> None:
+        """Cancel what runs; what does not let itself be stopped is left behind."""
+        await self._tasks.cancel()
+
     async def _run_all(self) -> None:
         try:
             async with self._tasks:
@@ -79,11 +119,11 @@ class Engine(Generic[AnyJob, Result]):
         finally:
             # What still runs was left behind: its result has no sink any more.
             for job in self.jobs.values():
-                if job.state is JobStage.RUNNING:
+                if job.state in _HAS_A_TASK:
                     job.become(JobStage.ABANDONED)
 
     def _start(self, job: AnyJob) -> None:
-        self.jobs[job.key] = job
+        self.jobs[job.place] = job
         self._tasks.start(self._worker(job))
 
     async def _worker(self, job: AnyJob) -> None:
@@ -91,64 +131,80 @@ class Engine(Generic[AnyJob, Result]):
         while True:
             job.task = task
             try:
-                goes_on = await self._all_attempts(job)
+                goes_on = await self._until_it_ends(job)
             finally:
                 # An abandoned one has been taken out, or its successor is in its place.
-                if self.jobs.get(job.key) is job:
-                    del self.jobs[job.key]
+                if self.jobs.get(job.place) is job:
+                    self._leave(job)
             if not goes_on:
                 return
             following = self._work.take(len(self.jobs))
             if following is None:
                 return
-            job = self.jobs[following.key] = following
+            job = self.jobs[following.place] = following
 
-    async def _all_attempts(self, job: AnyJob) -> bool:
-        """Run a job to its end; False when nobody waits for it any more."""
-        while True:
-            job.begin(time.monotonic())
+    async def _until_it_ends(self, job: AnyJob) -> bool:
+        """Run a job to its end; whether this task may run another one then."""
+        try:
+            await self._all_attempts(job)
+        except asyncio.CancelledError:
+            if job.state is not JobStage.STOPPING or self._tasks.closing:
+                raise
+        if job.state is JobStage.STOPPING:
+            job.become(JobStage.ENDED)
+            if job.task is not None:
+                job.task.uncancel()
+        return job.state is JobStage.ENDED and not self._tasks.closing
+
+    async def _all_attempts(self, job: AnyJob) -> None:
+        """Until a job has ended, or nobody waits for it any more."""
+        while job.state in {JobStage.QUEUED, JobStage.WAITING}:
+            now = time.monotonic()
+            job.stop_by = math.inf if self._overdue_s is None else now + self._overdue_s
+            job.begin(now)
             result = await self._work.attempt(job)
-            if job.state is JobStage.ABANDONED:
-                return False
+            if not job.is_running:
+                return
             # Also of an attempt that has swallowed its cancellation: its result is one.
             pause_s = self._work.settle(job, result)
             if pause_s is None:
                 job.become(JobStage.ENDED)
-                return not self._tasks.closing
+                return
             if self._tasks.closing:
-                return False
+                return
             job.become(JobStage.WAITING)
+            job.stop_by = math.inf
             job.now("waiting", "the next attempt")
             await asyncio.sleep(pause_s)
 
-    async def _abandon_overdue(self, overdue_s: float, look_every_s: float) -> None:
-        while True:
-            await asyncio.sleep(look_every_s)
-            suspects = self._overdue(overdue_s)
-            if suspects:
-                # An event loop that stood still has cancelled no attempt yet: it gets the time to.
-                await asyncio.sleep(look_every_s)
-            for job, attempt_started in suspects:
-                if job.state is JobStage.RUNNING and job.attempt_started == attempt_started:
-                    self._abandon(job)
-
-    def _overdue(self, overdue_s: float) -> list[tuple[AnyJob, float]]:
-        latest = time.monotonic() - overdue_s
+    def _overdue(self) -> list[tuple[AnyJob, float]]:
+        now = time.monotonic()
         return [
-            (job, job.attempt_started)
+            (job, job.stop_by)
             for job in self.jobs.values()
-            if job.state is JobStage.RUNNING and job.attempt_started < latest
+            if job.state in _HAS_A_TASK and job.stop_by < now
         ]
 
     def _abandon(self, job: AnyJob) -> None:
         """Count an attempt as failed while it goes on; what follows it runs in another task."""
+        is_settled = job.state is JobStage.STOPPING
         job.become(JobStage.ABANDONED)
-        pause_s = self._work.settle(job, self._work.abandoned(job))
+        pause_s = None if is_settled else self._work.settle(job, self._work.abandoned(job))
         if job.task is not None:
             self._tasks.leave(job.task)
         if pause_s is None:
-            del self.jobs[job.key]
+            self._leave(job)
             self.fill()
         else:
             # In the same place of the dictionary: the oldest jobs stay first.
             self._start(job.successor())
+
+    def _leave(self, job: AnyJob) -> None:
+        del self.jobs[job.place]
+        job.task = None
+        if self._on_left is not None:
+            self._on_left(job)
+
+
+_HAS_A_TASK: Final = frozenset({JobStage.RUNNING, JobStage.STOPPING})
+"""An attempt of it runs; WAITING ones sleep, and wake when they are cancelled."""

@@ -5,15 +5,17 @@ Its life is the table `FOLLOWING`; nothing else decides which state may come nex
 | state | what holds | what comes next |
 |---|---|---|
 | queued | no attempt has begun in this session | running; ended, when it is not wanted any more |
-| running | an attempt runs, within its deadline | waiting, ended or abandoned |
-| waiting | an attempt failed; the next one begins after a pause | running; ended |
+| running | an attempt runs, within its deadline | waiting, ended, stopping or abandoned |
+| waiting | an attempt failed; the next one begins after a pause | running, ended or stopping |
+| stopping | its result has been decided elsewhere; its task was cancelled | ended or abandoned |
 | ended | it has its result, exactly once | nothing |
 | abandoned | its attempt was cancelled and goes on: it is counted as failed, and its task is left \
 behind | nothing: other attempts belong to its `successor`, and what the task still brings is dropped |
 """
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final, Self
@@ -31,20 +33,24 @@ class JobStage(Enum):
     QUEUED = auto()
     RUNNING = auto()
     WAITING = auto()
+    STOPPING = auto()
     ENDED = auto()
     ABANDONED = auto()
 
 
 FOLLOWING: Final[Mapping[JobStage, frozenset[JobStage]]] = {
     JobStage.QUEUED: frozenset({JobStage.RUNNING, JobStage.ENDED}),
-    JobStage.RUNNING: frozenset({JobStage.WAITING, JobStage.ENDED, JobStage.ABANDONED}),
-    JobStage.WAITING: frozenset({JobStage.RUNNING, JobStage.ENDED}),
+    JobStage.RUNNING: frozenset(
+        {JobStage.WAITING, JobStage.ENDED, JobStage.STOPPING, JobStage.ABANDONED}
+    ),
+    JobStage.WAITING: frozenset({JobStage.RUNNING, JobStage.ENDED, JobStage.STOPPING}),
+    JobStage.STOPPING: frozenset({JobStage.ENDED, JobStage.ABANDONED}),
     JobStage.ENDED: frozenset(),
     JobStage.ABANDONED: frozenset(),
 }
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Job(Activity):
     """One rollout, and what it does now. Times are `time.monotonic()` values."""
 
@@ -61,6 +67,18 @@ class Job(Activity):
     """Attempts that are not counted."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
     """What runs it."""
+    stop_by: float = math.inf
+    """When what runs must have ended, else it is abandoned."""
+
+    @property
+    def place(self) -> Hashable:
+        """What tells it from the other jobs of its engine."""
+        return self.key
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an attempt of it runs whose result is waited for."""
+        return self.state is JobStage.RUNNING
 
     def become(self, state: JobStage) -> None:
         """Enter `state`. Raises RuntimeError when the table does not allow it: a bug of ours."""
@@ -82,4 +100,4 @@ class Job(Activity):
 
     def successor(self) -> Self:
         """The job of the attempts that follow an abandoned one."""
-        return replace(self, state=JobStage.QUEUED, task=None)
+        return replace(self, state=JobStage.QUEUED, task=None, stop_by=math.inf)

@@ -92,7 +92,7 @@ class BoundedTasks:
                 await self._all()
         finally:
             # Whatever ended the waiting: none of these tasks goes on alone.
-            await self._cancel()
+            await self.cancel()
         if self._error is not None and error is None:
             raise self._error
 
@@ -102,7 +102,8 @@ class BoundedTasks:
             self._changed.clear()
             await self._changed.wait()
 
-    async def _cancel(self) -> None:
+    async def cancel(self) -> None:
+        """Cancel all, and wait until they have ended or are left behind."""
         self.closing = True
         for task in self._running:
             task.cancel()

@@ -1,7 +1,7 @@
 """What others may look at, and be told, while a collection runs."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,7 +16,7 @@ class Progress:
     """The state of a collection. `in_flight` is in the order of starting: the oldest first."""
 
     accounting: Accounting
-    in_flight: dict[RolloutKey, Job] = field(default_factory=dict)
+    in_flight: Mapping[Hashable, Job] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     last_failure: str = ""
     done_before: int = 0

@@ -28,38 +28,72 @@ _OWN_TYPES = frozenset({"function_call", "reasoning"})
 
 
 @dataclass(frozen=True, slots=True)
+class TokenFault:
+    """The first thing that is wrong with one of a turn's lists."""
+
+    field: str
+    """One of `TOKEN_FIELDS`."""
+    position: int | None
+    """In that list; None when its length is wrong."""
+    reason: str
+
+    def __str__(self) -> str:
+        place = self.field if self.position is None else f"{self.field}[{self.position}]"
+        return f"{self.reason} ({place})"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVerdict:
+    """What is wrong with the lists of one turn; None where nothing is.
+
+    Made once, where the lists are read, and passed on beside them.
+    """
+
+    ids: TokenFault | None = None
+    log_probs: TokenFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TurnTokens:
     """One turn of the model in tokens. The last two are of equal length."""
 
     prompt: list[int]
     generation: list[int]
-    log_probs: list[float]
+    log_probs: list[Any]
+    """As they came: JSON has no NaN, and makes null of it."""
 
     @property
     def all(self) -> list[int]:
         """What the next turn's prompt starts with."""
         return self.prompt + self.generation
 
-    def problem(self) -> str:
-        """What is wrong with these lists in themselves; empty when nothing is."""
-        return self.problem_of_ids() or self.problem_of_log_probs()
+    @property
+    def verdict(self) -> TokenVerdict:
+        """Checks every value: pass the verdict on, rather than asking for it again."""
+        return TokenVerdict(self.fault_of_ids(), self.fault_of_log_probs())
 
-    def problem_of_ids(self) -> str:
-        """What is wrong with the ids alone."""
-        if not self.prompt or not self.generation:
-            return f"{len(self.prompt)} prompt ids and {len(self.generation)} generation ids"
-        for ids in (self.prompt, self.generation):
+    def lacks(self) -> str:
+        """Says how many ids there are when the prompt or the generation has none."""
+        if self.prompt and self.generation:
+            return ""
+        return f"{len(self.prompt)} prompt ids and {len(self.generation)} generation ids"
+
+    def fault_of_ids(self) -> TokenFault | None:
+        """The first value that is no token id."""
+        for name, ids in ((PROMPT_IDS, self.prompt), (GENERATION_IDS, self.generation)):
             if (position := bad_id_at(ids)) is not None:
-                return f"{ids[position]!r} at {position} is no token id"
-        return ""
+                return TokenFault(name, position, f"{ids[position]!r} is no token id")
+        return None
 
-    def problem_of_log_probs(self) -> str:
-        """What is wrong with the log probs, or with how many they are."""
-        if len(self.generation) != len(self.log_probs):
-            return f"{len(self.generation)} generation ids and {len(self.log_probs)} log probs"
-        if (position := bad_log_prob_at(self.log_probs)) is not None:
-            return f"{self.log_probs[position]!r} at {position} is no log probability"
-        return ""
+    def fault_of_log_probs(self) -> TokenFault | None:
+        """Another number of them than of ids, or the first value that is none."""
+        values, count = self.log_probs, len(self.generation)
+        if len(values) != count:
+            return TokenFault(LOG_PROBS, None, f"{len(values)} log probs for {count} ids")
+        if (position := bad_log_prob_at(values)) is None:
+            return None
+        reason = f"{values[position]!r} at {position} is no log probability"
+        return TokenFault(LOG_PROBS, position, reason)
 
 
 def bad_id_at(ids: Sequence[int]) -> int | None:

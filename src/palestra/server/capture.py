@@ -11,14 +11,22 @@ in its path (`/ng-rollout/<id>/`), which names no run: it is of the only one tha
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Self, TypeVar, final
 
 import msgspec
 from pydantic import BaseModel
 
 from palestra.errors import RowIdentity
-from palestra.schema import ChatCompletion, Response, WireModel, is_models_own, tokens_on
+from palestra.schema import (
+    ChatCompletion,
+    Response,
+    TokenVerdict,
+    TurnTokens,
+    WireModel,
+    is_models_own,
+    tokens_on,
+)
 from palestra.transport import current_call
 
 Answer = TypeVar("Answer")
@@ -34,15 +42,15 @@ Rollout = tuple[str, int | str | None, int | None, int]
 
 
 class CapturedTurn(msgspec.Struct):
-    """One call of the model. The lists are None when the endpoint returned none."""
+    """One call of the model."""
 
     began: float
     """Seconds since the epoch."""
     took_s: float
-    prompt_ids: list[int] | None = None
-    generated_ids: list[int] | None = None
-    logprobs: list[Any] | None = None
-    """As they came: JSON has no NaN, and makes null of it."""
+    tokens: TurnTokens | None = None
+    """None when the endpoint returned none."""
+    verdict: TokenVerdict | None = None
+    """On `tokens`. None where there are none, or nobody checked them."""
     weights_start: int | None = None
     weights_end: int | None = None
 
@@ -120,8 +128,13 @@ class TurnCapture:
             self._kept.clear()
             self._ids = 0
 
-    async def during(self, call: Awaitable[Answer]) -> Answer:
-        """The answer of one call of the model, remembered when somebody wants it."""
+    async def during(
+        self, call: Awaitable[Answer], judge: Callable[[TurnTokens], TokenVerdict]
+    ) -> Answer:
+        """The answer of one call of the model, remembered when somebody wants it.
+
+        `judge` checks the token ids that the answer carries.
+        """
         rollout = self._rollout()
         if rollout is None:
             return await call
@@ -130,13 +143,14 @@ class TurnCapture:
         took_s = time.monotonic() - started
         carrier = _carrier(answer)
         tokens = None if carrier is None else tokens_on(carrier)
-        if tokens is None:
-            turn = CapturedTurn(began, took_s, None, None, None, weights, self.weights)
-        else:
+        verdict = None
+        if tokens is not None:
+            verdict = judge(tokens)
             # Copies: the answer itself is the agent's from here on, and it may change it.
-            ids = list(tokens.prompt), list(tokens.generation), list(tokens.log_probs)
-            turn = CapturedTurn(began, took_s, *ids, weights, self.weights)
-        self._keep(rollout, turn)
+            tokens = TurnTokens(
+                list(tokens.prompt), list(tokens.generation), list(tokens.log_probs)
+            )
+        self._keep(rollout, CapturedTurn(began, took_s, tokens, verdict, weights, self.weights))
         return answer
 
     def take(self, row: RowIdentity) -> TurnsTaken:
@@ -162,7 +176,8 @@ class TurnCapture:
         return _key(row) if len(self._open) == 1 else None
 
     def _keep(self, rollout: Rollout, turn: CapturedTurn) -> None:
-        size = len(turn.prompt_ids or ()) + 2 * len(turn.generated_ids or ())
+        tokens = turn.tokens
+        size = 0 if tokens is None else len(tokens.prompt) + 2 * len(tokens.generation)
         kept = self._kept.get(rollout)
         if kept is None:
             kept = self._kept[rollout] = _Kept([])

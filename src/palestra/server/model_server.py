@@ -9,7 +9,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from fastapi import FastAPI
@@ -25,6 +25,8 @@ from palestra.schema import (
     ChatMessage,
     Response,
     ResponseCreateParams,
+    TokenVerdict,
+    TurnTokens,
     fields_of,
     set_fields,
 )
@@ -93,6 +95,8 @@ class EndpointCheck(BaseModel):
     facts: EndpointFacts
 
 
+Made = TypeVar("Made")
+
 _STREAMING = frozenset({"stream", "stream_options"})
 """Of a chat request: how it is answered, which concerns nobody behind the front."""
 
@@ -130,7 +134,7 @@ class ModelServer(Server):
     ) -> ChatCompletion | HttpResponse:
         asked = {name: value for name, value in fields_of(body).items() if name not in _STREAMING}
         asked["messages"] = [_unpacked(message) for message in body.messages]
-        completion = await self._palestra_capture.during(
+        completion = await self._captured(
             self.chat_completions(ChatCreateParams.model_construct(None, **asked), session)
         )
         if not body.stream:
@@ -142,7 +146,7 @@ class ModelServer(Server):
     async def messages(self, body: MessagesRequest, session: Session) -> MessagesAnswer:
         """One message of Anthropic's protocol, by way of `responses`."""
         asked = self.responses(params_from_messages(body), session)
-        return message_from_response(await self._palestra_capture.during(asked))
+        return message_from_response(await self._captured(asked))
 
     async def _messages(
         self, body: MessagesRequest, session: Session
@@ -206,9 +210,16 @@ class ModelServer(Server):
             called = method(*args, **kwargs)
             if not capture.wanted or not isinstance(called, Awaitable):
                 return called
-            return capture.during(called)
+            return self._captured(called)
 
         return answer
+
+    def _captured(self, call: Awaitable[Made]) -> Awaitable[Made]:
+        return self._palestra_capture.during(call, self.token_verdict)
+
+    def token_verdict(self, tokens: TurnTokens) -> TokenVerdict:
+        """Check the token ids of an answer, for the trainer whose rollout it belongs to."""
+        return tokens.verdict
 
     async def _training_run(self, body: TrainingRun) -> dict[str, Any]:
         self._palestra_capture.told(body)

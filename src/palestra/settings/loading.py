@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from palestra.config import ResolvedConfig, load_config
+from palestra.config import OverrideRules, ResolvedConfig, load_config
 from palestra.settings.collecting import CollectArgs
 from palestra.settings.data import BenchmarkArgs, NetworkSettings, PrepareArgs, RenderArgs
 from palestra.settings.hub import HubDownload, HubUpload
@@ -52,9 +52,7 @@ def load(
     return load_config(
         overrides=overrides,
         extra=extra,
-        strict_add=ng,
-        known=COMMAND_SETTINGS,
-        refuse_unknown=not ng,
+        rules=OverrideRules(strict_add=ng, known=COMMAND_SETTINGS, refuse_unknown=not ng),
         require_all=require_all,
         required=required,
     )

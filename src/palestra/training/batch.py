@@ -4,14 +4,19 @@ No I/O here. Each rollout ends once; an outcome waits until it is taken, and wha
 meanwhile (its group was dropped, its weights have become too old) changes what is taken.
 """
 
+import asyncio
+import heapq
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final, final
 
+from palestra.engine import JobStage
+from palestra.errors import Layer
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts, NoTokenIds
 from palestra.training.failing import failed
-from palestra.training.flights import Arrived, Ticket, TicketState
+from palestra.training.jobs import Arrived, TrainingJob
 from palestra.training.outcomes import Completed, Failed, FailureClass, Group, Outcome, Summary
 from palestra.training.policies import OnIncomplete, Outage
 from palestra.training.requests import Key
@@ -28,15 +33,15 @@ INTENDED: Final = frozenset({FailureClass.CANCELLED, FailureClass.STALE})
 
 @final
 class Batch:
-    """One submission. `tickets` are in the order of the requests."""
+    """One submission. `jobs` are in the order of the requests."""
 
-    def __init__(self, tickets: Iterable[Ticket], settings: ClientSettings) -> None:
+    def __init__(self, jobs: Iterable[TrainingJob], settings: ClientSettings) -> None:
         self._settings = settings
         self._policies = settings.policies
-        self.tickets: dict[Key, Ticket] = {ticket.key: ticket for ticket in tickets}
+        self.jobs: dict[Key, TrainingJob] = {job.request.key: job for job in jobs}
         self.members: dict[int | str, list[Key]] = defaultdict(list)
-        for ticket in self.tickets.values():
-            self.members[ticket.request.group].append(ticket.key)
+        for job in self.jobs.values():
+            self.members[job.request.group].append(job.request.key)
         self._ended: dict[Key, str] = {}
         """Key -> `completed`, or the class of its failure."""
         self._masked: set[Key] = set()
@@ -67,12 +72,10 @@ class Batch:
 
         `outage`: what ended it, when that was no fault of the rollout.
         """
-        ticket = self.tickets[outcome.key]
-        if ticket.state is TicketState.ENDED:
+        if outcome.key in self._ended:
             return False
         if outage is not None:
             self._outages[outcome.key] = outage
-        ticket.state = TicketState.ENDED
         self._record(outcome)
         self.arrived.append(Arrived(outcome, size))
         self.waiting_bytes += size
@@ -98,6 +101,10 @@ class Batch:
         if outcome.mask_reason.startswith(INCOMPLETE_CAPTURE):
             self._without_ids = self._without_ids or outcome.mask_reason
 
+    def has_ended(self, job: TrainingJob) -> bool:
+        """Whether a rollout has its outcome, whatever its task still does."""
+        return job.request.key in self._ended
+
     def leftover(self) -> list[Outcome]:
         """What nobody has taken; it does not wait any more."""
         waiting = [each.outcome for each in self.arrived]
@@ -108,16 +115,16 @@ class Batch:
     @property
     def pending(self) -> int:
         """Rollouts that have not ended."""
-        return len(self.tickets) - len(self._ended)
+        return len(self.jobs) - len(self._ended)
 
     @property
     def completed(self) -> int:
         """Rollouts with a reward."""
         return sum(kind == COMPLETED for kind in self._ended.values())
 
-    def unfinished(self) -> list[Ticket]:
+    def unfinished(self) -> list[TrainingJob]:
         """Those that have not ended, in the order of their requests."""
-        return [ticket for ticket in self.tickets.values() if ticket.state is not TicketState.ENDED]
+        return [job for job in self.jobs.values() if job.request.key not in self._ended]
 
     # Policies
 
@@ -131,13 +138,13 @@ class Batch:
     @property
     def too_few(self) -> bool:
         """Whether fewer can come back than `min_fraction` of what was asked for."""
-        left = len(self.tickets) - len(self._missing)
+        left = len(self.jobs) - len(self._missing)
         return bool(self._missing) and left < self._least
 
     @property
     def _least(self) -> int:
         """How many rollouts must come back."""
-        return math.ceil(self._settings.min_fraction * len(self.tickets) - _ROUNDING)
+        return math.ceil(self._settings.min_fraction * len(self.jobs) - _ROUNDING)
 
     def hopeless_group(self, group: int | str) -> bool:
         """Whether a group that lost members can no longer have as many as it needs."""
@@ -149,13 +156,13 @@ class Batch:
         share = self._settings.min_group_fraction
         return size if share is None else share * size
 
-    def drop_group(self, group: int | str, why: str) -> list[Ticket]:
+    def drop_group(self, group: int | str, why: str) -> list[TrainingJob]:
         """Nothing of this group is wanted any more; those of it that have not ended."""
         self._dropped[group] = why
         if self._lost[group]:
             self._missing.update(self.members[group])
-        members = (self.tickets[key] for key in self.members[group])
-        return [ticket for ticket in members if ticket.state is not TicketState.ENDED]
+        members = (self.jobs[key] for key in self.members[group])
+        return [job for job in members if job.request.key not in self._ended]
 
     def take(self, weights: int | None) -> Outcome | None:
         """The next outcome to be handed out; None when none waits. `weights`: the version now."""
@@ -199,7 +206,7 @@ class Batch:
             if group not in self._dropped:
                 self.drop_group(group, f"rollout {breaking[0].key} is missing")
             now |= {key: self.looked_at(now[key], weights) for key in members}
-        return [now[key] for key in self.tickets]
+        return [now[key] for key in self.jobs]
 
     def _not_wanted(self, outcome: Completed, weights: int | None) -> Failed | None:
         if outcome.group_id in self._dropped:
@@ -210,7 +217,7 @@ class Batch:
             why = stale(outcome.oldest_weights, weights, self._settings.max_staleness)
         else:
             return None
-        request = self.tickets[outcome.key].request
+        request = self.jobs[outcome.key].request
         return failed(request, failure, why, attempts=outcome.attempt)
 
     def _is_stale(self, outcome: Completed, weights: int | None) -> bool:
@@ -266,7 +273,7 @@ class Batch:
         Without a `cause` it is that of `failure`, and without one that of the first failure.
         `short`: it is raised because fewer can come back than `min_fraction` asks for.
         """
-        missing = tuple(key for key in self.tickets if self._ended.get(key) != COMPLETED)
+        missing = tuple(key for key in self.jobs if self._ended.get(key) != COMPLETED)
         kinds = Counter(self._ended.get(key, "unfinished") for key in missing)
         first = failure or self._first_failure
         tails = dict(log_tails or {})
@@ -275,7 +282,7 @@ class Batch:
             if first is not None and first.evidence.log_tail:
                 tails[first.evidence.where or "its server"] = tuple(first.evidence.log_tail)
         return IncompleteRollouts(
-            requested=len(self.tickets),
+            requested=len(self.jobs),
             least=self._least if short else None,
             received=self.completed,
             missing=missing,
@@ -305,14 +312,14 @@ class Batch:
     @property
     def wanted(self) -> int:
         """Rollouts that were asked for and not cancelled by who asked."""
-        return len(self.tickets) - self._cancelled_by_trainer
+        return len(self.jobs) - self._cancelled_by_trainer
 
     def summary(self) -> Summary:
         """The books."""
         kinds = Counter(self._ended.values())
         completed = kinds.pop(COMPLETED, 0)
         return Summary(
-            requested=len(self.tickets),
+            requested=len(self.jobs),
             completed=completed,
             failed=dict(kinds),
             pending=self.pending,
@@ -353,3 +360,33 @@ def _cause_of(first: Failed | None) -> Cause:
         f"{first.attempts}: {first.message}",
         setting=first.evidence.hint,
     )
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """One batch on its way through the pool."""
+
+    batch: Batch
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Something has ended, or the batch has failed."""
+    running: int = 0
+    """Jobs with a task that has not ended, whether or not they have their outcome."""
+    queue: list[TrainingJob] = field(default_factory=list)
+    """A heap; jobs that ended in it are dropped when they come up."""
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    def head(self) -> TrainingJob | None:
+        """The next to be started."""
+        while self.queue and self.queue[0].state is not JobStage.QUEUED:
+            heapq.heappop(self.queue)
+        return self.queue[0] if self.queue else None
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Why nothing can come back: for good when servers died, for now when one is stuck."""
+
+    outage: Outage
+    layer: Layer
+    cause: Cause
+    log_tails: dict[str, tuple[str, ...]] = field(default_factory=dict)

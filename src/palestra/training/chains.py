@@ -1,15 +1,20 @@
 """Whether the turns of a rollout hang together, and the chains that they make.
 
-What is checked: ids are ids, and those that the model server sampled; each turn's prompt starts
-with all ids so far; log probs are finite, not above 0, and as many as ids.
+Each turn comes with the verdict on its lists (`palestra.schema.TokenVerdict`). What is checked here
+is how turns follow each other: each one's prompt starts with all ids so far.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from palestra.schema import bad_id_at, bad_log_prob_at, first_difference
-from palestra.server import CapturedTurn
+from palestra.schema import (
+    GENERATION_IDS,
+    TokenFault,
+    TokenVerdict,
+    TurnTokens,
+    first_difference,
+)
 from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
 from palestra.training.outcomes import Chain, Turn
 from palestra.training.requests import Key
@@ -21,16 +26,15 @@ CONTEXT: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class RawTurn:
-    """One call of the model as it came: its whole prompt, and what it sampled."""
+    """One call of the model: its whole prompt, what it sampled, and the verdict on both."""
 
-    prompt: list[int]
-    generated: list[int]
-    logprobs: list[float]
+    tokens: TurnTokens
+    verdict: TokenVerdict
     weights_start: int | None = None
     weights_end: int | None = None
-    captured: CapturedTurn | None = None
-    """A call as the model server remembers it: the one that is most like this turn, where none is
-    the same. None where one is, or where nothing can be said."""
+    captured: TurnTokens | None = None
+    """The captured call that is most like this turn, where none is the same: `tokens` are not
+    those that were sampled. None where one is, or where nothing can be said."""
 
 
 @dataclass(slots=True)
@@ -60,55 +64,59 @@ def chained(
     seen: list[int] = []
     open_chain: list[Turn] = []
     for number, turn in enumerate(turns):
-        broken = _discontinuity(key, number, seen, turn)
-        new = turn.prompt[len(seen) :] if broken is None else turn.prompt
-        made_up = _made_up(key, number, turn, new)
+        made_up = _made_up(key, number, turn)
         if made_up is not None:
             # Nobody sampled these ids, or they are none: no cut makes a chain of them.
             made.note(made_up, on_discontinuity)
             return Chained(masked=made_up.message)
+        tokens = turn.tokens
+        broken = _discontinuity(key, number, seen, tokens.prompt)
         if broken is not None:
             made.note(broken, on_discontinuity)
             open_chain = []
-        invalid = _invalid_logprobs(key, number, turn)
-        if invalid is not None:
-            made.note(invalid, on_invalid_logprobs)
-        logprobs = turn.logprobs if invalid is None else []
+        fault = turn.verdict.log_probs
+        if fault is not None:
+            made.note(_invalid(key, number, fault), on_invalid_logprobs)
         if not open_chain:
             made.chains.append(Chain(open_chain))
-        open_chain.append(Turn(new, turn.generated, logprobs, turn.weights_start, turn.weights_end))
-        seen = turn.prompt + turn.generated
+        open_chain.append(
+            Turn(
+                tokens.prompt[len(seen) :] if broken is None else tokens.prompt,
+                tokens.generation,
+                tokens.log_probs if fault is None else [],
+                turn.weights_start,
+                turn.weights_end,
+            )
+        )
+        seen = tokens.all
     return made
 
 
 def _discontinuity(
-    key: Key, number: int, seen: list[int], turn: RawTurn
+    key: Key, number: int, seen: list[int], prompt: list[int]
 ) -> TokenDiscontinuity | None:
-    position = first_difference(seen, turn.prompt)
+    position = first_difference(seen, prompt)
     if position is None:
         return None
-    found = turn.prompt[position] if position < len(turn.prompt) else "the end of the prompt"
-    what = f"the ids so far have {seen[position]} there, and the prompt has {found}"
-    return _broken(key, number, position, seen, turn.prompt, what)
+    there = prompt[position] if position < len(prompt) else "the end of the prompt"
+    what = f"the ids so far have {seen[position]} there, and the prompt has {there}"
+    return _broken(key, number, position, seen, prompt, what)
 
 
-def _made_up(key: Key, number: int, turn: RawTurn, new: list[int]) -> TokenDiscontinuity | None:
-    """Ids that are none, or other ones than the model server captured of this turn.
-
-    `new`: of its prompt, what no turn before it had.
-    """
-    for ids, before in ((new, len(turn.prompt) - len(new)), (turn.generated, len(turn.prompt))):
-        at = bad_id_at(ids)
-        if at is not None:
-            what = f"{ids[at]!r} is no token id"
-            return _broken(key, number, before + at, (), turn.prompt + turn.generated, what)
-    call = turn.captured
-    if call is None or (turn.generated == call.generated_ids and turn.prompt == call.prompt_ids):
+def _made_up(key: Key, number: int, turn: RawTurn) -> TokenDiscontinuity | None:
+    """Ids that are none, or other ones than the model server captured of this turn."""
+    fault, captured = turn.verdict.ids, turn.captured
+    if fault is not None:
+        before = len(turn.tokens.prompt) if fault.field == GENERATION_IDS else 0
+        at = before + (fault.position or 0)
+        return _broken(key, number, at, (), turn.tokens.all, fault.reason)
+    if captured is None:
         return None
-    came, captured = turn.prompt + turn.generated, ids_of(call)
-    at = first_difference(captured, came)
+    ids, sampled = turn.tokens.all, captured.all
+    position = first_difference(sampled, ids)
     what = "the model server read and sampled other ids than those that came"
-    return _broken(key, number, len(captured) if at is None else at, captured, came, what)
+    at = len(sampled) if position is None else position
+    return _broken(key, number, at, sampled, ids, what)
 
 
 def _broken(
@@ -130,27 +138,11 @@ def _broken(
     )
 
 
-def ids_of(call: CapturedTurn) -> list[int]:
-    """All ids of a call."""
-    return (call.prompt_ids or []) + (call.generated_ids or [])
-
-
-def _invalid_logprobs(key: Key, number: int, turn: RawTurn) -> InvalidLogprobs | None:
-    values, count = turn.logprobs, len(turn.generated)
-    if len(values) != count:
-        told = f"{len(values)} log probs for {count} ids"
-        return _invalid(key, number, None, told)
-    at = bad_log_prob_at(values)
-    if at is None:
-        return None
-    return _invalid(key, number, at, f"{values[at]!r} at {at} is no log probability")
-
-
-def _invalid(key: Key, number: int, position: int | None, what: str) -> InvalidLogprobs:
+def _invalid(key: Key, number: int, fault: TokenFault) -> InvalidLogprobs:
     return InvalidLogprobs(
         key,
         turn=number,
-        position=position,
-        value=what,
-        message=f"rollout {key}, turn {number}: {what}",
+        position=fault.position,
+        value=fault.reason,
+        message=f"rollout {key}, turn {number}: {fault.reason}",
     )

@@ -19,7 +19,6 @@ from functools import partial
 from typing import Self, final
 
 from palestra.config import ResolvedConfig
-from palestra.datasets import DoorKeeper
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -27,19 +26,18 @@ from palestra.errors import (
     PalestraError,
     mask_error,
 )
+from palestra.training.batch import Halt
 from palestra.training.capture import ModelServers
 from palestra.training.checks import SECONDS, require, whole
 from palestra.training.errors import Cause
 from palestra.training.failing import hint_of
-from palestra.training.flights import Flight, Ticket
 from palestra.training.handle import Handle
-from palestra.training.lanes import Halt, Lane
 from palestra.training.memory import Memory, MemoryGuard
 from palestra.training.policies import Outage
 from palestra.training.pool import Pool
 from palestra.training.postmortem import PostMortem
 from palestra.training.requests import RolloutRequest
-from palestra.training.rows import tickets_of
+from palestra.training.rows import RowTakers, jobs_of
 from palestra.training.running import Runner
 from palestra.training.servers import (
     DeathWatch,
@@ -161,7 +159,7 @@ class RolloutClient:
             on_hopeless=self._on_death,
         )
         guard = MemoryGuard(self.settings.memory_reserve, self._memory, time.monotonic)
-        pool = Pool(self.settings, guard, self._fly)
+        pool = Pool(self.settings, guard, runner.attempt)
         post_mortem = PostMortem(self._memory, list(watch.pids), in_flight=self.settings.in_flight)
         await self._stack.enter_async_context(watch_over_loop(servers))
         await models.open()
@@ -169,17 +167,17 @@ class RolloutClient:
         watch.start()
         self._stack.push_async_callback(watch.stop)
         # Whatever still runs at the end is cancelled, and left behind when it will not stop.
-        self._stack.push_async_callback(_end, pool)
+        self._stack.push_async_callback(pool.close)
+        watching = asyncio.create_task(pool.watch(), name="watch over rollouts")
+        self._stack.push_async_callback(_cancelled, watching)
         keeping = asyncio.create_task(self._keep_order(pool, models), name="order among rollouts")
         self._stack.push_async_callback(_cancelled, keeping)
         asking = asyncio.create_task(unresponsive.watch(), name="asking servers")
         self._stack.push_async_callback(_cancelled, asking)
-        self._stack.callback(pool.close)
         self._stack.callback(runner.close)
         return _Inside(
             servers,
-            default_agent,
-            keepers,
+            RowTakers(frozenset(agents_of(servers)), default_agent, keepers),
             pool,
             runner,
             models,
@@ -192,16 +190,11 @@ class RolloutClient:
         stuck_timer = StuckTimer(self.settings.stuck_patience_s)
         while True:
             await asyncio.sleep(self.settings.stuck_after_s / 4)
-            pool.sweep()
             self._look_for_stuck(pool, stuck_timer)
             if not pool.halted:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FORGETTING_S):
                         await models.forget()
-
-    async def _fly(self, lane: Lane, ticket: Ticket, flight: Flight) -> None:
-        inside = self._running
-        await inside.runner.run(inside.pool, lane, ticket, flight)
 
     @property
     def _running(self) -> "_Inside":
@@ -231,7 +224,7 @@ class RolloutClient:
             if server is None:
                 pool.set_stuck(None)
         elif server is not None and pool.stuck is None:
-            waiting = sorted((ticket.number, ticket.key) for ticket in pool.flights)
+            waiting = sorted((job.number, job.request.key) for job in pool.in_flight)
             cause = stuck_cause(server, [key for _, key in waiting])
             pool.set_stuck(Halt(Outage.STUCK, Layer.INFRA, cause))
 
@@ -249,17 +242,15 @@ class RolloutClient:
             raise RuntimeError("the client has been left: nothing it started would be waited for")
         require("deadline_s", deadline_s, SECONDS.or_none())
         run = f"{self._run}.{next(self._batches)}"
-        tickets = tickets_of(
+        jobs = jobs_of(
             requests,
+            inside.takers,
             run=run,
-            default_agent=inside.default_agent,
-            agents=agents_of(inside.servers),
-            keepers=inside.keepers,
             numbers=partial(next, self._numbers),
             now=time.monotonic(),
             deadline_s=self.settings.batch_timeout_s if deadline_s is None else deadline_s,
         )
-        lane = inside.pool.add(run, tickets)
+        lane = inside.pool.add(run, jobs)
         handle = self._handles[run] = Handle(
             inside.pool, lane, run, self.settings, on_close=self._closed
         )
@@ -279,7 +270,7 @@ class RolloutClient:
         return Health(
             ok=not reason,
             reason=reason,
-            in_flight=len(pool.flights),
+            in_flight=len(pool.in_flight),
             queued=pool.queued,
             waiting=pool.waiting,
             paused=pool.paused,
@@ -326,9 +317,7 @@ class _Inside:
     """What there is between entering and leaving."""
 
     servers: Servers
-    default_agent: str
-    keepers: dict[str, DoorKeeper]
-    """Agent -> what its rows are held to."""
+    takers: RowTakers
     pool: Pool
     runner: Runner
     models: ModelServers
@@ -340,11 +329,6 @@ class _Inside:
 async def _close(models: ModelServers, pool: Pool) -> None:
     if not pool.halted:  # else nobody is there to be told
         await models.close()
-
-
-async def _end(pool: Pool) -> None:
-    stopping = RuntimeError("the client is left")
-    await pool.tasks.__aexit__(type(stopping), stopping, None)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

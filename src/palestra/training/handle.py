@@ -1,15 +1,15 @@
 """`Handle`: one submission, from the trainer's side."""
 
 import asyncio
+import contextlib
 import itertools
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self, final
 
 from palestra.errors import InputDataError
+from palestra.training.batch import Lane
 from palestra.training.checks import require, shown, whole
 from palestra.training.errors import BatchFailed, Cause
-from palestra.training.lanes import Lane
 from palestra.training.outcomes import Group, Outcome, Summary
 from palestra.training.pool import Pool
 from palestra.training.requests import Key
@@ -64,7 +64,7 @@ class Handle:
                 self._over()
                 self._attach(batch.error)
                 raise batch.error
-            outcome = self._pool.take(lane)
+            outcome = self._pool.next_outcome(lane)
             if outcome is not None:
                 return outcome
             if not batch.pending:
@@ -80,7 +80,7 @@ class Handle:
         """Put on an error what waits, and what was `taken` and not handed out."""
         batch = self._lane.batch
         ended = {outcome.key: outcome for outcome in (*taken, *error.outcomes, *batch.leftover())}
-        error.outcomes = tuple(ended[key] for key in batch.tickets if key in ended)
+        error.outcomes = tuple(ended[key] for key in batch.jobs if key in ended)
 
     async def groups(self, size: int) -> AsyncIterator[Group]:
         """Each group as soon as all of its `size` members have ended.
@@ -137,9 +137,9 @@ class Handle:
         except BatchFailed as error:
             self._attach(error, found.values())
             raise
-        if len(found) < len(batch.tickets):
+        if len(found) < len(batch.jobs):
             raise RuntimeError(
-                f"{len(batch.tickets) - len(found)} outcomes of this submission were taken before: "
+                f"{len(batch.jobs) - len(found)} outcomes of this submission were taken before: "
                 "iterate, or take groups, or gather"
             )
         outcomes = self._pool.all_of(self._lane, found)
@@ -157,10 +157,10 @@ class Handle:
         """
         batch = self._lane.batch
         wanted = None if keys is None else _keys(keys)
-        strange = [str(key) for key in wanted or () if key not in batch.tickets]
+        strange = [str(key) for key in wanted or () if key not in batch.jobs]
         if strange:
             raise InputDataError(f"not in this submission: {', '.join(sorted(strange)[:SHOWN])}")
-        chosen = [ticket for ticket in batch.unfinished() if wanted is None or ticket.key in wanted]
+        chosen = [job for job in batch.unfinished() if wanted is None or job.request.key in wanted]
         batch.cancelled(len(chosen))
         self._pool.cancel(self._lane, chosen, "the trainer cancelled it")
         self._pool.pump()
@@ -182,14 +182,11 @@ class Handle:
     async def _quiet(self) -> None:
         """Until nothing of it runs; what does not let itself be stopped is left behind."""
         lane = self._lane
-        until = time.monotonic() + 2 * self._settings.stuck_after_s
-        while lane.running and time.monotonic() < until:
-            lane.changed.clear()
-            try:
-                async with asyncio.timeout(self._settings.stuck_after_s / 4):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * self._settings.stuck_after_s):
+                while lane.running:
+                    lane.changed.clear()
                     await lane.changed.wait()
-            except TimeoutError:
-                self._pool.sweep()
 
 
 def _keys(given: object) -> set[Key]:

@@ -1,7 +1,7 @@
-"""The pool: starts what was asked for while there is room, and says how each one ended.
+"""The pool: gives the engine what there is room for, and says how each rollout ended.
 
 Room is what the settings leave: rollouts in flight, outcomes that wait to be taken, bytes of both,
-and memory. How one rollout runs is `palestra.training.running`'s; what a failure means to its
+and memory. How one attempt runs is `palestra.training.running`'s; what a failure means to its
 batch is decided here.
 """
 
@@ -9,17 +9,14 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, NamedTuple, final
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, final
 
-from palestra.engine import BoundedTasks
-from palestra.errors import Layer
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, RolloutKey
-from palestra.training.batch import INTENDED, Batch, stale, too_old
+from palestra.engine import Engine, JobStage
+from palestra.training.batch import INTENDED, Batch, Halt, Lane, stale, too_old
 from palestra.training.errors import BatchFailed
 from palestra.training.failing import failed
-from palestra.training.flights import RETRYING, Flight, Ticket, TicketState
-from palestra.training.lanes import Halt, Lane
+from palestra.training.jobs import RETRYING, Attempted, TrainingJob
 from palestra.training.memory import MemoryGuard
 from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Group, Outcome
 from palestra.training.policies import OnIncomplete
@@ -30,33 +27,21 @@ logger = logging.getLogger("palestra.training")
 
 LOOK_AGAIN_S: Final = 0.25
 """How often memory is looked at while it keeps rollouts from starting."""
-
-
-class _Why(NamedTuple):
-    """Of a flight that landed without an outcome, what its outcome is to be."""
-
-    message: str
-    failure: FailureClass = FailureClass.INFRA_ERROR
-    layer: Layer = Layer.INFRA
-
-
-_NO_OUTCOME: Final = _Why("it ended without an outcome (a bug in Palestra: please report it)")
-_LEFT: Final = _Why("the client was left", FailureClass.CANCELLED)
-_CANCELLED_ITSELF: Final = _Why(
-    "the code of a rollout cancelled the task that runs it: look for "
-    "asyncio.current_task().cancel() in agents, tools and verifiers"
-)
+_REPORT_IT: Final = "(a bug in Palestra: please report it)"
 
 
 @final
 class Pool:
-    """Tickets in, outcomes out. Lives on one event loop; `run` flies a ticket to its end."""
+    """Jobs in, outcomes out: an engine's `Work`, on one event loop.
+
+    `run` makes one attempt; what it raises is the outcome of its rollout alone.
+    """
 
     def __init__(
         self,
         settings: ClientSettings,
         guard: MemoryGuard,
-        run: Callable[[Lane, Ticket, Flight], Coroutine[Any, Any, None]],
+        run: Callable[["Pool", TrainingJob], Awaitable[Attempted]],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -65,9 +50,8 @@ class Pool:
         self._guard = guard
         self._run = run
         self._clock = clock
-        self.tasks = BoundedTasks()
+        self._engine: Engine[TrainingJob, Attempted] = Engine(self, on_left=self._left)
         self.lanes: dict[str, Lane] = {}
-        self.flights: dict[Ticket, Flight] = {}
         self._bytes = 0
         self._largest = 0
         """The largest outcome of late."""
@@ -85,118 +69,147 @@ class Pool:
 
     # In
 
-    def add(self, run: str, tickets: list[Ticket]) -> Lane:
+    def add(self, run: str, jobs: list[TrainingJob]) -> Lane:
         """Take in a submission."""
-        queue = sorted(tickets)  # which is a heap
-        lane = self.lanes[run] = Lane(Batch(tickets, self._settings))
+        queue = sorted(jobs)  # which is a heap
+        lane = self.lanes[run] = Lane(Batch(jobs, self._settings))
         halt = self.death or self.stuck
         if halt is not None:
             self._bury(lane, halt)
             return lane
         loop = asyncio.get_running_loop()
         lane.queue = queue
-        for ticket in tickets:
-            if ticket.deadline is not None:
-                wait_s = ticket.deadline - self._clock()
-                lane.timers.append(loop.call_later(wait_s, self._expire, lane, ticket))
+        for job in jobs:
+            if job.deadline is not None:
+                wait_s = job.deadline - self._clock()
+                lane.timers.append(loop.call_later(wait_s, self._expire, lane, job))
         self.pump()
         return lane
 
     def pump(self) -> None:
         """Start what there is room for."""
-        self.held_back = ""
-        while not self.held_back and (ticket := self._next()) is not None:
-            lane = self.lanes[ticket.run]
-            self.held_back = self._no_room(lane, ticket)
-            if not self.held_back:
-                heapq.heappop(lane.queue)
-                self._start(lane, ticket)
-        if not self.held_back and any(lane.head() for lane in self.lanes.values()):
-            self.held_back = "max_waiting"
-        if self.held_back.startswith("memory") and self._again is None:
-            self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
+        self._engine.fill()
 
-    def _next(self) -> Ticket | None:
+    def take(self, running: int, /) -> TrainingJob | None:
+        """The first in turn, when there is room for it."""
+        self.held_back = ""
+        job = self._next()
+        if job is None:
+            if any(lane.head() for lane in self.lanes.values()):
+                self.held_back = "max_waiting"
+            return None
+        lane = self.lanes[job.run]
+        self.held_back = self._no_room(lane, job, running)
+        if self.held_back:
+            if self.held_back.startswith("memory") and self._again is None:
+                self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
+            return None
+        heapq.heappop(lane.queue)
+        lane.running += 1
+        job.started, job.weights = self._clock(), self.weights
+        job.reserved = self._expected(job)
+        self._bytes += job.reserved
+        return job
+
+    def _next(self) -> TrainingJob | None:
         """The first in turn of the batches whose outcomes are taken."""
         most = self._settings.max_waiting
         heads = (lane.head() for lane in self.lanes.values() if len(lane.batch.arrived) < most)
-        return min((ticket for ticket in heads if ticket is not None), default=None)
+        return min((job for job in heads if job is not None), default=None)
 
     def _look_again(self) -> None:
         self._again = None
         self.pump()
 
-    def _no_room(self, lane: Lane, ticket: Ticket) -> str:
-        """Why a ticket cannot be started now; empty when it can."""
+    def _no_room(self, lane: Lane, job: TrainingJob, running: int) -> str:
+        """Why a rollout cannot be started now; empty when it can."""
         if self.paused or self.death is not None:
             return "paused" if self.paused else "the servers are gone"
-        if len(self.flights) >= self._settings.in_flight:
+        if running >= self._settings.in_flight:
             return "in_flight"
         # One at a time, whatever it takes: waiting for nothing would be for ever.
-        if not self.flights and not lane.batch.arrived:
+        if not running and not lane.batch.arrived:
             return ""
-        held = self._bytes + lane.batch.waiting_bytes + self._expected(ticket)
+        held = self._bytes + lane.batch.waiting_bytes + self._expected(job)
         if held > self._settings.max_bytes:
             return "bytes"
         return self._guard.low()
 
-    def _expected(self, ticket: Ticket) -> int:
-        return max(ticket.size, self._largest)
+    def _expected(self, job: TrainingJob) -> int:
+        return max(job.size, self._largest)
 
-    def _start(self, lane: Lane, ticket: Ticket) -> None:
-        ticket.state = TicketState.RUNNING
-        flight = Flight(
-            key=RolloutKey(ticket.row[TASK_INDEX], ticket.row[ROLLOUT_INDEX]),
-            agent=ticket.agent,
-            row=ticket.row,
-            started=self._clock(),
-        )
-        self.flights[ticket] = flight
-        ticket.reserved = self._expected(ticket)
-        self._bytes += ticket.reserved
-        lane.running.add(ticket)
-        self.tasks.start(self._fly(lane, ticket, flight))
+    # The attempts
 
-    async def _fly(self, lane: Lane, ticket: Ticket, flight: Flight) -> None:
-        flight.task = asyncio.current_task()
-        why = _NO_OUTCOME
+    async def attempt(self, job: TrainingJob, /) -> Attempted:
+        """How one attempt went. Raises nothing but the cancellation that we ordered."""
         try:
-            await self._run(lane, ticket, flight)
+            return await self._run(self, job)
         except asyncio.CancelledError:
-            # Its own end has been told before it was cancelled by us.
-            why = _LEFT if self._closed else _CANCELLED_ITSELF
+            if self._closed or job.state is not JobStage.RUNNING:
+                raise
+            if job.task is not None:
+                job.task.uncancel()
+            return self._lost(
+                job,
+                "the code of a rollout cancelled the task that runs it: look for "
+                "asyncio.current_task().cancel() in agents, tools and verifiers",
+            )
         except Exception as error:  # a bug of ours: told to whoever waits
-            logger.exception("rollout %s", ticket.key)
-            why = _Why(f"{type(error).__name__}: {error} (a bug in Palestra: please report it)")
-        finally:
-            if not ticket.over:
-                self._settle_unanswered(lane, ticket, why)
-            self._landed(lane, ticket)
+            logger.exception("rollout %s", job.request.key)
+            return self._lost(job, f"{type(error).__name__}: {error} {_REPORT_IT}")
 
-    def _settle_unanswered(self, lane: Lane, ticket: Ticket, why: _Why) -> None:
-        """No flight lands without an outcome: somebody waits for it."""
-        self.settle(
-            lane,
-            failed(
-                ticket.request,
-                why.failure,
-                why.message,
-                layer=why.layer,
-                retriable=False,
-                attempts=ticket.attempts,
-            ),
+    def settle(self, job: TrainingJob, result: Attempted, /) -> float | None:
+        """What an attempt means for its rollout and its batch; the pause before another one."""
+        lane = self.lanes.get(job.run)
+        if lane is None or lane.batch.has_ended(job):
+            return None
+        if result.pause_s is not None:
+            lane.batch.retried += 1
+            return result.pause_s
+        outcome = result.outcome or _without_outcome(job)
+        if result.violation is None:
+            self._end(lane, outcome, result.size)
+        else:
+            # The broken rule ends the batch, whatever its policy for failures is.
+            lane.batch.settle(outcome)
+            self.fail(lane, result.violation)
+        return None
+
+    def abandoned(self, job: TrainingJob, /) -> Attempted:
+        """The failure of an attempt that does not let itself be stopped."""
+        return self._lost(
+            job,
+            f"it goes on although it was cancelled; it was awaiting {job.describe()}: "
+            "code there swallows asyncio.CancelledError",
+            FailureClass.TIMEOUT,
         )
 
-    def _landed(self, lane: Lane, ticket: Ticket) -> None:
-        if self.flights.pop(ticket, None) is not None:
-            self._bytes -= ticket.reserved
-        lane.running.discard(ticket)
-        lane.changed.set()
+    def _lost(
+        self,
+        job: TrainingJob,
+        message: str,
+        failure: FailureClass = FailureClass.INFRA_ERROR,
+    ) -> Attempted:
+        return Attempted(
+            failed(job.request, failure, message, retriable=False, attempts=job.attempt)
+        )
+
+    def _left(self, job: TrainingJob) -> None:
+        """No task runs it any more."""
+        self._bytes -= job.reserved
+        lane = self.lanes.get(job.run)
+        if lane is not None:
+            if not lane.batch.has_ended(job):  # somebody waits for it
+                self._end(
+                    lane, _without_outcome(job, "the client was left" if self._closed else "")
+                )
+            lane.running -= 1
+            lane.changed.set()
         self.pump()
 
     # Out
 
-    def settle(self, lane: Lane, outcome: Outcome, size: int = 0) -> None:
+    def _end(self, lane: Lane, outcome: Outcome, size: int = 0) -> None:
         """A rollout has ended, and what that means for its batch."""
         if not lane.batch.settle(outcome, size):
             return
@@ -237,7 +250,7 @@ class Pool:
         self.cancel(lane, lane.batch.unfinished(), f"the batch has failed: {error.message}")
         lane.changed.set()
 
-    def take(self, lane: Lane) -> Outcome | None:
+    def next_outcome(self, lane: Lane) -> Outcome | None:
         """The next outcome that waits."""
         outcome = lane.batch.take(self.weights)
         if self.held_back != "in_flight":
@@ -269,40 +282,38 @@ class Pool:
     @property
     def retrying(self) -> str:
         """What rollouts in flight ask for again and again; empty when none does."""
-        again = [flight for flight in self.flights.values() if flight.phase == RETRYING]
+        again = [job for job in self.in_flight if job.phase == RETRYING]
         if not again:
             return ""
-        return f"{len(again)} of {len(self.flights)} in flight: {again[-1].awaiting}"
+        return f"{len(again)} of {len(self.in_flight)} in flight: {again[-1].awaiting}"
 
     # Not wanted any more
 
     def cancel(
         self,
         lane: Lane,
-        tickets: list[Ticket],
+        jobs: list[TrainingJob],
         message: str,
         *,
         failure: FailureClass = FailureClass.CANCELLED,
     ) -> None:
         """End these now. What runs of them is stopped, and its servers with it."""
-        for ticket in tickets:
-            why = failed(ticket.request, failure, message, attempts=ticket.attempts)
+        for job in jobs:
+            why = failed(job.request, failure, message, attempts=job.attempt)
             if lane.batch.settle(why):
-                self._stop(ticket)
+                self._stop(job)
         lane.changed.set()
 
-    def _stop(self, ticket: Ticket) -> None:
-        flight = self.flights.get(ticket)
-        if flight is not None and flight.task is not None:
-            ticket.stop_by = self._clock() + self._settings.stuck_after_s
-            flight.task.cancel()
+    def _stop(self, job: TrainingJob) -> None:
+        self._engine.stop(job, within_s=self._settings.stuck_after_s)
 
-    def _expire(self, lane: Lane, ticket: Ticket) -> None:
+    def _expire(self, lane: Lane, job: TrainingJob) -> None:
         """A deadline has passed. An attempt that runs knows it, and says what was awaited."""
-        if ticket.state is TicketState.QUEUED:
-            waited = self._clock() - ticket.submitted
+        if job.state is JobStage.QUEUED:
+            waited = self._clock() - job.submitted
             message = f"not started within {waited:.1f} s, and its deadline has passed"
-            self.settle(lane, failed(ticket.request, FailureClass.TIMEOUT, message))
+            self._stop(job)
+            self._end(lane, failed(job.request, FailureClass.TIMEOUT, message))
 
     def set_weights(self, version: int) -> None:
         """The weights are of this version from now on; what is too old by that may be stopped."""
@@ -310,11 +321,11 @@ class Pool:
         most = self._settings.max_staleness
         if self._settings.on_stale is not OnStale.ABORT:
             return
-        for ticket in list(self.flights):
-            if too_old(ticket.weights, version, most):
-                why = stale(ticket.weights, version, most)
-                lane = self.lanes[ticket.run]
-                self.cancel(lane, [ticket], why, failure=FailureClass.STALE)
+        for job in list(self.in_flight):
+            if too_old(job.weights, version, most):
+                why = stale(job.weights, version, most)
+                lane = self.lanes[job.run]
+                self.cancel(lane, [job], why, failure=FailureClass.STALE)
 
     def die(self, halt: Halt) -> None:
         """Nothing can come back any more: everything that has not ended has failed."""
@@ -343,20 +354,20 @@ class Pool:
         unfinished = batch.unfinished()
         tails = [line for tail in halt.log_tails.values() for line in tail]
         buried: list[Failed] = []
-        for ticket in unfinished:
+        for job in unfinished:
             evidence = Evidence(log_tail=tails, hint=halt.cause.setting)
             outcome = failed(
-                ticket.request,
+                job.request,
                 FailureClass.INFRA_ERROR,
                 halt.cause.sentence,
                 layer=halt.layer,
                 retriable=False,
-                attempts=ticket.attempts,
+                attempts=job.attempt,
                 evidence=evidence,
             )
             if batch.settle(outcome, outage=halt.outage):
                 buried.append(outcome)
-                self._stop(ticket)
+                self._stop(job)
         policy = self._policies.for_outage(halt.outage)
         if buried and policy is OnIncomplete.RAISE:
             self.fail(lane, batch.incomplete(halt.cause, halt.log_tails))
@@ -368,23 +379,9 @@ class Pool:
 
     # Keeping order
 
-    def sweep(self) -> None:
-        """Leave behind what does not let itself be stopped."""
-        now = self._clock()
-        for ticket, flight in list(self.flights.items()):
-            if ticket.stop_by is None or ticket.stop_by > now or flight.task is None:
-                continue
-            lane = self.lanes[ticket.run]
-            message = (
-                f"it goes on although it was cancelled; it was awaiting {flight.describe()}: "
-                "code there swallows asyncio.CancelledError"
-            )
-            self.settle(
-                lane,
-                failed(ticket.request, FailureClass.TIMEOUT, message, attempts=ticket.attempts),
-            )
-            self.tasks.leave(flight.task)
-            self._landed(lane, ticket)
+    async def watch(self) -> None:
+        """Leave behind what does not let itself be stopped, until this is cancelled."""
+        await self._engine.watch(self._settings.stuck_after_s / 4)
 
     def forget(self, run: str) -> None:
         """A submission is over."""
@@ -393,22 +390,37 @@ class Pool:
             for timer in lane.timers:
                 timer.cancel()
 
-    def close(self) -> None:
-        """No more looking; whatever still runs is about to be cancelled."""
+    async def close(self) -> None:
+        """Cancel what still runs; what does not let itself be stopped is left behind."""
         self._closed = True
         if self._again is not None:
             self._again.cancel()
+        await self._engine.close()
+
+    @property
+    def in_flight(self) -> Collection[TrainingJob]:
+        """What a task runs, the oldest first."""
+        return self._engine.jobs.values()
 
     @property
     def queued(self) -> int:
-        """Tickets that have not been started."""
+        """Rollouts that have not been started."""
         return sum(
-            ticket.state is TicketState.QUEUED
-            for lane in self.lanes.values()
-            for ticket in lane.queue
+            job.state is JobStage.QUEUED for lane in self.lanes.values() for job in lane.queue
         )
 
     @property
     def waiting(self) -> int:
         """Outcomes that nobody has taken."""
         return sum(len(lane.batch.arrived) for lane in self.lanes.values())
+
+
+def _without_outcome(job: TrainingJob, why: str = "") -> Failed:
+    """No rollout ends without an outcome; `why` is empty where that is a bug of ours."""
+    return failed(
+        job.request,
+        FailureClass.CANCELLED if why else FailureClass.INFRA_ERROR,
+        why or f"it ended without an outcome {_REPORT_IT}",
+        retriable=False,
+        attempts=job.attempt,
+    )

@@ -18,7 +18,7 @@ from palestra.schema import (
 )
 from palestra.server import TurnsTaken
 from palestra.training.chains import Chained, chained
-from palestra.training.flights import MODEL, TOOL, VERIFY, Flight, Ticket
+from palestra.training.jobs import MODEL, TOOL, VERIFY, TrainingJob
 from palestra.training.outcomes import Completed, Timings, TokenUsage
 from palestra.training.raw import RawRow
 from palestra.training.settings import ClientSettings, OnViolation
@@ -45,8 +45,7 @@ class WrongRow(CallError):
 class Answer:
     """What one attempt brought."""
 
-    ticket: Ticket
-    flight: Flight
+    job: TrainingJob
     result: VerifyResponse
     captured: TurnsTaken | None
     ended: float
@@ -59,9 +58,9 @@ def completed(answer: Answer, settings: ClientSettings, *, nan_policy: OnViolati
 
     `nan_policy` is for log probs that are none; the settings have the other policies.
     """
-    ticket, request = answer.ticket, answer.ticket.request
+    job, request = answer.job, answer.job.request
     fields, reward = checked(answer.result)
-    _refuse_others(fields, ticket)
+    _refuse_others(fields, job)
     response: Response = answer.result.response
     tokens = _tokens(answer, response, settings, nan_policy)
     details = response.incomplete_details
@@ -70,7 +69,7 @@ def completed(answer: Answer, settings: ClientSettings, *, nan_policy: OnViolati
         task_id=request.task_id,
         rollout_index=request.rollout_index,
         group_id=request.group,
-        attempt=ticket.attempts,
+        attempt=job.attempt,
         reward=reward,
         reward_components=_components(fields.get(COMPONENTS)),
         chains=tokens.chains,
@@ -82,9 +81,9 @@ def completed(answer: Answer, settings: ClientSettings, *, nan_policy: OnViolati
         if usage is None
         else TokenUsage(usage.input_tokens or 0, usage.output_tokens or 0),
         timings=_timings(answer),
-        weights_start=ticket.weights,
+        weights_start=job.weights,
         weights_end=answer.weights,
-        raw=RawRow({**fields, "reward": reward, **{name: ticket.row[name] for name in _IDENTITY}}),
+        raw=RawRow({**fields, "reward": reward, **{name: job.row[name] for name in _IDENTITY}}),
     )
 
 
@@ -104,12 +103,12 @@ def _components(given: Any) -> dict[str, float]:
     return found
 
 
-def _refuse_others(fields: dict[str, Any], ticket: Ticket) -> None:
+def _refuse_others(fields: dict[str, Any], job: TrainingJob) -> None:
     for name in (TASK_INDEX, ROLLOUT_INDEX):
-        expected = ticket.row[name]
+        expected = job.row[name]
         if fields.get(name, expected) != expected:
             raise WrongRow(
-                f"{ticket.agent} answered with {name} {fields[name]!r}, and was asked for "
+                f"{job.agent} answered with {name} {fields[name]!r}, and was asked for "
                 f"{expected!r}: this is another rollout's row",
                 hint="the agent mixes up its rollouts: do not keep state on the agent itself",
                 evidence=Evidence(),
@@ -121,25 +120,25 @@ def _tokens(
 ) -> Chained:
     if not settings.token_ids:
         return Chained()
-    read = read_turns(response, answer.captured, (answer.ticket.weights, answer.weights))
+    read = read_turns(response, answer.captured, (answer.job.weights, answer.weights))
     if read.incomplete:
         return Chained(masked=read.incomplete)
     return chained(
         read.turns,
-        answer.ticket.key,
+        answer.job.request.key,
         on_invalid_logprobs=nan_policy,
         on_discontinuity=settings.on_discontinuity,
     )
 
 
 def _timings(answer: Answer) -> Timings:
-    ticket, spent = answer.ticket, answer.flight.spent
+    job, spent = answer.job, answer.job.spent
     model_s = spent.get(MODEL)
     if model_s is None and answer.captured is not None and answer.captured.turns:
         model_s = sum(turn.took_s for turn in answer.captured.turns)
     return Timings(
-        queue_s=ticket.began - ticket.submitted,
-        total_s=answer.ended - ticket.began,
+        queue_s=job.attempt_started - job.submitted,
+        total_s=answer.ended - job.attempt_started,
         model_s=model_s,
         tool_s=spent.get(TOOL),
         verify_s=spent.get(VERIFY),
@@ -150,7 +149,7 @@ def size_of(outcome: Completed, row_bytes: int) -> int:
     """About how many bytes an outcome holds: its row, its texts, its tokens."""
     size = row_bytes
     for turn in outcome.turns:
-        # The items hold each prompt whole, and the lists of a turn are theirs.
-        size += BYTES_OF_AN_ID * (len(turn.prompt_ids) + 2 * len(turn.generated_ids))
-        size += BYTES_OF_A_LOGPROB * len(turn.logprobs)
+        # The items have lists of their own, and each prompt whole.
+        size += BYTES_OF_AN_ID * (2 * len(turn.prompt_ids) + 3 * len(turn.generated_ids))
+        size += BYTES_OF_A_LOGPROB * 2 * len(turn.logprobs)
     return size

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -9,8 +10,15 @@ import msgspec
 from palestra.datasets import DoorKeeper
 from palestra.errors import InputDataError
 from palestra.rollouts import with_seed
-from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, encode_json
-from palestra.training.flights import Ticket
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    RolloutKey,
+    encode_json,
+)
+from palestra.training.jobs import TrainingJob
 from palestra.training.requests import Key, RolloutRequest, problem_of, requests_in
 from palestra.training.servers import agent_for
 
@@ -19,19 +27,42 @@ FIRST_NAMED_TASK: Final = 1 << 40
 SHOWN: Final = 20
 
 
-def tickets_of(
+@dataclass(frozen=True, slots=True)
+class RowTakers:
+    """The agents that rows may name, and what their servers take."""
+
+    names: frozenset[str]
+    default: str
+    """For rows that name none; empty: there is none."""
+    keepers: Mapping[str, DoorKeeper]
+    """Agent -> what its rows are held to."""
+
+    def sent(self, request: RolloutRequest, task: int) -> tuple[str, dict[str, Any], int]:
+        """The agent of a request, what it is sent, and how many bytes that has.
+
+        Raises InputDataError, TypeError or ValueError for a row that cannot be run.
+        """
+        agent = agent_for(request.row, self.default)
+        problem = _problem(request, agent, self.names)
+        if problem:
+            raise InputDataError(problem)
+        row = _row(request, task, agent)
+        encoded = encode_json(row)
+        if rejected := _rejected(self.keepers.get(agent), encoded):
+            raise InputDataError(rejected)
+        return agent, row, len(encoded)
+
+
+def jobs_of(
     requests: Iterable[RolloutRequest],
+    takers: RowTakers,
     *,
     run: str,
-    default_agent: str,
-    agents: Iterable[str],
-    keepers: Mapping[str, DoorKeeper],
     numbers: Callable[[], int],
     now: float,
     deadline_s: float | None,
-) -> list[Ticket]:
-    """A ticket for each request. Raises InputDataError that names every one that is no good."""
-    known = frozenset(agents)
+) -> list[TrainingJob]:
+    """A job for each request. Raises InputDataError that names every one that is no good."""
     problems: list[str] = []
     asked: list[RolloutRequest] = []
     for place, request in enumerate(requests_in(requests)):
@@ -43,33 +74,26 @@ def tickets_of(
             asked.append(request)
     task_numbers = _numbered(asked)
     seen: set[Key] = set()
-    tickets: list[Ticket] = []
+    jobs: list[TrainingJob] = []
     for request in asked:
         if request.key in seen:
             problems.append(f"{request.key} is asked for twice")
             continue
         seen.add(request.key)
-        task = task_numbers.get(request.task_id, request.task_id)
-        agent = agent_for(request.row, default_agent)
-        problem = _problem(request, agent, known)
-        if problem:
-            problems.append(f"{request.key}: {problem}")
-            continue
+        named = request.task_id
+        task = task_numbers[named] if isinstance(named, str) else named
         try:
-            row = _row(request, task, agent)
-            encoded = encode_json(row)
-        except (TypeError, ValueError) as error:
+            agent, row, size = takers.sent(request, task)
+        except (InputDataError, TypeError, ValueError) as error:
             problems.append(f"{request.key}: {error}")
             continue
-        if rejected := _rejected(keepers.get(agent), encoded):
-            problems.append(f"{request.key}: {rejected}")
-            continue
-        tickets.append(
-            Ticket(
-                request=request,
-                row=row,
+        jobs.append(
+            TrainingJob(
+                key=RolloutKey(task, request.rollout_index),
                 agent=agent,
-                size=len(encoded),
+                row=row,
+                request=request,
+                size=size,
                 run=run,
                 number=numbers(),
                 submitted=now,
@@ -78,7 +102,7 @@ def tickets_of(
         )
     if problems:
         raise _refusal(problems)
-    return tickets
+    return jobs
 
 
 def _refusal(problems: Sequence[str]) -> InputDataError:
@@ -87,7 +111,7 @@ def _refusal(problems: Sequence[str]) -> InputDataError:
     return InputDataError(f"{len(problems)} of the rollouts asked for cannot be run:{listed}{more}")
 
 
-def _numbered(requests: Iterable[RolloutRequest]) -> dict[int | str, int | str]:
+def _numbered(requests: Iterable[RolloutRequest]) -> dict[str, int]:
     """A number for each task that is named by a text; none that another task has."""
     names = dict.fromkeys(request.task_id for request in requests)
     free = (number for number in itertools.count(FIRST_NAMED_TASK) if number not in names)
@@ -112,7 +136,7 @@ def _rejected(keeper: DoorKeeper | None, encoded: bytes) -> str:
     return "" if keeper.admits(sent) else "; ".join(keeper.problems(sent))
 
 
-def _row(request: RolloutRequest, task: int | str, agent: str) -> dict[str, Any]:
+def _row(request: RolloutRequest, task: int, agent: str) -> dict[str, Any]:
     params: Mapping[str, Any] = {**request.row[CREATE_PARAMS], **request.sampling}
     if request.seed is not None:
         params = with_seed(params, request.seed)

@@ -1,18 +1,18 @@
 """From what came back to the turns of a rollout: where their ids are.
 
-Ids are read from the items of the response; those that an agent dropped are filled in from what
-the model server captured of the same rollout. Where both are there, each turn is matched with the
-call that it is: `palestra.training.chains` looks whether they agree.
+What the model server captured is the truth. The items of the response say which of its calls are
+turns of the rollout: each turn is matched with the call that it is, and has that call's ids, log
+probs and verdict. A turn that no call made is marked with the call that is most like it. Ids that
+an agent dropped are filled in. Only where nothing was captured are those on the items judged.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Final
 
 from palestra.schema import Response, TurnTokens, first_difference, never_made, tokens_on, turn_ends
-from palestra.server import CapturedTurn, TurnsTaken
-from palestra.training.chains import RawTurn, ids_of
+from palestra.server import TurnsTaken
+from palestra.training.chains import RawTurn
 
 INCOMPLETE_CAPTURE: Final = "incomplete capture"
 """How the reason of a rollout begins whose token ids are not all there."""
@@ -29,12 +29,17 @@ class Read:
 def read_turns(
     response: Response, captured: TurnsTaken | None, bounds: tuple[int | None, int | None]
 ) -> Read:
-    """The turns of a response, filled in from `captured` where its items have no ids.
+    """The turns of a response, as the model server captured them where it did.
 
     `bounds`: the weight versions at the beginning and the end of the attempt, for turns of which
     no model server says better.
     """
     calls = [] if captured is None else captured.turns
+    sampled = [
+        RawTurn(tokens, call.verdict or tokens.verdict, call.weights_start, call.weights_end)
+        for call in calls
+        if (tokens := call.tokens) is not None
+    ]
     ends = turn_ends(response.output)
     if ends and never_made(response.output[ends[-1]], response):
         ends.pop()
@@ -42,75 +47,52 @@ def read_turns(
     if not carried:
         return Read([], "the rollout has no turn of the model")
     known = [tokens for tokens in carried if tokens is not None]
-    if len(known) < len(carried):
-        return _filled_in(carried.index(None), len(carried), calls)
-    matched = _matched(known, calls, whole=captured is not None and not captured.lost)
+    if len(known) == len(carried):
+        # With as many calls as turns, each turn is one of them, whatever else was forgotten.
+        whole = len(sampled) == len(known) or (captured is not None and not captured.lost)
+        return Read(_matched(known, sampled, bounds, whole=whole))
+    if len(carried) <= len(calls) == len(sampled):
+        return Read(sampled)
     return Read(
-        [
-            RawTurn(
-                tokens.prompt,
-                tokens.generation,
-                tokens.log_probs,
-                *(bounds if call is None else (call.weights_start, call.weights_end)),
-                captured=None if same else call,
-            )
-            for tokens, (call, same) in zip(known, matched, strict=True)
-        ]
+        [],
+        f"{INCOMPLETE_CAPTURE}: turn {carried.index(None)} of {len(carried)} came without token "
+        f"ids, and the model server captured {len(sampled)}",
     )
 
 
 def _matched(
-    known: Sequence[TurnTokens], calls: Sequence[CapturedTurn], *, whole: bool
-) -> list[tuple[CapturedTurn | None, bool]]:
-    """The call that each turn is, and whether it is: else it is the one most like it.
+    known: Sequence[TurnTokens],
+    sampled: Sequence[RawTurn],
+    bounds: tuple[int | None, int | None],
+    *,
+    whole: bool,
+) -> list[RawTurn]:
+    """Each turn as it was captured; as it came, where no call has its ids.
 
-    None where nothing can be said: no call was captured with its ids, or the capture is not
-    `whole` and the turn may be one of those that are not in it. There may be more calls than
-    turns: an agent that asked again, or that asks for what it does not show.
+    Unless the capture is `whole`, such a turn may be one of those that are not in it. There may be
+    more calls than turns: an agent that asked again, or that asks for what it does not show.
     """
-    by_ids = [call for call in calls if call.generated_ids is not None]
-    if len(by_ids) == len(known):
-        if all(map(_same, known, by_ids)):
-            return [(call, True) for call in by_ids]
-        whole = True
-    left = list(by_ids)
-    found: list[tuple[CapturedTurn | None, bool]] = []
+    left = list(sampled)
+    turns: list[RawTurn] = []
     for tokens in known:
-        call = next((call for call in left if _same(tokens, call)), None)
-        same = call is not None
-        if call is not None:
-            left.remove(call)
-        elif whole:
-            call = max(left or by_ids, key=partial(_alike, tokens), default=None)
-        found.append((call, same))
-    return found
+        turn = next((turn for turn in left if _same(tokens, turn.tokens)), None)
+        if turn is not None:
+            left.remove(turn)
+        elif whole and sampled:
+            likest = max(left or sampled, key=lambda turn: _alike(tokens, turn.tokens))
+            turn = replace(likest, tokens=tokens, verdict=tokens.verdict, captured=likest.tokens)
+        else:
+            turn = RawTurn(tokens, tokens.verdict, *bounds)
+        turns.append(turn)
+    return turns
 
 
-def _same(tokens: TurnTokens, call: CapturedTurn) -> bool:
-    return tokens.generation == call.generated_ids and tokens.prompt == call.prompt_ids
+def _same(tokens: TurnTokens, captured: TurnTokens) -> bool:
+    return tokens.generation == captured.generation and tokens.prompt == captured.prompt
 
 
-def _alike(tokens: TurnTokens, call: CapturedTurn) -> int:
+def _alike(tokens: TurnTokens, captured: TurnTokens) -> int:
     """How many ids are the same from the start on."""
-    came = tokens.prompt + tokens.generation
-    position = first_difference(ids_of(call), came)
+    came = tokens.all
+    position = first_difference(captured.all, came)
     return len(came) if position is None else position
-
-
-def _filled_in(without: int, count: int, calls: Sequence[CapturedTurn]) -> Read:
-    turns = [
-        RawTurn(
-            call.prompt_ids, call.generated_ids, call.logprobs, call.weights_start, call.weights_end
-        )
-        for call in calls
-        if call.prompt_ids is not None
-        and call.generated_ids is not None
-        and call.logprobs is not None
-    ]
-    if len(turns) == len(calls) and len(calls) >= count:
-        return Read(turns)
-    return Read(
-        [],
-        f"{INCOMPLETE_CAPTURE}: turn {without} of {count} came without token ids, and the model "
-        f"server captured {len(turns)}",
-    )

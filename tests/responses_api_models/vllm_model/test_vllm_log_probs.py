@@ -11,10 +11,12 @@ from token_fakes import FakeVLLM, token_model, tokenize
 
 from palestra.errors import ModelError, RowIdentity
 from palestra.responses_api_models.vllm_model.token_ids import tokens_on
-from palestra.server import Session, TrainingRun
+from palestra.schema import TokenFault, TokenVerdict
+from palestra.server import MessagesRequest, Session, TrainingRun
 from palestra.transport import CallContext, HttpReply, HttpRequest, calling
 
 NAN, INFINITE = math.nan, -math.inf
+HELLO = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Weather?"}]}
 
 
 class Spoilt(FakeVLLM):
@@ -60,13 +62,26 @@ def test_a_trainer_gets_too_few_log_probs_as_they_are() -> None:
     assert len(log_probs_of("none", training=True)) == len(tokenize("Cold."))
 
 
+def test_the_capture_says_what_is_wrong_with_them() -> None:
+    model = token_model(Spoilt(NAN))
+    row = RowIdentity(0, 0, 1, "agent", "run.1")
+    model._palestra_capture.told(TrainingRun(run="run"))
+    with calling(CallContext(row=row)):
+        asyncio.run(model.messages(MessagesRequest.model_validate(HELLO), Session("s")))
+
+    (turn,) = model.captured_turns(row).turns
+
+    fault = TokenFault("generation_log_probs", 1, "nan at 1 is no log probability")
+    assert turn.verdict == TokenVerdict(log_probs=fault)
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [
         (NAN, "nan at 1 is no log probability"),
         (INFINITE, "-inf at 1 is no log probability"),
         (None, "None at 1 is no log probability"),
-        ("none", "6 generation ids and 5 log probs"),
+        ("none", "5 log probs for 6 ids"),
     ],
 )
 def test_everybody_else_is_told_what_is_wrong_with_them(value: Any, told: str) -> None:

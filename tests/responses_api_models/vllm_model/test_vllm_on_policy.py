@@ -159,7 +159,7 @@ def test_a_turn_without_its_ids_is_found(name: str) -> None:
 def test_lists_of_different_lengths_are_found() -> None:
     found = planted(lambda row: turn_items(row)[2]["generation_log_probs"].pop(), sealed=False)
 
-    assert any("6 generation ids and 5 log probs" in p.what for p in found.problems)
+    assert any("5 log probs for 6 ids" in p.what for p in found.problems)
 
 
 def written(folder: Path, *rows: Row) -> str:

@@ -59,6 +59,7 @@ from palestra.schema import (
     ChatMessage,
     Response,
     ResponseCreateParams,
+    TokenVerdict,
     TurnTokens,
     UpstreamChoice,
     UpstreamCompletion,
@@ -161,6 +162,10 @@ class VLLMModel(ChatCompletionsServer):
         seal = seal_messages([*body.messages, message], turn.tokens, tools=tools)
         attach(message, turn.tokens, self._counted(turn, seal))
         return answer
+
+    def token_verdict(self, tokens: TurnTokens) -> TokenVerdict:
+        """Of the log probs alone: ids that are none were refused when the endpoint sent them."""
+        return TokenVerdict(log_probs=tokens.fault_of_log_probs())
 
     def facts(self) -> EndpointFacts:
         """What its endpoints have shown: of several, the shortest context."""

@@ -171,7 +171,7 @@ def _check_turn(
         found.problems.append(TurnProblem(turn, f"token ids are missing: {_present(item)}"))
         return None
     found.tokens += len(tokens.generation)
-    if wrong := tokens.problem():
+    if wrong := tokens.lacks() or tokens.fault_of_ids() or tokens.fault_of_log_probs():
         found.problems.append(TurnProblem(turn, f"token ids make no sense: {wrong}"))
     _check_continuity(found, turn, item, tokens, before)
     _check_seal(found, turn, item, tokens, said, params)

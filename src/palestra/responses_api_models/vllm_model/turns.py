@@ -263,9 +263,12 @@ class Turns:
         return self._checked(answered, TurnTokens(prompt, ids, log_probs))
 
     def _checked(self, answered: Answered, tokens: TurnTokens) -> TurnTokens:
-        problem = tokens.problem_of_ids() if self._log_probs_as_they_are else tokens.problem()
+        """Every answer's ids pass here: see `VLLMModel.token_verdict`."""
+        problem = tokens.lacks() or tokens.fault_of_ids()
+        if not problem and not self._log_probs_as_they_are:
+            problem = tokens.fault_of_log_probs()
         if problem:
-            raise self._lacking(answered, problem)
+            raise self._lacking(answered, str(problem))
         return tokens
 
     def _other_prompt(self, tokenized: int, read: int) -> ModelError:
