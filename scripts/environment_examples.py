@@ -7,7 +7,7 @@ The same as `palestra test --record`, without the tests.
 
 import sys
 
-from palestra.cli.examples import record
+from palestra.cli.authoring import record
 
 for name in sys.argv[1:]:
     print(f"{name}: {', '.join(record(name))}")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from palestra import api
-from palestra.errors import InputDataError
+from palestra.analysis import RateBand, SelectionCriteria, provenance_path
+from palestra.errors import ConfigError, InputDataError
 
 
 def write_run(folder: Path, rewards: Sequence[float], *, question: str = "q") -> str:
@@ -52,3 +53,52 @@ def test_runs_over_other_rows_have_no_common_table(tmp_path: Path) -> None:
 
     with pytest.raises(InputDataError):
         api.scores([("a", a), ("b", b)])
+
+
+def test_a_profile_is_a_value_and_files(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", [0, 1, 1, 0])
+
+    profile = api.profile(run)
+
+    assert profile.summary.total.scored == 4
+    assert [path.name for path in profile.rollouts] == ["rollouts.jsonl"]
+    assert profile.paths.reward_profiling.exists()
+    assert profile.paths.report.exists()
+
+
+def test_selected_tasks_say_how_they_were_asked_for(tmp_path: Path) -> None:
+    run, out = write_run(tmp_path / "a", [0, 1, 1]), tmp_path / "learn.jsonl"
+    criteria = SelectionCriteria(band=RateBand.parse("0.5..1"))
+
+    selection = api.select(run, criteria, out=out, command="a notebook")
+
+    assert list(selection.kept) == [1, 2]
+    assert len(out.read_text().splitlines()) == 2
+    assert json.loads(provenance_path(out).read_text())["command"] == "a notebook"
+
+
+def test_nothing_is_selected_without_a_criterion(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="which tasks to select"):
+        api.select(write_run(tmp_path / "a", [1]), SelectionCriteria(band=None))
+
+
+def test_requests_without_a_reward_are_counted_by_class(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", [1, 1])
+    path = Path(run)
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+
+    selection = api.select(run, SelectionCriteria(by_learnability=True))
+
+    assert selection.failures == {"never ended": 1}
+
+
+def test_a_merge_tells_what_is_missing(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", [1, 0])
+    path = Path(run)
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    lines: list[str] = []
+
+    plan = api.merge(tmp_path / "all.jsonl", [run], allow_partial=True, tell=lines.append)
+
+    assert (plan.accounting.scored, plan.accounting.requested) == (1, 2)
+    assert any("1:0" in line for line in lines)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from palestra.cli.meaning import code_digest
+from palestra.api import code_digest
 from palestra.config import config_from_tree
 
 

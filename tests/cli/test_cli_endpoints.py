@@ -1,6 +1,6 @@
 """How often a command says that it waits for a model's endpoint."""
 
-from palestra.cli.endpoints import ASK_AGAIN_S, ReminderPace
+from palestra.api.fleet_connection import ASK_AGAIN_S, ReminderPace
 
 
 def test_waiting_is_told_at_growing_intervals_and_then_once_a_minute() -> None:

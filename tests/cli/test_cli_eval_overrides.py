@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cli_world import FakeEndpoint, World
 
-from palestra.cli.evaluating import find_target
+from palestra.api import find_target
 from palestra.errors import ConfigError
 from palestra.settings import EvalArgs
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from palestra.cli.meaning import differs_from_running, servers_meaning
+from palestra.api import differs_from_running, server_semantics
 from palestra.config import ResolvedConfig, config_from_tree, dump_yaml
 
 
@@ -14,7 +14,7 @@ def config(**settings: Any) -> ResolvedConfig:
 
 
 def remembered(**settings: Any) -> dict[str, Any]:
-    held: dict[str, Any] = servers_meaning(config(**settings))["servers"]["mine"]["settings"]
+    held: dict[str, Any] = server_semantics(config(**settings))["servers"]["mine"]["settings"]
     return held
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from palestra.cli.choosing import model_config
+from palestra.cli.evaluating import model_config
 from palestra.errors import ConfigError
 
 AZURE = """

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from palestra.cli.reaching import unless
+from palestra.api import unless
 from palestra.errors import ServerDied
 
 

@@ -20,6 +20,7 @@ from palestra.cluster.plan import After
 from palestra.cluster.units import folder_of, read_run
 from palestra.cluster.waiting import refuse_running
 from palestra.errors import ConfigError, InputDataError
+from palestra.settings import FollowArgs, LogsArgs
 from palestra.system import Process
 
 
@@ -128,7 +129,7 @@ def test_every_job_of_a_run_is_cancelled_also_those_that_go_on_after_others(
 ) -> None:
     site = Site(job1_0=RUNNING, job1_1=RUNNING, job9_0=QUEUED, job9_1=QUEUED, job2=QUEUED)
     monkeypatch.setattr(commands, "executor_for", lambda *_, **__: site)
-    commands.cancel(str(going_on(made).files.output_dir), as_json=True)
+    commands.cancel(FollowArgs(run=str(going_on(made).files.output_dir), as_json=True))
     assert sorted(site.cancelled) == ["1_0", "1_1", "2", "9_0", "9_1"]
     assert len(made.events("cancelled")) == 5
 
@@ -138,7 +139,7 @@ def test_a_retry_while_all_is_under_way_says_how_much_runs_and_waits(
 ) -> None:
     site = Site(job1_0=RUNNING, job1_1=QUEUED, job2=QUEUED, job3=QUEUED)
     monkeypatch.setattr(commands, "executor_for", lambda *_, **__: site)
-    assert commands.retry_failed(str(made.files.output_dir), as_json=True) == 0
+    assert commands.retry_failed(FollowArgs(run=str(made.files.output_dir), as_json=True)) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == {"submitted": [], "underway": {"running": 1, "queued": 3}}
 
@@ -218,9 +219,9 @@ def test_logs_of_what_the_run_has_not_are_an_error_and_of_what_has_none_yet_are_
     folder = str(made.files.output_dir)
 
     with pytest.raises(ConfigError, match=r"--of rollouts-chunk7: .*did you mean"):
-        commands.logs(folder, "rollouts-chunk7", lines=1, as_json=False)
+        commands.logs(LogsArgs(run=folder, unit="rollouts-chunk7", lines=1))
 
-    assert commands.logs(folder, "rollouts-chunk1", lines=1, as_json=False) == 0
+    assert commands.logs(LogsArgs(run=folder, unit="rollouts-chunk1", lines=1)) == 0
 
 
 def test_jobs_of_which_not_all_are_named_are_said_to_be_more(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from palestra.api import find_subject
 from palestra.authoring import check_folder
-from palestra.cli.subjects import find_subject
 from palestra.config import PACKAGE_ROOT
 from palestra.conformance import ExaminationLimits, check_environment
 

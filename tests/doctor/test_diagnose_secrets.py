@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from palestra.cli.diagnosing import diagnose
+from palestra.settings import DiagnoseArgs
 
 SECRET = "hunter2-hunter2"
 
@@ -15,7 +16,7 @@ def shown(folder: Path, log: str, *, as_json: bool = False) -> str:
     (folder / "run.log").write_text(log)
     said = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(said):
-        diagnose("run.log", logs=(), inputs=(), as_json=as_json)
+        diagnose(DiagnoseArgs(run="run.log", as_json=as_json))
     return said.getvalue()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palestra.cli.descriptors import check_descriptors
+from palestra.cli.collecting import check_descriptors
 from palestra.doctor.checking import Looked, Round
 from palestra.doctor.checks.infra import (
     Machine,

@@ -19,6 +19,7 @@ from seeded_world import SeededUpstream, World, fine, new_world, serving
 
 from palestra.cli.diagnosing import diagnose
 from palestra.doctor.findings import LAYERS
+from palestra.settings import DiagnoseArgs
 
 FAULTS = faults_of(
     seeded_machines, seeded_models, seeded_settings, seeded_environments, seeded_files
@@ -43,7 +44,7 @@ def diagnosed(world: World, subject: str) -> dict[str, Any]:
     """`palestra diagnose SUBJECT --json`, from the world's folder."""
     said = io.StringIO()
     with contextlib.chdir(world.folder), contextlib.redirect_stdout(said):
-        code = diagnose(subject, logs=(), inputs=(), as_json=True)
+        code = diagnose(DiagnoseArgs(run=subject, as_json=True))
     told: dict[str, Any] = json.loads(said.getvalue())
     assert code == any(f["severity"] == "error" for f in told["findings"]), told
     return told

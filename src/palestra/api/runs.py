@@ -1,22 +1,111 @@
-"""Questions about several runs of the same tasks: which is better, and how the models score."""
+"""What runs on disk say: a profile, a comparison, scores, and the tasks worth training on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
+import palestra
 from palestra.analysis import (
     ComparedRun,
     Comparison,
+    Files,
     ModelScores,
+    RunSummary,
     SeedRun,
+    Selection,
+    SelectionCriteria,
+    check_destination,
     comparison_of,
+    export_selection,
+    load_run,
     load_side,
+    majorities_of,
     pair_tasks,
     read_answers,
     refuse_shared_files,
+    rollout_files,
     score_model,
+    selection_of,
+    selection_origin,
+    summarize,
+    write_agent_metrics,
+    write_report,
+    write_reward_profiling,
 )
-from palestra.errors import InputDataError
+from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
+from palestra.schema import RunPaths
+
+
+@dataclass(frozen=True, slots=True)
+class RunProfile:
+    """The statistics of a run, which are also in files beside its rollouts."""
+
+    summary: RunSummary
+    majorities: Mapping[int, float]
+    """maj@k over all tasks, by k; empty where no verifier extracts answers."""
+    rollouts: Sequence[Path]
+    paths: RunPaths
+
+
+def profile(
+    rollouts: Files,
+    inputs: Files | None = None,
+    *,
+    allow_partial: bool = False,
+    group_by: str | None = None,
+) -> RunProfile:
+    """Write a run's statistics per task and per agent, and its report, beside the rollouts.
+
+    `inputs`: its materialized inputs; default those beside the rollouts. `allow_partial`: take an
+    unfinished run. `group_by`: a field of the rollout rows that groups the summary.
+    Raises InputDataError for files that are missing, damaged or incomplete.
+    """
+    frame = load_run(inputs, rollouts, allow_partial=allow_partial, group_by=group_by)
+    files = frame.rollout_places.files
+    paths = RunPaths.for_files(files)
+    write_reward_profiling(frame, paths.reward_profiling)
+    write_agent_metrics(frame, paths.agent_metrics)
+    summary = summarize(frame)
+    write_report(frame, paths.report, summary)
+    scored = summary.total.scores
+    ks = [at.k for at in scored.pass_at if at.k > 1] if scored else []
+    votes = majorities_of(SeedRun("", "", frame, read_answers(frame)), ks) if ks else {}
+    return RunProfile(summary, votes, files, paths)
+
+
+def select(
+    rollouts: str,
+    criteria: SelectionCriteria,
+    *,
+    out: Path | None = None,
+    overwrite: bool = False,
+    command: str = "",
+) -> Selection:
+    """Judge every task of a run, and export those that are kept.
+
+    `out`: where they go (.jsonl); nothing is written without it, or when no task is kept.
+    `overwrite`: replace what is there. `command`: how the selection was asked for, for its
+    provenance file. Raises ConfigError when `criteria` say nothing.
+    """
+    if criteria.band is None and not criteria.by_learnability:
+        raise ConfigError(
+            "nothing says which tasks to select",
+            hint="--band LOW..HIGH for pass rates, --learnability for the most learnable first",
+        )
+    if out is not None:
+        check_destination(out, rollout_files(rollouts), overwrite=overwrite)
+    frame = load_side(rollouts, name="the run").frame
+    selection = selection_of(frame, criteria)
+    if out is not None and selection.kept:
+        provenance = {
+            "palestra_version": palestra.__version__,
+            "command": command,
+            "criteria": asdict(criteria),
+            "run": selection_origin(frame),
+        }
+        export_selection(frame, selection, out, provenance=provenance)
+    return selection
 
 
 def compare(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from palestra.cli.console import masking, notice, say, shown, warn_all
+from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, Redactor, nearest
 from palestra.datasets import datasets_of_agents
@@ -14,6 +14,7 @@ from palestra.datasets.preparing import Located, locate
 from palestra.datasets.sources import credentials_in
 from palestra.errors import ConfigError
 from palestra.settings import BenchmarkArgs, args_from, existing_path, load
+from palestra.system import shown
 
 PLACES: Final = (
     "benchmarks/*/*.yaml",

@@ -1,23 +1,24 @@
 """`collect`: rows through agents, against a running fleet or one inside this command."""
 
-from collections.abc import Coroutine, Mapping
+import math
+import shlex
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 import palestra
-from palestra.cli.again import verified_by
-from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.descriptors import check_descriptors, most_in_flight
-from palestra.cli.guard import FROZEN_AFTER_S, tell_guard
+from palestra.api import FROZEN_AFTER_S, FleetChoice, OwnFleet, find, run_semantics, unless
+from palestra.cli.console import masking, notice, say, warn_all
+from palestra.cli.fleet_commands import OBSERVER
+from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end, to_its_end
-from palestra.cli.meaning import run_meaning
-from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
-from palestra.config import ResolvedConfig, ServerType
-from palestra.errors import Hopeless, Outcome, PalestraError, RunFailed, ServerDied
-from palestra.fleet import raise_descriptor_limit
+from palestra.config import ResolvedConfig, ServerType, is_secret_name
+from palestra.errors import ConfigError, Hopeless, Outcome, PalestraError, RunFailed, ServerDied
+from palestra.fleet import LOOPBACK, raise_descriptor_limit
 from palestra.rollouts import (
     AgentRoute,
     Collected,
@@ -38,7 +39,77 @@ from palestra.schema import (
     own_hint,
     read_jsonl,
 )
-from palestra.settings import CollectArgs, CollectSettings, args_from, load
+from palestra.settings import AUTO, COMMAND_SETTINGS, CollectArgs, CollectSettings, args_from, load
+from palestra.system import shown
+from palestra.transport import Target
+
+RESERVE: Final = 256
+"""Files that have nothing to do with rollouts: listening sockets, logs, libraries, children."""
+
+
+def files_per_rollout(targets: Collection[Target]) -> float:
+    """Sockets that one rollout holds in the process that holds most of them.
+
+    Here it is one: to the model's endpoint, or to the agent's process. A server process on this
+    machine, which has the same limit, holds the caller's and one to whom it calls itself; several
+    workers share them.
+    """
+    shares = [2 / len(t.urls) for t in targets if t.local is None and _is_here(t)]
+    return max([1.0, *shares])
+
+
+def _is_here(target: Target) -> bool:
+    return any(urlsplit(url).hostname in LOOPBACK for url in target.urls)
+
+
+def most_in_flight(targets: Collection[Target], limit: int) -> int:
+    """How many rollouts fit into a limit of so many open files."""
+    return max(1, int((limit - RESERVE) / files_per_rollout(targets)))
+
+
+def check_descriptors(
+    settings: CollectSettings, remaining: int, targets: Collection[Target], limit: int
+) -> str:
+    """A warning when everything at once does not fit into `limit` open files; else empty.
+
+    Raises ConfigError when the number that was asked for does not fit.
+    """
+    fits = most_in_flight(targets, limit)
+    wanted = min(remaining, settings.bound or remaining)
+    if wanted <= fits or settings.num_samples_in_parallel == AUTO:
+        return ""
+    needed = math.ceil(wanted * files_per_rollout(targets)) + RESERVE
+    short = (
+        f"{wanted} rollouts in flight need about {needed} open files in one process, and the "
+        f"limit is {limit}"
+    )
+    ways = f"raise it (ulimit -Hn {needed}, as root or in limits.conf), or --concurrency {fits}"
+    if settings.bound is not None:
+        raise ConfigError(short, hint=ways)
+    return f"{short}: some may fail with `Too many open files`; {ways}"
+
+
+_NOT_OF_THE_VERIFIER = COMMAND_SETTINGS | {"head_server"}
+_UNKNOWN = '"+config_paths=[…]"'
+
+
+def verified_by(
+    overrides: Sequence[str], secrets: Collection[str], environment: str | None = None
+) -> str:
+    """What follows `palestra reverify …`: the run's own overrides, as far as verifiers need them.
+
+    Without secrets: this is printed and stored. `environment`: what the run evaluated.
+    """
+    named = [] if environment is None else ["--environment", environment]
+    kept = [item for item in overrides if _is_kept(item, secrets)]
+    return shlex.join([*named, *kept]) or _UNKNOWN
+
+
+def _is_kept(override: str, secrets: Collection[str]) -> bool:
+    path = override.lstrip("+~").partition("=")[0].split(".")
+    if path[0] in _NOT_OF_THE_VERIFIER or any(map(is_secret_name, path)):
+        return False
+    return not any(secret in override for secret in secrets)
 
 
 def collect(
@@ -65,7 +136,7 @@ def collect(
         masking(config.secrets),  # inside, so that the events too are told the masked error
     ):
         if own_fleet:
-            main = collect_with(OwnFleet(config), settings, watch)
+            main = collect_with(OwnFleet(config, OBSERVER), settings, watch)
         else:
             main = _collect(config, settings, watch)
         return stoppable(main, settings, watch)
@@ -104,7 +175,7 @@ def _how_to_go_on(settings: CollectSettings) -> str:
 
 
 async def _collect(config: ResolvedConfig, settings: CollectSettings, watch: Watch) -> int:
-    async with find(config) as fleet:
+    async with find(config, OBSERVER) as fleet:
         return await collect_with(fleet, settings, watch)
 
 
@@ -122,7 +193,7 @@ async def collect_with(
         plan,
         settings,
         agents={agent.name for agent in agents},
-        semantics=run_meaning(choice.config, settings),
+        semantics=run_semantics(choice.config, settings),
         version=palestra.__version__,
     )
     planned = await to_its_end(planning, undo=discard)
@@ -239,6 +310,3 @@ class _Failures:
             message = str(line.row["message"]), own_hint(str(line.row.get("hint") or ""))
             first.setdefault(str(line.row[FAILURE_CLASS]), message)
         return cls(first, attempts.unscored(scored=scored_keys(paths.output)))
-
-
-__all__ = ["collect", "collect_with", "stoppable"]

@@ -14,7 +14,7 @@ from palestra.analysis import (
     judge_comparison,
 )
 from palestra.api import compare
-from palestra.cli.console import notice, say
+from palestra.cli.console import notice, say, say_json
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
 from palestra.errors import ConfigError
@@ -45,7 +45,7 @@ def compare_runs(args: CompareArgs) -> int:
     for text in found.notices:
         notice(text)
     if args.as_json:
-        say(orjson.dumps({**_plain(found), "gate": gate}, option=orjson.OPT_INDENT_2).decode())
+        say_json({**_plain(found), "gate": gate})
     else:
         _show(found, gate, markdown=args.as_markdown)
     return GATE_FAILED if gate is not None and not gate.passed else 0

@@ -8,7 +8,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
@@ -26,16 +25,15 @@ def say(text: str = "") -> None:
     sys.stdout.flush()
 
 
+def say_json(value: object) -> None:
+    """A JSON document on standard output."""
+    say(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
 def notice(text: str) -> None:
     """A line beside the output proper, on standard error: above the live view where one runs."""
     sys.stderr.write(visible(text) + "\n")
     sys.stderr.flush()
-
-
-def shown(path: Path) -> str:
-    """A path as the user would type it from here."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
-from palestra.cli.console import say
+from palestra.cli.console import say, say_json
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.escaping import visible
 from palestra.config import (
@@ -27,24 +25,24 @@ from palestra.doctor.outputs import RowCounts
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Manifest
-from palestra.settings import load
+from palestra.settings import DiagnoseArgs, load
 
 
-def diagnose(run: str, *, logs: tuple[Path, ...], inputs: tuple[Path, ...], as_json: bool) -> int:
-    """Print the diagnosis of `run`; exit 1 when something is wrong."""
-    for path in (*logs, *inputs):
+def diagnose(args: DiagnoseArgs) -> int:
+    """Print the diagnosis of a run; exit 1 when something is wrong."""
+    for path in (*args.logs, *args.inputs):
         if not path.is_file():
             raise InputDataError(f"{path} does not exist")
     found = diagnose_run(
-        run,
+        args.run,
         folder=Path.cwd(),
         table=SignatureTable.load(),
-        sources=inputs,
-        logs=logs,
+        sources=args.inputs,
+        logs=args.logs,
         doors_of=request_models,
     ).masked(_mask())
-    if as_json:
-        say(orjson.dumps(found.as_json(), option=orjson.OPT_INDENT_2).decode())
+    if args.as_json:
+        say_json(found.as_json())
     else:
         show(found)
     # Of a run that is whole, what its log says beside it was overcome.

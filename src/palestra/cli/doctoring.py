@@ -6,15 +6,13 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 import palestra
-from palestra.cli.console import leave_now, notice, say
-from palestra.cli.descriptors import check_descriptors, most_in_flight
+from palestra.api import FleetChoice, find, run_semantics
+from palestra.cli.collecting import check_descriptors, most_in_flight
+from palestra.cli.console import leave_now, notice, say, say_json
 from palestra.cli.escaping import visible
+from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
-from palestra.cli.meaning import run_meaning
-from palestra.cli.reaching import FleetChoice, find
 from palestra.config import Redactor, ResolvedConfig
 from palestra.doctor.checking import CheckRun, Looked, Round
 from palestra.doctor.checks.config import findings_of_load
@@ -65,14 +63,14 @@ async def _examine(config: ResolvedConfig, settings: CollectSettings, give_up: A
     round_ = Round(on_done=_tell)
     async with contextlib.AsyncExitStack() as stack:
         try:
-            choice: FleetChoice = await stack.enter_async_context(find(config))
+            choice: FleetChoice = await stack.enter_async_context(find(config, OBSERVER))
         except PalestraError as error:
             return _of_one(error)
         subject = ExaminedRun(
             config=choice.config,
             own=config,
             settings=settings,
-            semantics=run_meaning(choice.config, settings),
+            semantics=run_semantics(choice.config, settings),
             version=palestra.__version__,
             open=lambda: _clients_of(choice),
             descriptors=lambda client, remaining: check_descriptors(
@@ -118,7 +116,7 @@ def _files(overrides: list[str]) -> list[Path]:
 def show(report: Report, *, as_json: bool) -> int:
     """Print a report; the exit code that goes with it."""
     if as_json:
-        say(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2).decode())
+        say_json(report.as_json())
     else:
         _print(report)
     return RunFailed.exit_code if report.failed else 0

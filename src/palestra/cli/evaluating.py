@@ -1,65 +1,288 @@
 """`eval`: fleet, collection and profile in one process, from the name of an environment."""
 
-import importlib
-import importlib.util
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 import palestra
-from palestra.cli.again import verified_by
-from palestra.cli.choosing import model_config
-from palestra.cli.collecting import collect_with, stoppable
-from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.meaning import run_meaning
+from palestra.api import EvaluationTarget, OwnFleet, Wait, find_target, run_semantics, wait_for
+from palestra.cli.collecting import collect_with, stoppable, verified_by
+from palestra.cli.console import masking, notice, say, warn_all
+from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.profiling_commands import profile_files
-from palestra.cli.reaching import OwnFleet
-from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import (
-    PACKAGE_ROOT,
+    MASK,
     ResolvedConfig,
     ServerType,
-    did_you_mean,
-    nearest,
+    load_config,
+    names_in_files,
     read_settings,
 )
-from palestra.errors import ConfigError, InputDataError
-from palestra.fleet import (
-    START_TIMEOUT,
-    cache_root,
-    file_rows,
-    made_interpreter,
-    requirements_of,
-    start_timeout_of,
-    starting_within,
-    unsatisfied,
+from palestra.errors import ConfigError, InputDataError, ModelError, excerpt
+from palestra.rollouts import (
+    Manifest,
+    changes,
+    intended,
+    read_manifest,
+    unfinished_rollouts,
+    why_not_writable,
 )
-from palestra.rollouts import intended
+from palestra.schema import RunPaths
 from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, existing_path, load
-from palestra.system import remove_empty
+from palestra.system import remove_empty, shown
+
+LOCAL = "local"
+OPENAI_URL = "https://api.openai.com/v1"
+POLICY = "policy_model"
+"""The instance that an environment's agents ask, whatever it is."""
+
+
+def model_config(
+    model: str | None,
+    overrides: list[str],
+    configs: Sequence[str] = (),
+    *,
+    settings: Mapping[str, Any] | None = None,
+) -> tuple[list[str], dict[str, Any]]:
+    """Config files and settings for `--model`.
+
+    `local`; `openai:NAME`; `vllm:URL[#NAME]`; the name of a model instance in the configs, which
+    are `configs` and those of the overrides and env.yaml. Without one it is their `policy_model`;
+    without that, and without an endpoint in the overrides or env.yaml: the local model, which is
+    said.
+
+    `settings`: those of the command's options, which with the configs and the overrides say how
+    long an endpoint is waited for that is asked which model it serves.
+    """
+    if model is None:
+        if POLICY in names_in_files(overrides, configs):
+            return [], {}
+        if _names_endpoint(overrides):
+            return ["responses_api_models/vllm_model/configs/vllm_model.yaml"], {}
+        notice("no model was named: using the small local one (--model says which)")
+        model = LOCAL
+    if model == LOCAL:
+        return ["responses_api_models/local_model/configs/local_model.yaml"], {}
+    kind, _, rest = model.partition(":")
+    if kind == "openai" and rest:
+        return ["responses_api_models/openai_model/configs/openai_model.yaml"], _openai(
+            rest, overrides
+        )
+    if kind == "vllm" and rest:
+        return ["responses_api_models/vllm_model/configs/vllm_model.yaml"], _vllm(
+            rest, overrides, configs, settings or {}
+        )
+    if kind in {"openai", "vllm"}:
+        raise ConfigError(
+            f"--model {model!r} names no model",
+            hint="local, openai:NAME, vllm:URL[#NAME], or a model instance of your configs",
+        )
+    return [], _configured(model, overrides, configs)
+
+
+def _openai(name: str, overrides: list[str]) -> dict[str, Any]:
+    extra = {"policy_model_name": name}
+    if not any("policy_base_url" in item for item in overrides):
+        extra["policy_base_url"] = OPENAI_URL
+    if key := os.environ.get("OPENAI_API_KEY"):
+        extra["policy_api_key"] = key
+    elif not _sets_key(overrides):
+        raise ConfigError(
+            f"--model openai:{name} needs a key, and OPENAI_API_KEY is not set",
+            hint="export OPENAI_API_KEY=…, or name a variable of yours: "
+            "'++policy_api_key=${oc.env:MY_KEY}'",
+        )
+    return extra
+
+
+def _vllm(
+    endpoint: str, overrides: list[str], configs: Sequence[str], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    url, _, name = endpoint.partition("#")
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"--model 'vllm:{url}' holds no URL", hint="vllm:http://HOST:PORT/v1")
+    extra = {"policy_base_url": url}
+    if not any("policy_api_key" in item for item in overrides):
+        extra["policy_api_key"] = os.environ.get("VLLM_API_KEY", "EMPTY")
+    if not name:
+        wait = Wait.of(
+            read_settings(Wait.SETTINGS, overrides=overrides, config_paths=configs, extra=settings)
+        )
+        name = _only_model(url, _key(overrides, extra), wait)
+    extra["policy_model_name"] = name
+    return extra
+
+
+def _configured(model: str, overrides: list[str], configs: Sequence[str]) -> dict[str, Any]:
+    """Settings that make the instance `model` of the user's configs the policy."""
+    if model not in names_in_files(overrides, configs):
+        url = model.startswith(("http://", "https://"))
+        raise ConfigError(
+            f"--model {model!r} is neither a kind of model nor an instance of your configs",
+            hint=f"--model 'vllm:{model}' for an endpoint of Chat Completions"
+            if url
+            else "local, openai:NAME, vllm:URL[#NAME], or an instance of +config_paths=[…]",
+        )
+    return {} if model == POLICY else {POLICY: {"_copy": model}}
+
+
+def _sets_key(overrides: list[str]) -> bool:
+    """Whether the command line, a config file or env.yaml gives the key."""
+    given = any("policy_api_key" in item for item in overrides)
+    return given or "policy_api_key" in names_in_files(overrides)
+
+
+def _key(overrides: list[str], extra: Mapping[str, Any]) -> str:
+    """The endpoint's key, as the model server will be given it."""
+    given = [item for item in overrides if "policy_api_key" in item]
+    config = load_config(overrides=given, extra=extra, require_all=False, required=())
+    return str(config.tree.get("policy_api_key") or "")
+
+
+def _names_endpoint(overrides: list[str]) -> bool:
+    asked = any("policy_base_url" in item or "config_paths" in item for item in overrides)
+    env = Path("env.yaml")
+    return asked or (env.exists() and "policy_base_url" in env.read_text())
+
+
+def _only_model(url: str, key: str, wait: Wait) -> str:
+    """The model that the endpoint serves, once it answers.
+
+    Raises ConfigError unless there is exactly one, RunFailed when it does not answer in time.
+    """
+    import asyncio
+
+    from palestra.transport import HttpClient, HttpRequest
+
+    asked = url.rstrip("/") + "/models"
+
+    async def ask() -> list[str]:
+        http = HttpClient()
+        try:
+            headers = {"authorization": f"Bearer {key}"} if key else {}
+            request = HttpRequest("GET", asked, headers=headers, timeout_s=10)
+            reply = await http.send(request)
+            if reply.status in {401, 403}:
+                raise ConfigError(
+                    f"{asked} answered {reply.status}: {_said(reply.body, key)}",
+                    hint="give the key: VLLM_API_KEY, or '++policy_api_key=${oc.env:MY_KEY}'",
+                )
+            if reply.status >= 500:
+                said = _said(reply.body, key)
+                raise ModelError(f"{asked} answered {reply.status}: {said}", status=reply.status)
+            if reply.status != 200:
+                raise ValueError(f"it answered {reply.status}: {_said(reply.body, key)}")
+            return [str(item["id"]) for item in orjson.loads(reply.body)["data"]]
+        finally:
+            await http.aclose()
+
+    try:
+        names = asyncio.run(wait_for(POLICY, ask, wait, notice))
+    except (ValueError, KeyError, TypeError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "it holds no list of models"
+        raise ConfigError(
+            f"{asked} does not say which models it serves: {reason}",
+            hint="does the URL end in /v1? Or name the model: --model 'vllm:URL#NAME'",
+        ) from None
+    if len(names) != 1:
+        raise ConfigError(
+            f"{url} serves {len(names)} models: {', '.join(names)}",
+            hint="name one: --model 'vllm:URL#NAME'",
+        )
+    return names[0]
+
+
+def _said(body: bytes, key: str) -> str:
+    """What an endpoint answered; some repeat the key that they reject."""
+    said = excerpt(body)
+    return said.replace(key, MASK) if key else said
+
+
+RUNS: Final = Path("runs")
+OUTPUT: Final = "rollouts.jsonl"
+_STAMP: Final = r"-\d{8}-\d{6}(-\d+)?"
+MOST_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationTarget:
-    """An environment to evaluate: how to configure it and where its rows come from."""
+class _Candidate:
+    """An unfinished run of the same name; `obstacles`: why the command cannot go on with it."""
 
-    name: str
-    configs: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    rows: Iterator[dict[str, Any]] | None = None
-    group_by: str | None = None
-    empty: str = ""
-    """Why there is nothing to evaluate, when there are no rows."""
+    output: Path
+    requested: int
+    left: int
+    obstacles: tuple[str, ...]
+
+    @property
+    def description(self) -> str:
+        why = f"; {self.obstacles[0]}" if self.obstacles else ""
+        more = len(self.obstacles) - 1
+        others = f" and {more} more differences" if more > 0 else ""
+        left = f"{self.left} of {self.requested} left" if self.left else "all have ended, uncounted"
+        return f"{shown(self.output)} ({left}{why}{others})"
+
+
+def tasks_beside(output: Path) -> Path:
+    """The rows that an evaluation has made for its run."""
+    return output.with_name(f"{output.stem}_tasks.jsonl")
+
+
+def unfinished_run(name: str, intended: Manifest, *, max_attempts: int) -> Path:
+    """The output of the newest one of `name` that was made from what `intended` says.
+
+    `max_attempts`: those of the command, which may be more than the run had. Says which run it is.
+    Raises ConfigError, which names the candidates, when there is none.
+    """
+    unfinished: list[_Candidate] = []
+    for candidate in _candidates(name, intended, max_attempts):
+        if not candidate.obstacles:
+            notice(
+                f"continuing {candidate.description}, the newest unfinished run of {name} (--resume)"
+            )
+            return candidate.output
+        unfinished.append(candidate)
+    if not unfinished:
+        raise ConfigError(
+            f"--resume: there is no unfinished run of {name} in {RUNS}/",
+            hint="leave --resume out to start a new run, or name the run with --output",
+        )
+    named = "\n  ".join(candidate.description for candidate in unfinished[:MOST_NAMED])
+    raise ConfigError(
+        f"--resume: no unfinished run of {name} can go on as this command says:\n  {named}",
+        hint="give the same rows, model and settings again, name the run with --output, or leave "
+        "--resume out to start a new run",
+    )
+
+
+def _candidates(name: str, intended: Manifest, max_attempts: int) -> Iterator[_Candidate]:
+    """The unfinished runs of that name, the newest first."""
+    folders = RUNS.iterdir() if RUNS.is_dir() else ()
+    pattern = re.compile(re.escape(name) + _STAMP)
+    for folder in sorted((f for f in folders if pattern.fullmatch(f.name)), reverse=True):
+        paths = RunPaths((folder / OUTPUT).absolute())
+        try:
+            manifest = read_manifest(paths.manifest)
+            requested = manifest.requested
+            left = unfinished_rollouts(paths, requested=requested, max_attempts=max_attempts)
+            busy = why_not_writable(paths)
+        except (InputDataError, OSError):
+            continue  # not a run, or one that cannot be continued
+        # A guard may have ended the run for its last rollout: its end is still to come.
+        if left or manifest.accounted < requested:
+            obstacles = (*filter(None, [busy]), *changes(manifest, intended))
+            yield _Candidate(paths.output, requested, left, obstacles)
 
 
 def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     """Run one environment against one model, and profile what comes out."""
-    target = find_target(args, overrides)
+    target = find_target(args, overrides, notice)
     if target.empty:
         raise InputDataError(target.empty, hint="give it rows: @environment(data=[{…}, …])")
     config = _config(target, args, overrides)
@@ -105,7 +328,7 @@ async def _collect(
     config: ResolvedConfig, target: EvaluationTarget, settings: CollectSettings, watch: Watch
 ) -> int:
     with_rows = _with_rows(settings, target.rows)
-    return await collect_with(OwnFleet(config), with_rows, watch, metrics=False)
+    return await collect_with(OwnFleet(config, OBSERVER), with_rows, watch, metrics=False)
 
 
 def _with_rows(
@@ -120,136 +343,6 @@ def _with_rows(
 
 def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
-
-
-def find_target(args: EvalArgs, overrides: list[str]) -> EvaluationTarget:
-    """What `args.target` means. Raises ConfigError with the nearest name when it means nothing.
-
-    `overrides`: those of the command; `start_timeout` bounds the import of a file.
-    """
-    given = _config_in(args.target) or args.target
-    if given.endswith(".py"):
-        settings = read_settings((START_TIMEOUT,), overrides=overrides)
-        with starting_within(start_timeout_of(settings)):
-            return _file_target(existing_path(given))
-    if given.endswith((".yaml", ".yml")):
-        return EvaluationTarget(Path(given).stem, (given,))
-    config = f"resources_servers/{given}/configs/{given}.yaml"
-    if existing_path(config).exists():
-        return _named_target(given, config, args)
-    if (folder := existing_path(f"resources_servers/{given}")).is_dir():
-        raise _unconfigured(given, folder)
-    own = _own_environments()
-    near = nearest(given, own) or nearest(given, _environments())
-    yours = f"yours here: {', '.join(own)}; " if own else ""
-    raise ConfigError(
-        f"there is no environment {given!r}" + (f"; did you mean {near!r}?" if near else ""),
-        hint=f"{yours}environments: {', '.join(_environments())}; or give a .py or .yaml file",
-    )
-
-
-def _config_in(given: str) -> str | None:
-    """The config of a folder that holds an environment; None when it is no such folder."""
-    folder = Path(given)
-    if "/" not in given or not folder.is_dir():
-        return None
-    config = folder / "configs" / f"{folder.absolute().name}.yaml"
-    if not config.exists():
-        raise _unconfigured(given, folder)
-    return str(config)
-
-
-def _unconfigured(given: str, folder: Path) -> ConfigError:
-    """The folder is there, and something in it is missing."""
-    name = folder.absolute().name
-    missing = f"{shown(folder)}/configs/{name}.yaml"
-    if not (folder / "app.py").exists():
-        return ConfigError(
-            f"{given} is no environment's folder: {missing} and {shown(folder)}/app.py are missing"
-        )
-    in_tree = folder.absolute().parent.name == "resources_servers"
-    where = shown(folder) if in_tree else f"resources_servers/{name}"
-    return ConfigError(
-        f"the environment {given!r} has no config: {shown(folder)}/app.py is there, and "
-        f"{missing} is missing",
-        hint=("" if in_tree else f"move the folder to {where}, then ")
-        + f"palestra init {where} --config-only",
-    )
-
-
-def _environments() -> list[str]:
-    return _environments_in(PACKAGE_ROOT)
-
-
-def _own_environments() -> list[str]:
-    """What a reader has made here: folders, and files that say `@environment`."""
-    files = [path.name for path in Path.cwd().glob("*.py") if _holds_one(path)]
-    return [*_environments_in(Path.cwd()), *sorted(files)]
-
-
-def _holds_one(path: Path) -> bool:
-    try:
-        return b"@environment" in path.read_bytes()
-    except OSError:
-        return False
-
-
-def _environments_in(root: Path) -> list[str]:
-    found = (root / "resources_servers").glob("*/configs/*.yaml")
-    return sorted({path.parent.parent.name for path in found})
-
-
-def _file_target(path: Path) -> EvaluationTarget:
-    if not path.exists():
-        near = did_you_mean(path.name, _own_environments())
-        raise ConfigError(f"{path} does not exist{near}")
-    if missing := unsatisfied(requirements_of(path)):
-        first = "" if made_interpreter(path, cache=cache_root()) else "; it is being made, once"
-        notice(
-            f"{path.name} runs in an environment of its own, with {', '.join(missing)} of "
-            f"requirements.txt{first}"
-        )
-    made = file_rows(path.absolute(), cache=cache_root())
-    server = _server_name(made.name, path.stem)
-    extra = {
-        server: {"resources_servers": {"environment_file": {"path": str(path.absolute())}}},
-        f"{server}_agent": {
-            "responses_api_agents": {
-                "simple_agent": {
-                    "resources_server": {"type": "resources_servers", "name": server},
-                    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-                }
-            }
-        },
-    }
-    empty = "" if made.count else f"{path} has no rows: the data of its @environment is empty"
-    return EvaluationTarget(path.stem, extra=extra, rows=made.rows, empty=empty)
-
-
-def _server_name(function: str, file: str) -> str:
-    """What tables call an environment of one file; a function named `verify` says nothing."""
-    name = file if function == "verify" else function
-    return name if name.endswith("_env") else f"{name}_environment"
-
-
-def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
-    """A folder with a config. One that makes rows on demand makes as many as asked for."""
-    module = f"palestra.resources_servers.{name}.rows"
-    try:
-        found = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
-        return EvaluationTarget(name, (config,))
-    maker = importlib.import_module(module)
-    options: dict[str, Any] = dict(args.rows)
-    count = 5 if args.limit is None else args.limit
-    try:
-        rows = maker.make_rows(count, seed=args.seed, **options)
-    except TypeError as error:
-        given = ", ".join(options)
-        raise ConfigError(f"{name} makes no rows with --rows {given}: {error}") from error
-    return EvaluationTarget(name, (config,), rows=rows, group_by=getattr(maker, "GROUP_BY", None))
 
 
 def _config(target: EvaluationTarget, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
@@ -273,7 +366,7 @@ def _run_of(
     run = intended(
         settings,
         agents={i.name for i in config.instances.values() if i.type == ServerType.AGENT},
-        semantics=run_meaning(config, settings),
+        semantics=run_semantics(config, settings),
         version=palestra.__version__,
     )
     output = unfinished_run(target.name, run, max_attempts=settings.max_attempts)

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import palestra
-from palestra.cli.console import masking, notice, say, warn_all
+from palestra.api import CommandObserver
+from palestra.cli.console import masking, notice, say, say_json, warn_all
+from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_lines_or_blocks, print_table
 from palestra.config import ResolvedConfig, dump_yaml
@@ -81,6 +83,10 @@ def show_instances(instances: Any) -> None:
     )
 
 
+OBSERVER: Final = CommandObserver(tell=notice, fleet_started=show_instances, note=tell_guard)
+"""Shows what a command does while it does it, and tells its guard."""
+
+
 def status(args: StatusArgs, overrides: list[str], *, ng: bool = False) -> int:
     """One line per server of the running fleet, then how many are healthy."""
     if args.rollouts:
@@ -143,7 +149,6 @@ def _status_line(one: ServerStatus) -> str:
 
 
 def _print_json(statuses: list[ServerStatus] | None) -> None:
-    import orjson
 
     listed = [
         {
@@ -158,7 +163,7 @@ def _print_json(statuses: list[ServerStatus] | None) -> None:
         }
         for one in statuses or ()
     ]
-    say(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode())
+    say_json(listed)
 
 
 def dump_config(overrides: list[str], *, ng: bool) -> int:
@@ -174,8 +179,6 @@ def version(*, as_json: bool = False) -> int:
     import os
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
-
-    import orjson
 
     def of(name: str) -> str | None:
         try:
@@ -200,7 +203,7 @@ def version(*, as_json: bool = False) -> int:
         },
     }
     if as_json:
-        say(orjson.dumps(facts, option=orjson.OPT_INDENT_2).decode())
+        say_json(facts)
     else:
         say(f"palestra {palestra.__version__} (Python {facts['python']}, {sys.executable})")
     return 0

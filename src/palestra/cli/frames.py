@@ -7,7 +7,7 @@ least important columns, a name its middle. Colour only repeats what words say a
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from palestra.cli.escaping import one_line
@@ -77,18 +77,8 @@ def shorten(text: str, width: int, cut: str = UNICODE.cut) -> str:
     room = width - cell_len(cut)
     if room <= 0:
         return cut[:width]
-    head, tail = _take(text, (room + 1) // 2), _take(text[::-1], room // 2)[::-1]
+    head, tail = set_cell_size(text, (room + 1) // 2), set_cell_size(text[::-1], room // 2)[::-1]
     return head + cut + tail
-
-
-def _take(text: str, width: int) -> str:
-    """As much of the beginning of `text` as fits."""
-    taken = 0
-    for at, character in enumerate(text):
-        taken += cell_len(character)
-        if taken > width:
-            return text[:at]
-    return text
 
 
 # One plain line
@@ -240,7 +230,7 @@ def _ending(text: str, width: int, cut: str) -> str:
     """`text` in at most `width` cells, its end left out when it is too long."""
     if cell_len(text) <= width:
         return text
-    return (_take(text, max(0, width - cell_len(cut))) + cut)[: max(0, width)]
+    return (set_cell_size(text, max(0, width - cell_len(cut))) + cut)[: max(0, width)]
 
 
 # The table of the oldest rollouts

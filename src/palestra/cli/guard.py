@@ -45,8 +45,6 @@ TELL_AFTER_S: Final = 5.0
 """A lock that is held for so long is told while it lasts, and again each time it has doubled."""
 QUIET_S: Final = 1.5
 """A shorter stillness of the event loop is nobody's business."""
-FROZEN_AFTER_S: Final = 5.0
-"""How long beyond a row's timeout the event loop may stand still, whatever holds it."""
 ORPHANS_END_S: Final = 0.3
 ORPHANS_KILLED_S: Final = 1.0
 """A process that is still there then belongs to another user, or hangs in the kernel."""

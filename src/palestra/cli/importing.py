@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from palestra.cli.console import masking, notice, say, shown, warn_all
+from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ResolvedConfig, ServerType
@@ -17,6 +17,7 @@ from palestra.datasets.sources import Sources, credentials_in
 from palestra.errors import ConfigError
 from palestra.schema import read_jsonl
 from palestra.settings import HubDownload, ImportArgs, RenderArgs, args_from, existing_path, load
+from palestra.system import shown
 
 HUB: Final = "hf:"
 PROMPT_USED: Final = "prompt_config_used"
@@ -70,10 +71,10 @@ def _fields(maps: Sequence[str]) -> dict[str, str]:
 def _config(environment: str | None, overrides: list[str]) -> ResolvedConfig:
     extra: dict[str, Any] = {}
     if environment is not None:
-        from palestra.cli.evaluating import find_target
+        from palestra.api import find_target
         from palestra.settings import EvalArgs
 
-        target = find_target(EvalArgs(target=environment), overrides)
+        target = find_target(EvalArgs(target=environment), overrides, notice)
         extra = {**target.extra, "config_paths": list(target.configs)}
     config = load(overrides, ng=False, extra=extra, require_all=False, required=())
     warn_all(config.warnings)

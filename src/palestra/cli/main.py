@@ -13,7 +13,6 @@ from palestra.cli.commands import (
     doctor,
     environments,
     files,
-    fleet,
     models,
     rollouts,
 )
@@ -28,17 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for _group in (
-    fleet,
-    rollouts,
-    doctor,
-    files,
-    environments,
-    models,
-    data,
-    datasets,
-    cluster,
-):
+for _group in (rollouts, doctor, files, environments, models, data, datasets, cluster):
     _group.register(app)
 
 

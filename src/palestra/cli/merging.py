@@ -1,37 +1,69 @@
 """`merge` and `ng_aggregate_rollouts`: shards of a run into one, and the metrics of the whole."""
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from palestra.cli.agents_metrics import ask_agents
-from palestra.cli.console import notice, say, shown, warn_all
+from palestra.api import FleetChoice, MergePlan, OwnFleet, find, merge
+from palestra.cli.console import notice, say, warn_all
+from palestra.cli.fleet_commands import OBSERVER
+from palestra.cli.loop import CommandStopped, run_to_end
+from palestra.cli.tables import print_key_metrics
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
-from palestra.rollouts import MergePlan, plan_merge
+from palestra.rollouts.aggregate import aggregate
 from palestra.schema import RunPaths
-from palestra.settings import AggregateArgs, args_from, load
+from palestra.settings import AggregateArgs, MergeArgs, args_from, load
+from palestra.system import shown
+
+
+def ask_agents(
+    config: ResolvedConfig, output: Path, destination: Path, *, own_fleet: bool = False
+) -> None:
+    """Metrics of the rollouts in `output`, from their agents, in a file and as a table.
+
+    A running fleet is asked, unless `own_fleet` forbids it, or one is started from the
+    configuration for as long as it takes.
+    """
+
+    async def ask() -> list[dict[str, Any]]:
+        async with contextlib.AsyncExitStack() as stack:
+            choice: FleetChoice = OwnFleet(config, OBSERVER)
+            if not own_fleet:
+                choice = await stack.enter_async_context(find(config, OBSERVER))
+            # Metrics are of answers that are there already: no model is needed, it may be gone.
+            fleet = await stack.enter_async_context(choice.open(models=False))
+            return await aggregate(fleet.client, output, destination)
+
+    try:
+        found = run_to_end(ask())
+    except CommandStopped as stopped:
+        notice(f"stopped by {stopped.signal.name}; the files that were there are in place")
+        raise SystemExit(stopped.exit_code) from None
+    print_key_metrics(found)
+
 
 _OVERRIDE = re.compile(r"(\+\+?|~)|[A-Za-z_][\w.@/]*=")
 
 
-def merge(
-    output: Path,
-    arguments: Sequence[str],
-    *,
-    allow_partial: bool,
-    overwrite: bool,
-) -> int:
-    """Merge shards into `output`; metrics too, when a fleet runs or a configuration is given.
+def merge_arguments(args: MergeArgs) -> int:
+    """Merge shards; metrics too, when a fleet runs or a configuration is given.
 
-    `arguments`: shards, and overrides of the configuration.
+    Overrides of the configuration stand among the shards.
     """
-    shards = [item for item in arguments if not _is_override(item)]
-    overrides = [item for item in arguments if _is_override(item)]
+    overrides = [item for item in args.shards if _is_override(item)]
     config = load(overrides, ng=False, require_all=bool(overrides))
     warn_all(config.warnings)
-    return merge_shards(config, output, shards, allow_partial=allow_partial, overwrite=overwrite)
+    return merge_shards(
+        config,
+        args.output,
+        [item for item in args.shards if item not in overrides],
+        allow_partial=args.allow_partial,
+        overwrite=args.overwrite,
+    )
 
 
 def merge_shards(
@@ -47,7 +79,7 @@ def merge_shards(
 
     `own_fleet`: a running fleet is none of this run's.
     """
-    plan = _merged(output, shards, allow_partial=allow_partial, overwrite=overwrite)
+    plan = merge(output, shards, allow_partial=allow_partial, overwrite=overwrite, tell=notice)
     if plan.accounting.scored:
         metrics = plan.paths.aggregate_metrics
         try:
@@ -67,40 +99,22 @@ def aggregate_rollouts(overrides: list[str]) -> int:
     config = load(overrides, ng=True)
     warn_all(config.warnings)
     args = args_from(AggregateArgs, config.tree)
-    output = Path(args.output_jsonl_fpath)
+    output, partial = Path(args.output_jsonl_fpath), args.allow_partial_rollouts
     metrics = RunPaths(output).aggregate_metrics
     if args.merge_shards:
         # As the field's commands do: what was there is kept as .bak.
-        plan = _merged(
-            output, args.shards, allow_partial=args.allow_partial_rollouts, overwrite=True
-        )
+        plan = merge(output, args.shards, allow_partial=partial, overwrite=True, tell=notice)
         ask_agents(config, output, metrics)
         _report(plan)
         return 0
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".merging-", dir=output.parent) as aside:
         whole = Path(aside) / output.name
-        plan = _merged(
-            whole, args.shards, allow_partial=args.allow_partial_rollouts, overwrite=False
-        )
+        plan = merge(whole, args.shards, allow_partial=partial, tell=notice)
         ask_agents(config, whole, metrics)
     say(plan.accounting.line())
     say(f"  {shown(metrics)}")
     return 0
-
-
-def _merged(
-    output: Path, shards: Sequence[str], *, allow_partial: bool, overwrite: bool
-) -> MergePlan:
-    """Merge, saying what there is to say; the plan that was written."""
-    with plan_merge(output, shards) as plan:
-        for text in plan.notices:
-            notice(text)
-        if not allow_partial:
-            plan.completeness.check()
-        for text in (*plan.completeness.gaps(), *plan.write(overwrite=overwrite)):
-            notice(text)
-        return plan
 
 
 def _report(plan: MergePlan) -> None:

@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from palestra.cli.console import notice, shown
+from palestra.cli.console import notice
 from palestra.errors import ConfigError, RunFailed
 from palestra.fleet import cache_root, made_interpreter, requirements_of
 from palestra.settings import PipListArgs, args_from, existing_path, load
-from palestra.system import run
+from palestra.system import run, shown
 
 LIST_TIMEOUT_S = 120.0
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from palestra.cli.console import masking, notice, say, shown, warn_all
+from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.tables import print_table
 from palestra.cli.transfers import patience_of, transfers
@@ -35,6 +35,7 @@ from palestra.datasets.preparing import (
 from palestra.datasets.sources import Sources, credentials_in
 from palestra.errors import ConfigError
 from palestra.settings import PrepareArgs, args_from, existing_path, load
+from palestra.system import shown
 
 TOKENIZER = "tokenizer.json"
 NUMBERS = {

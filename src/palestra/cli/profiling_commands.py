@@ -4,28 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from palestra.analysis import (
-    Files,
-    GroupSummary,
-    PassAtK,
-    Range,
-    RunFrame,
-    RunSummary,
-    SeedRun,
-    is_compressed,
-    load_run,
-    majorities_of,
-    read_answers,
-    summarize,
-    write_agent_metrics,
-    write_report,
-    write_reward_profiling,
-)
-from palestra.cli.console import notice, say, shown, warn_all
+from palestra import api
+from palestra.analysis import Files, GroupSummary, PassAtK, Range, RunSummary, is_compressed
+from palestra.cli.console import notice, say, warn_all
 from palestra.cli.tables import print_table
 from palestra.errors import InputDataError
 from palestra.schema import RunPaths
 from palestra.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
+from palestra.system import shown
 
 _WHAT_TO_TYPE = "name the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
 
@@ -43,7 +29,7 @@ def profile(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None =
     )
     if args.aggregate:
         # only then are agents needed, and what starts them
-        from palestra.cli.agents_metrics import ask_agents
+        from palestra.cli.merging import ask_agents
 
         rollouts = _one_plain_file(files)
         destination = RunPaths(rollouts).aggregate_metrics
@@ -56,35 +42,19 @@ def profile_files(
     inputs: Files | None, rollouts: Files, *, allow_partial: bool, group_by: str | None
 ) -> Sequence[Path]:
     """Write the profile beside the rollouts and print its table; the rollouts files."""
-    frame = load_run(inputs, rollouts, allow_partial=allow_partial, group_by=group_by)
-    files = frame.rollout_places.files
-    paths = RunPaths.for_files(files)
-    write_reward_profiling(frame, paths.reward_profiling)
-    write_agent_metrics(frame, paths.agent_metrics)
-    summary = summarize(frame)
-    write_report(frame, paths.report, summary)
+    profiled = api.profile(rollouts, inputs, allow_partial=allow_partial, group_by=group_by)
+    summary, paths = profiled.summary, profiled.paths
     for text in summary.notices:
         notice(text)
     if allow_partial:
         say(str(summary.completeness))
     show_summary(summary, by_family=group_by is not None)
-    _show_majorities(frame, summary)
-    say(f"  {shown(paths.reward_profiling)}")
-    say(f"  {shown(paths.agent_metrics)}")
-    say(f"  {shown(paths.report)}")
-    return files
-
-
-def _show_majorities(frame: RunFrame, summary: RunSummary) -> None:
-    """What votes are worth, over all tasks, where the verifier extracts answers."""
-    scores = summary.total.scores
-    ks = [at.k for at in scores.pass_at if at.k > 1] if scores else []
-    if not ks:
-        return
-    run = SeedRun("", "", frame, read_answers(frame))
-    found = majorities_of(run, ks)
-    if found:
-        say("  " + ", ".join(f"maj@{k} {value:.3f}" for k, value in found.items()))
+    if profiled.majorities:
+        votes = (f"maj@{k} {value:.3f}" for k, value in profiled.majorities.items())
+        say("  " + ", ".join(votes))
+    for path in (paths.reward_profiling, paths.agent_metrics, paths.report):
+        say(f"  {shown(path)}")
+    return profiled.rollouts
 
 
 def show_summary(summary: RunSummary, *, by_family: bool) -> None:

@@ -10,13 +10,14 @@ from typing import Any, Final
 import orjson
 
 from palestra.cli.announcing import Announcement, announcements, ask
-from palestra.cli.console import notice, say, shown
+from palestra.cli.console import notice, say, say_json
 from palestra.cli.loop import run_to_end
 from palestra.cli.tables import print_table
 from palestra.errors import CallError, PalestraError
 from palestra.fleet import AttachedFleet, HeadAddress, attach, http_transport
 from palestra.server import IN_FLIGHT_PATH
 from palestra.settings import load
+from palestra.system import shown
 from palestra.transport import HttpRequest, HttpTransport
 
 SHOWN: Final = 20
@@ -44,7 +45,7 @@ def rollouts_status(overrides: list[str], *, as_json: bool = False) -> int:
         (where, with_servers(told, seen.servers)) for where, told in seen.collections if told
     ]
     if as_json:
-        say(orjson.dumps(_as_json(seen, answered), option=orjson.OPT_INDENT_2).decode())
+        say_json(_as_json(seen, answered))
         return 0 if answered else 1
     if not seen.collections:
         say("No collection of yours is running on this machine.")

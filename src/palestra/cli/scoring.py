@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from palestra.analysis import ModelScores, SeedScore
 from palestra.api import scores
-from palestra.cli.console import notice, say
+from palestra.cli.console import notice, say, say_json
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
 from palestra.errors import ConfigError
@@ -46,7 +44,7 @@ def show_scores(args: ScoresArgs) -> int:
     models = scored.models
     if args.as_json:
         table: dict[str, Any] = {"k": args.k, "unit": "percent", "models": models}
-        say(orjson.dumps(table, option=orjson.OPT_INDENT_2).decode())
+        say_json(table)
         return 0
     unit = FRACTIONS if args.fractions else PERCENT
     columns = _columns(models, args.k)

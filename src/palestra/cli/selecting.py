@@ -2,42 +2,28 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Any
 
-import orjson
-
-import palestra
 from palestra.analysis import (
     JudgedTask,
     RateBand,
-    RunFrame,
     Selection,
     SelectionCriteria,
     TaskVerdict,
-    check_destination,
-    export_selection,
-    load_side,
     provenance_path,
-    rollout_files,
-    selection_of,
-    selection_origin,
 )
-from palestra.cli.console import notice, say, shown
+from palestra.api import select
+from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
-from palestra.errors import ConfigError, RunFailed
+from palestra.errors import RunFailed
 from palestra.settings import SelectArgs
+from palestra.system import shown
 
 
-def _criteria(args: SelectArgs) -> SelectionCriteria:
-    """Raises ConfigError when there is nothing to select by."""
-    if args.band is None and not args.learnability:
-        raise ConfigError(
-            "nothing says which tasks to select",
-            hint="--band LOW..HIGH for pass rates, --learnability for the most learnable first",
-        )
-    return SelectionCriteria(
+def select_tasks(args: SelectArgs) -> int:
+    """Select, export, and print what became of every task."""
+    criteria = SelectionCriteria(
         band=None if args.band is None else RateBand.parse(args.band),
         min_rollouts=args.min_rollouts,
         max_tokens=args.max_tokens,
@@ -46,21 +32,14 @@ def _criteria(args: SelectArgs) -> SelectionCriteria:
         decided_only=args.decided_only,
         limit=args.limit,
     )
-
-
-def select_tasks(args: SelectArgs) -> int:
-    """Select, export, and print what became of every task."""
-    criteria = _criteria(args)
-    if args.out is not None:
-        check_destination(args.out, rollout_files(args.rollouts), overwrite=args.overwrite)
-    frame = load_side(args.rollouts, name="the run").frame
-    for text in frame.notices:
+    command = shlex.join(["palestra", *sys.argv[1:]])
+    selection = select(
+        args.rollouts, criteria, out=args.out, overwrite=args.overwrite, command=command
+    )
+    for text in selection.notices:
         notice(text)
-    selection = selection_of(frame, criteria)
-    if args.out is not None and selection.kept:
-        export_selection(frame, selection, args.out, provenance=_provenance(frame, criteria))
     if args.as_json:
-        say(orjson.dumps(_as_json(selection, args), option=orjson.OPT_INDENT_2).decode())
+        say_json(_as_json(selection, args))
     else:
         _show(selection, args)
     if not selection.kept:
@@ -71,15 +50,6 @@ def select_tasks(args: SelectArgs) -> int:
     return 0
 
 
-def _provenance(frame: RunFrame, criteria: SelectionCriteria) -> dict[str, Any]:
-    return {
-        "palestra_version": palestra.__version__,
-        "command": shlex.join(["palestra", *sys.argv[1:]]),
-        "criteria": asdict(criteria),
-        "run": selection_origin(frame),
-    }
-
-
 def _show(selection: Selection, args: SelectArgs) -> None:
     print_table(
         ("", "tasks", "borderline", "more rollouts to decide them"),
@@ -87,10 +57,9 @@ def _show(selection: Selection, args: SelectArgs) -> None:
         right="tasks,borderline,more rollouts to decide them",
     )
     say(f"kept {len(selection.kept)} of {len(selection.tasks)} tasks")
-    failures = _failures(selection)
-    if failures:
-        told = ", ".join(f"{name} {count}" for name, count in sorted(failures.items()))
-        say(f"not counted, neither as solved nor as failed: {told}")
+    if selection.failures:
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(selection.failures.items()))
+        say(f"not counted, neither as solved nor as failed: {counts}")
     if args.out is not None and selection.kept:
         say(f"  {shown(args.out)}")
         say(f"  {shown(provenance_path(args.out))}")
@@ -108,28 +77,15 @@ def _row(verdict: TaskVerdict, tasks: Sequence[JudgedTask]) -> list[str]:
     unsure = [task for task in tasks if task.borderline]
     more = sum(task.more_rollouts or 0 for task in unsure)
     never = sum(task.more_rollouts is None for task in unsure)
-    told = f"{more}" + (f", and {never} on an edge itself" if never else "")
-    return [verdict, str(len(tasks)), str(len(unsure)), told if unsure else "-"]
-
-
-def _failures(selection: Selection) -> Mapping[str, int]:
-    """Requests without a reward, by class."""
-    found: dict[str, int] = {}
-    for task in selection.tasks:
-        named = dict(task.failures)
-        never = task.requested - task.scored - sum(named.values())
-        for name, count in {**named, "never ended": never}.items():
-            if count:
-                found[name] = found.get(name, 0) + count
-    return found
+    needed = f"{more}" + (f", and {never} on an edge itself" if never else "")
+    return [verdict, str(len(tasks)), str(len(unsure)), needed if unsure else "-"]
 
 
 def _as_json(selection: Selection, args: SelectArgs) -> dict[str, Any]:
-    unsure = [task for task in selection.tasks if task.borderline]
     return {
         "out": None if args.out is None or not selection.kept else str(args.out),
         "counts": {verdict.value: len(selection.of(verdict)) for verdict in TaskVerdict},
         "kept": [selection.tasks[position].task for position in selection.kept],
-        "failures": _failures(selection),
-        "borderline": [orjson.loads(orjson.dumps(task)) for task in unsure],
+        "failures": selection.failures,
+        "borderline": [task for task in selection.tasks if task.borderline],
     }

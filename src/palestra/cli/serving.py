@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 
 from palestra.cli.console import notice, say
@@ -25,44 +24,35 @@ from palestra.sandbox.service import SandboxService
 from palestra.settings import FetchArgs, LlamaCppServer, SandboxArgs, VLLMServer
 
 
-def serve_model_vllm(
-    server: VLLMServer,
-    *,
-    key_variable: str,
-    python: str | None,
-    ready_timeout_s: float,
-    log_path: Path | None,
-) -> int:
+def serve_model_vllm(server: VLLMServer) -> int:
     """Serve with vLLM until stopped. Raises what `serve_vllm` raises."""
+    server = server.model_copy(update={"api_key": key_from(server.api_key_env)})
 
     async def main() -> None:
         http = http_transport({})
         try:
-            await _serve(
-                serve_vllm(
-                    server,
-                    http,
-                    tell=notice,
-                    vllm=find_vllm(python),
-                    ready_timeout_s=ready_timeout_s,
-                    log_path=log_path,
-                ),
-                key_variable=key_variable,
+            starting = serve_vllm(
+                server,
+                http,
+                tell=notice,
+                vllm=find_vllm(server.python),
+                ready_timeout_s=server.ready_timeout_s,
+                log_path=server.log_path,
             )
+            await _serve(starting, key_variable=server.api_key_env)
         finally:
             await http.aclose()
 
     return _until_stopped(main)
 
 
-def serve_model_llama_cpp(
-    server: LlamaCppServer, *, key_variable: str, ready_timeout_s: float
-) -> int:
+def serve_model_llama_cpp(server: LlamaCppServer) -> int:
     """Serve with llama.cpp until stopped. Raises what `serve_llama_cpp` raises."""
+    server = server.model_copy(update={"api_key": key_from(server.api_key_env)})
 
     async def main() -> None:
-        starting = serve_llama_cpp(server, tell=notice, ready_timeout_s=ready_timeout_s)
-        await _serve(starting, key_variable=key_variable)
+        starting = serve_llama_cpp(server, tell=notice, ready_timeout_s=server.ready_timeout_s)
+        await _serve(starting, key_variable=server.api_key_env)
 
     return _until_stopped(main)
 

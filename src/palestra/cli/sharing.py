@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from palestra.cli.console import masking, notice, say, shown, warn_all
+from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import Redactor
 from palestra.datasets.extras import needs
@@ -29,6 +29,7 @@ from palestra.settings import (
     existing_path,
     load,
 )
+from palestra.system import shown
 
 if TYPE_CHECKING:
     from palestra.datasets.registry.catalogue import Catalogue

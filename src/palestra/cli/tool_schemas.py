@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
-
-from palestra.cli.console import notice, say, shown
+from palestra.cli.console import notice, say, say_json
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, resolve_path
@@ -14,17 +12,19 @@ from palestra.doctor.grammars import EXTRA, versions
 from palestra.doctor.tool_schemas import ToolCheck, check_tool_schemas
 from palestra.errors import InputDataError
 from palestra.schema import Line, read_jsonl
+from palestra.settings import ToolsArgs
+from palestra.system import shown
 
 
-def check_tools(file: Path, *, summary_key: str = "", as_json: bool = False) -> int:
+def check_tools(args: ToolsArgs) -> int:
     """Print what is wrong, then `Errors: N`; exit code 1 when there are any.
 
     Raises InputDataError when the file, or a line of it, cannot be read.
     """
-    file = resolve_path(file, Path.cwd(), PACKAGE_ROOT)
-    check = check_tool_schemas(_rows(file), source=shown(file), summary_key=summary_key)
-    if as_json:
-        say(orjson.dumps(_as_json(check), option=orjson.OPT_INDENT_2).decode())
+    file = resolve_path(args.file, Path.cwd(), PACKAGE_ROOT)
+    check = check_tool_schemas(_rows(file), source=shown(file), summary_key=args.summary_key)
+    if args.as_json:
+        say_json(_as_json(check))
     else:
         _print(check)
     return 1 if check.count(Severity.ERROR) else 0

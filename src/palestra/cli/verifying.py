@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import orjson
 
+from palestra.api import find_subject
 from palestra.cli.console import leave_now, masking, notice, say
 from palestra.cli.guard import tell_guard
-from palestra.cli.subjects import find_subject
 from palestra.cli.tables import print_table
 from palestra.conformance import (
     ExaminationLimits,
@@ -29,7 +29,7 @@ LOCKED_AFTER_S: Final = 2.0
 
 def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
     """Examine an environment and show what was found; exit 1 when a check failed."""
-    subject = find_subject(args.environment, overrides)
+    subject = find_subject(args.environment, overrides, notice)
     limits = ExaminationLimits(
         timeout_s=args.timeout_s, repeats=args.repeats, hostile_s=args.hostile_s
     )

@@ -87,7 +87,7 @@ class Child:
         command: list[str],
         *,
         order: bytes,
-        on_line: Callable[[str, str], None],
+        on_line: Callable[[str, str], object],
         redact: Callable[[str], str] = str,
         pass_fds: tuple[int, ...] = (),
         cwd: Path | None = None,
@@ -122,7 +122,7 @@ class Child:
 
     async def _read(
         self,
-        on_line: Callable[[str, str], None],
+        on_line: Callable[[str, str], object],
         redact: Callable[[str], str],
         log_path: Path | None,
     ) -> None:

@@ -85,7 +85,7 @@ class Fleet:
         config: ResolvedConfig,
         *,
         default_placement: str | None = None,
-        on_line: Callable[[str, str], None] | None = None,
+        on_line: Callable[[str, str], object] | None = None,
     ) -> None:
         if not isinstance(config, ResolvedConfig):
             raise ConfigError(

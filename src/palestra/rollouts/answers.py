@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from palestra.schema import CREATE_PARAMS, MAX_ROW_BYTES, JsonDict, JsonObject, encode_json
+from palestra.system import shown
 from palestra.transport import encoded_with, fields_of_request
 
 RESPONSE: Final = "response"
@@ -79,13 +80,8 @@ def reverify_command(output: Path, verified_by: str = "") -> str:
     `verified_by`: the arguments that name the environment.
     """
     made = output.with_name(f"{output.stem}_reverified.jsonl")
-    words = ["palestra", "reverify", "--rollouts", _typed(output), "--with-failures"]
-    return " ".join([shlex.join([*words, "--output", _typed(made)]), verified_by]).rstrip()
-
-
-def _typed(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    words = ["palestra", "reverify", "--rollouts", shown(output), "--with-failures"]
+    return " ".join([shlex.join([*words, "--output", shown(made)]), verified_by]).rstrip()
 
 
 def has_answers(failures: Path) -> bool:

@@ -5,11 +5,14 @@ come from the field. Nothing here imports what commands need to run, so that hel
 """
 
 from palestra.settings.authoring import EntrypointArgs, InitArgs, TestArgs, VerifyEnvArgs
-from palestra.settings.base import HOW_TO_GIVE, Settings, args_from, existing_path
+from palestra.settings.base import HOW_TO_GIVE, JsonArgs, Settings, args_from, existing_path
 from palestra.settings.cluster import (
     CommandOptions,
+    FollowArgs,
     JobOptions,
     Line,
+    LogsArgs,
+    MergeShardsArgs,
     RolloutOptions,
     Time,
     config_list,
@@ -41,11 +44,14 @@ from palestra.settings.registry import GitlabDelete, GitlabDownload, GitlabUploa
 from palestra.settings.runs import (
     AggregateArgs,
     CompareArgs,
+    DiagnoseArgs,
     EvalArgs,
+    MergeArgs,
     ProfileArgs,
     ReverifyArgs,
     ScoresArgs,
     SelectArgs,
+    ToolsArgs,
 )
 from palestra.settings.seeds import LARGEST_SEED, parse_numbers
 from palestra.settings.servers import (
@@ -69,9 +75,11 @@ __all__ = [
     "CollectSettings",
     "CommandOptions",
     "CompareArgs",
+    "DiagnoseArgs",
     "EntrypointArgs",
     "EvalArgs",
     "FetchArgs",
+    "FollowArgs",
     "GitlabDelete",
     "GitlabDownload",
     "GitlabUpload",
@@ -82,8 +90,12 @@ __all__ = [
     "InitArgs",
     "InputFile",
     "JobOptions",
+    "JsonArgs",
     "Line",
     "LlamaCppServer",
+    "LogsArgs",
+    "MergeArgs",
+    "MergeShardsArgs",
     "NetworkSettings",
     "PatienceArgs",
     "PipListArgs",
@@ -101,6 +113,7 @@ __all__ = [
     "StatusArgs",
     "TestArgs",
     "Time",
+    "ToolsArgs",
     "VLLMServer",
     "VerifyEnvArgs",
     "args_from",

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from palestra.config import PACKAGE_ROOT, resolve_path
+from palestra.config import PACKAGE_ROOT, flag, resolve_path
 from palestra.errors import ConfigError
 
 Args = TypeVar("Args", bound=BaseModel)
@@ -21,6 +21,12 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
+class JsonArgs(Settings):
+    """What a command takes that can answer programs, too."""
+
+    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
 
 
 def args_from(model: type[Args], tree: Mapping[str, Any], *, hint: str = HOW_TO_GIVE) -> Args:

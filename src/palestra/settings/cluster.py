@@ -5,12 +5,13 @@ used or refused, never ignored.
 """
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from palestra.config import flag
-from palestra.settings.base import Settings
+from palestra.config import Flag, flag
+from palestra.settings.base import JsonArgs, Settings
 from palestra.settings.seeds import chunks_of, seeds_of
 
 _TIME: Final = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}")
@@ -235,3 +236,31 @@ class CommandOptions(JobOptions):
     expname: str = Field(default="command", description="The job's name.")
     num_gpus: int = Field(default=0, ge=0, description="GPUs of each node.")
     num_nodes: int = Field(default=1, ge=1, description="Nodes; the command runs on each.")
+
+
+class FollowArgs(JsonArgs):
+    """What `cluster status`, `retry-failed` and `cancel` take."""
+
+    run: Annotated[str, Flag(metavar="RUN", argument=True)] = Field(
+        description="The run's output folder, or its name."
+    )
+
+
+class LogsArgs(FollowArgs):
+    """What `cluster logs` takes."""
+
+    unit: Annotated[str | None, flag("--of")] = Field(
+        default=None, description="A shard's or a job's name; default: what failed."
+    )
+    lines: Annotated[int, flag("--lines", "-n")] = Field(
+        default=20, ge=1, description="Of each file's end."
+    )
+
+
+class MergeShardsArgs(Settings):
+    """What `cluster merge-shards` takes."""
+
+    plan: Annotated[Path, Flag(argument=True)] = Field(description="The plan.json of a submission.")
+    allow_partial: bool = Field(
+        default=False, description="Merge what is there of shards not done."
+    )

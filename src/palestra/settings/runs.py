@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from palestra.config import Flag, flag
 from palestra.errors import ConfigError
-from palestra.settings.base import Settings
+from palestra.settings.base import JsonArgs, Settings
 
 
 def _pairs(items: Any) -> Any:
@@ -85,6 +85,46 @@ class AggregateArgs(Settings):
         return [item.strip() for item in self.input_glob.split(",") if item.strip()]
 
 
+class MergeArgs(Settings):
+    """What `merge` takes."""
+
+    output: Annotated[Path, Flag(argument=True)] = Field(
+        description="Where the merged rows go (.jsonl)."
+    )
+    shards: Annotated[tuple[str, ...], Flag(metavar="SHARD...", argument=True)] = Field(
+        description="Shards' output files, or folders or quoted globs of them; then overrides."
+    )
+    allow_partial: bool = Field(
+        default=False, description="Merge what is there of an unfinished run."
+    )
+    overwrite: bool = Field(default=False, description="Move other files at the output to .bak.")
+
+
+class DiagnoseArgs(JsonArgs):
+    """What `diagnose` takes."""
+
+    run: Annotated[str, Flag(metavar="RUN", argument=True)] = Field(
+        description="An output or its stem, a run's folder, a log, or a Slurm job's id."
+    )
+    logs: Annotated[tuple[Path, ...], flag("--log")] = Field(
+        default=(), description="A further log to read: a command's, a server's, an endpoint's."
+    )
+    inputs: Annotated[tuple[Path, ...], flag("--input", "-i")] = Field(
+        default=(), description="The input file, to compare with; default the manifest's."
+    )
+
+
+class ToolsArgs(JsonArgs):
+    """What `doctor tools` takes."""
+
+    file: Annotated[Path, Flag(argument=True)] = Field(
+        description="Rows, or Chat Completions bodies (.jsonl)."
+    )
+    summary_key: str = Field(
+        default="", description="A field of the rows (dotted: agent_ref.name) to count by."
+    )
+
+
 class ReverifyArgs(Settings):
     """What `palestra reverify` takes."""
 
@@ -125,7 +165,7 @@ class ReverifyArgs(Settings):
     )
 
 
-class CompareArgs(Settings):
+class CompareArgs(JsonArgs):
     """What `compare` takes."""
 
     a: Annotated[str, Flag(metavar="A", argument=True)] = Field(
@@ -150,13 +190,12 @@ class CompareArgs(Settings):
     scored_only: bool = Field(
         default=False, description="With --gate: whatever missing rollouts could hide."
     )
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
     as_markdown: Annotated[bool, flag("--markdown")] = Field(
         default=False, description="As Markdown."
     )
 
 
-class SelectArgs(Settings):
+class SelectArgs(JsonArgs):
     """What `select` takes."""
 
     rollouts: Annotated[str, Flag(metavar="ROLLOUTS", argument=True)] = Field(
@@ -184,10 +223,9 @@ class SelectArgs(Settings):
         default=1.0, description="From this reward on a rollout solved its task."
     )
     overwrite: bool = Field(default=False, description="Replace what is at --out.")
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
 
 
-class ScoresArgs(Settings):
+class ScoresArgs(JsonArgs):
     """What `scores` takes."""
 
     runs: Annotated[tuple[str, ...], Flag(metavar="[NAME=]RUN...", argument=True)] = Field(
@@ -198,7 +236,6 @@ class ScoresArgs(Settings):
     allow_unmatched: bool = Field(
         default=False, description="Leave out tasks that the runs do not share."
     )
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
     as_markdown: Annotated[bool, flag("--markdown")] = Field(
         default=False, description="As Markdown."
     )

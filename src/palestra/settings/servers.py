@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from palestra.config import Flag, flag
-from palestra.settings.base import Settings
+from palestra.settings.base import JsonArgs, Settings
 
 
 class VLLMServer(Settings):
@@ -32,12 +32,23 @@ class VLLMServer(Settings):
     )
     api_key: str = Field(default="", repr=False)
     """Asked of callers; empty asks for none."""
+    api_key_env: str = Field(
+        default="", description="Environment variable with the key to ask of callers."
+    )
     threads: int = Field(default=1, description="On a CPU: threads that compute.")
     kv_cache_gib: Annotated[int, flag("--kv-cache")] = Field(
         default=1, description="On a CPU: GiB for what was read."
     )
-    arguments: tuple[str, ...] = ()
-    """More of vLLM's own, at the end of its command line."""
+    python: str | None = Field(default=None, description="A Python that has vLLM.")
+    ready_timeout_s: Annotated[float, flag("--ready-timeout")] = Field(
+        default=1800.0, description="Seconds it may take."
+    )
+    log_path: Annotated[Path | None, flag("--log")] = Field(
+        default=None, description="A file for all that vLLM prints."
+    )
+    arguments: Annotated[tuple[str, ...], Flag(argument=True)] = Field(
+        default=(), description="More of vLLM's own, after --."
+    )
 
     @property
     def served_name(self) -> str:
@@ -67,6 +78,12 @@ class LlamaCppServer(Settings):
     )
     api_key: str = Field(default="", repr=False)
     """Asked of callers; empty asks for none."""
+    api_key_env: str = Field(
+        default="", description="Environment variable with the key to ask of callers."
+    )
+    ready_timeout_s: Annotated[float, flag("--ready-timeout")] = Field(
+        default=120.0, description="Seconds it may take."
+    )
 
 
 class PipListArgs(Settings):
@@ -81,7 +98,7 @@ class PipListArgs(Settings):
     outdated: bool = Field(default=False, description="Only those with newer versions.")
 
 
-class StatusArgs(Settings):
+class StatusArgs(JsonArgs):
     """What `status` takes."""
 
     wait: float | None = Field(
@@ -91,7 +108,6 @@ class StatusArgs(Settings):
         default=False,
         description="What each rollout in flight waits for, and for how long, instead.",
     )
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
 
 
 class SandboxArgs(Settings):

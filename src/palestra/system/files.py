@@ -20,6 +20,14 @@ TEMPORARY: Final = ".tmp"
 """How the name of a file ends that is being written."""
 
 
+def shown(path: Path) -> str:
+    """A path as its reader would type it from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A file that takes `path`'s place when the body ends, and leaves no trace if it fails.

@@ -4,6 +4,7 @@ A pass rate is the share of *scored* rollouts that solved the task. A rollout th
 reward (a timeout, a server that died) says nothing about difficulty and is never counted as zero.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -120,10 +121,23 @@ class JudgedTask:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`tasks`: every task of the run, in task order. `kept`: positions in it, as exported."""
+    """`tasks`: every task of the run, in task order. `kept`: positions in it, as exported.
+
+    `notices`: what a reader must know of the run.
+    """
 
     tasks: Sequence[JudgedTask]
     kept: Sequence[int]
+    notices: Sequence[str] = ()
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """Requests without a reward, by class; `never ended` counts those without an outcome."""
+        counts: Counter[str] = Counter()
+        for task in self.tasks:
+            counts.update(task.failures)
+            counts["never ended"] += task.requested - task.scored - sum(task.failures.values())
+        return {name: count for name, count in counts.items() if count}
 
     def of(self, verdict: TaskVerdict) -> list[JudgedTask]:
         return [task for task in self.tasks if task.verdict == verdict]
@@ -148,7 +162,7 @@ def selection_of(frame: RunFrame, criteria: SelectionCriteria) -> Selection:
     names = tuple(TaskVerdict)
     named = [names[code] for code in verdicts.tolist()]
     judged = _judged(frame, named, rate, solved, tokens, more)
-    return Selection(judged, profiled[kept].tolist())
+    return Selection(judged, profiled[kept].tolist(), frame.notices)
 
 
 def rollouts_to_decide(

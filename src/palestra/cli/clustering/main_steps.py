@@ -14,14 +14,14 @@ from typing import Any
 
 import orjson
 
-from palestra.cli.agents_metrics import ask_agents
+from palestra.api import OwnFleet
 from palestra.cli.clustering.ray_node import address_of_cluster
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, notice, say, warn_all
+from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import STOP_S
-from palestra.cli.merging import merge_shards
+from palestra.cli.merging import ask_agents, merge_shards
 from palestra.cli.profiling_commands import profile_files
-from palestra.cli.reaching import OwnFleet
 from palestra.cli.watching import watching
 from palestra.cluster import (
     CHECK_S,
@@ -45,6 +45,7 @@ from palestra.settings import (
     CollectArgs,
     CollectSettings,
     GivenRows,
+    MergeShardsArgs,
     args_from,
     existing_path,
     load,
@@ -122,7 +123,7 @@ def _say(text: str) -> None:
 
 def _collect(config: ResolvedConfig, settings: CollectSettings) -> int:
     with watching("plain", None, lag_threshold_s=0.5) as watch, masking(config.secrets):
-        main = collect_with(OwnFleet(config), settings, watch, metrics=False)
+        main = collect_with(OwnFleet(config, OBSERVER), settings, watch, metrics=False)
         return stoppable(main, settings, watch)
 
 
@@ -278,6 +279,11 @@ def prepare_run(plan: Path) -> int:
         notice(text)
     say(f"{stamped.rollouts} rollouts of {stamped.tasks} tasks in {len(stamped.shards)} shards")
     return 0
+
+
+def merge_by_hand(args: MergeShardsArgs) -> int:
+    """Merge the shards of a run, as somebody asks for it."""
+    return merge_run(args.plan, allow_partial=args.allow_partial)
 
 
 def merge_run(plan: Path, *, allow_partial: bool = False) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from palestra.cli.console import notice, say, shown
+from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
 from palestra.cluster import (
     Executor,
@@ -33,7 +33,8 @@ from palestra.cluster import (
 )
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
-from palestra.settings import config_list
+from palestra.settings import FollowArgs, LogsArgs, config_list
+from palestra.system import shown
 
 UNDERWAY = 3
 """Exit code of `status` while something waits or runs, and nothing has failed."""
@@ -81,11 +82,11 @@ def _report(submission: Submission) -> None:
             say(f"  {shown(path)}")
 
 
-def status(given: str, *, as_json: bool) -> int:
+def status(args: FollowArgs) -> int:
     """Show a run; 0 when all is done, 1 when something will not be, 3 while it is under way."""
-    _, found = _looked_at(given)
-    if as_json:
-        say(orjson.dumps(_told(found), option=orjson.OPT_INDENT_2).decode())
+    _, found = _looked_at(args.run)
+    if args.as_json:
+        say_json(_told(found))
     else:
         _show(found)
     if found.done:
@@ -163,11 +164,11 @@ def _progress(one: UnitStatus) -> str:
     return f"{one.rollouts['expected'] - one.rollouts['left']}/{one.rollouts['expected']}"
 
 
-def logs(given: str, unit: str | None, *, lines: int, as_json: bool) -> int:
+def logs(args: LogsArgs) -> int:
     """Show the ends of logs, of what has failed unless a unit is named."""
-    files = folder_of(given)
+    files = folder_of(args.run)
     run = read_run(files)
-    executor = _executor(run)
+    executor, unit, lines = _executor(run), args.unit, args.lines
     if unit is not None:
         names = [unit]
     else:
@@ -178,9 +179,9 @@ def logs(given: str, unit: str | None, *, lines: int, as_json: bool) -> int:
     paths = [path for name in names for path in executor.logs(run, name)]
     if unit is not None and not paths:
         _check_known(run, unit)
-    if as_json:
+    if args.as_json:
         told = [{"path": str(path), "end": _end(tail(path), lines)} for path in paths]
-        say(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+        say_json(told)
         return 0
     for path in paths:
         say(f"==> {shown(path)}")
@@ -204,15 +205,15 @@ def _end(text: str, lines: int) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def cancel(given: str, *, as_json: bool) -> int:
+def cancel(args: FollowArgs) -> int:
     """Cancel what has not ended."""
-    files, found = _looked_at(given)
+    files, found = _looked_at(args.run)
     ids = sorted({job_id for one in found.units for job_id in one.open_ids})
     _executor(found.run).cancel(ids)
     for one in found.units:
         for job_id in one.open_ids:
             _record_cancelled(files, one, job_id)
-    if as_json:
+    if args.as_json:
         say(orjson.dumps({"cancelled": ids}).decode())
     else:
         say(f"cancelled {len(ids)} jobs" if ids else "nothing waits or runs")
@@ -238,9 +239,9 @@ def _nothing_to_retry(underway: Mapping[str, int]) -> str:
     return f"nothing to submit again: {numbers}, and nothing has failed"
 
 
-def retry_failed(given: str, *, as_json: bool) -> int:
+def retry_failed(args: FollowArgs) -> int:
     """Submit again what is neither done nor active, and the merge and profile after it."""
-    _, found = _looked_at(given)
+    _, found = _looked_at(args.run)
     stuck = [one for one in found.units if one.standing is Standing.NEVER_STARTS]
     ids = sorted({one.unit.job_id for one in stuck if one.unit.job_id})
     shards = [
@@ -258,7 +259,7 @@ def retry_failed(given: str, *, as_json: bool) -> int:
         underway = {
             one.value: counts[one] for one in (Standing.RUNNING, Standing.QUEUED) if one in counts
         }
-        if as_json:
+        if args.as_json:
             say(orjson.dumps({"submitted": [], "underway": underway}).decode())
         else:
             say(_nothing_to_retry(underway))
@@ -270,7 +271,7 @@ def retry_failed(given: str, *, as_json: bool) -> int:
         if one.unit.is_shard and one.open_ids
     ]
     run = resubmit(found.run, shards, active=active, stuck=ids)
-    if as_json:
+    if args.as_json:
         say(orjson.dumps({"submission": run.submission, "submitted": shards}).decode())
     else:
         say(f"submission {run.submission}: {', '.join(shards) or 'merge and profile'}")

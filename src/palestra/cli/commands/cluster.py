@@ -6,27 +6,24 @@ from typing import Annotated
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.flags import Flags, Overrides, settings_command
+from palestra.cli.flags import Flags, Overrides, run, settings_command
 
 Plan = Annotated[Path, typer.Argument(help="The plan.json of a submission.")]
-RunFolder = Annotated[
-    str, typer.Argument(metavar="RUN", help="The run's output folder, or its name.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+RUNS = "palestra.cli.clustering.runs"
 cluster = typer.Typer(help="Rollouts over many jobs of a cluster.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.add_typer(cluster, name="cluster")
-    cluster.command()(status)
-    cluster.command()(logs)
-    cluster.command("retry-failed")(retry_failed)
-    cluster.command()(cancel)
+    settings_command(cluster, "FollowArgs")(status)
+    settings_command(cluster, "LogsArgs")(logs)
+    settings_command(cluster, "FollowArgs", name="retry-failed")(retry_failed)
+    settings_command(cluster, "FollowArgs")(cancel)
     cluster.command(hidden=True)(drive)
     cluster.command("ray-node", hidden=True)(ray_node)
     cluster.command("prepare-inputs", hidden=True)(prepare_inputs)
-    cluster.command("merge-shards")(merge_shards)
+    settings_command(cluster, "MergeShardsArgs", name="merge-shards")(merge_shards)
     cluster.command("profile-merged", hidden=True)(profile_merged)
 
 
@@ -68,39 +65,24 @@ def run_cmd(
     guarded(command)
 
 
-def status(run: RunFolder, as_json: AsJson = False) -> None:
+def status(flags: Flags) -> None:
     """What has become of each job and shard of a run; exit 0 only once all is done."""
-    from palestra.cli.clustering.runs import status as show
-
-    guarded(lambda: show(run, as_json=as_json))
+    run(f"{RUNS}:status", "FollowArgs", flags)
 
 
-def logs(
-    run: RunFolder,
-    shard: Annotated[
-        str | None, typer.Option("--of", help="A shard's or a job's name; default: what failed.")
-    ] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Of each file's end.")] = 20,
-    as_json: AsJson = False,
-) -> None:
+def logs(flags: Flags) -> None:
     """The ends of a run's logs: of what has failed, or of one shard or job."""
-    from palestra.cli.clustering.runs import logs as show
-
-    guarded(lambda: show(run, shard, lines=lines, as_json=as_json))
+    run(f"{RUNS}:logs", "LogsArgs", flags)
 
 
-def retry_failed(run: RunFolder, as_json: AsJson = False) -> None:
+def retry_failed(flags: Flags) -> None:
     """Submit again what is neither done nor running, and what comes after it."""
-    from palestra.cli.clustering.runs import retry_failed as retry
-
-    guarded(lambda: retry(run, as_json=as_json))
+    run(f"{RUNS}:retry_failed", "FollowArgs", flags)
 
 
-def cancel(run: RunFolder, as_json: AsJson = False) -> None:
+def cancel(flags: Flags) -> None:
     """Cancel every job of a run that has not ended. What is collected stays."""
-    from palestra.cli.clustering.runs import cancel as cancel_run
-
-    guarded(lambda: cancel_run(run, as_json=as_json))
+    run(f"{RUNS}:cancel", "FollowArgs", flags)
 
 
 def drive(
@@ -135,16 +117,9 @@ def ray_node(
     guarded(lambda: first_node(ray_port, cpus=cpus, nodes=nodes, status=(host, port)))
 
 
-def merge_shards(
-    plan: Plan,
-    allow_partial: Annotated[
-        bool, typer.Option("--allow-partial", help="Merge what is there of shards not done.")
-    ] = False,
-) -> None:
+def merge_shards(flags: Flags) -> None:
     """Merge the shards of a run by hand, also those not done; jobs do so by themselves."""
-    from palestra.cli.clustering.main_steps import merge_run
-
-    guarded(lambda: merge_run(plan, allow_partial=allow_partial))
+    run("palestra.cli.clustering.main_steps:merge_by_hand", "MergeShardsArgs", flags)
 
 
 def profile_merged(plan: Plan) -> None:

@@ -3,14 +3,13 @@
 The doctor has the very flags of `collect`.
 """
 
-from pathlib import Path
-from typing import Annotated, Any, Final, final
+from typing import Any, Final, final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from palestra.cli.console import guarded
-from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
 
 _ITSELF: Final = "check"
 """What `palestra doctor` is short for: `palestra doctor check`."""
@@ -41,20 +40,15 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(cls=_DoctorGroup)
     epilog = "`palestra doctor tools FILE` checks the tool schemas of a file alone."
     add = settings_command(
-        group, "CollectArgs", name=_ITSELF, required=False, cls=_Doctor, epilog=epilog
+        group, "CollectArgs", "JsonArgs", name=_ITSELF, required=False, cls=_Doctor, epilog=epilog
     )
     add(doctor)
-    group.command()(tools)
+    settings_command(group, "ToolsArgs")(tools)
     app.add_typer(group, name="doctor", help="Say what would go wrong, before a run.")
-    app.command()(diagnose)
+    settings_command(app, "DiagnoseArgs")(diagnose)
 
 
-def doctor(
-    flags: Flags,
-    configs: Configs = None,
-    overrides: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
-) -> None:
+def doctor(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
     """Say what would go wrong in a run, before it costs a rollout. Arguments as for collect.
 
     Checks this machine, the endpoints, the configuration, every row, the verifiers and what an
@@ -63,54 +57,21 @@ def doctor(
     """
     from palestra.cli.doctoring import doctor as examine
 
+    as_json = flags.pop("as_json", False)
     guarded(lambda: examine(with_configs(configs, overrides), extra=flags, as_json=as_json))
 
 
-def tools(
-    file: Annotated[Path, typer.Argument(help="Rows, or Chat Completions bodies (.jsonl).")],
-    summary_key: Annotated[
-        str, typer.Option(help="A field of the rows (dotted: agent_ref.name) to count by.")
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-) -> None:
+def tools(flags: Flags) -> None:
     """Check every distinct tool schema of a file by rules, and by compiling its grammar.
 
     Exits 1 when there are errors, and 2 when the file cannot be read.
     """
-    from palestra.cli.tool_schemas import check_tools
-
-    guarded(lambda: check_tools(file, summary_key=summary_key, as_json=as_json))
+    run("palestra.cli.tool_schemas:check_tools", "ToolsArgs", flags)
 
 
-def diagnose(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN", help="An output or its stem, a run's folder, a log, or a Slurm job's id."
-        ),
-    ],
-    log: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--log", help="A further log to read: a command's, a server's, an endpoint's."
-        ),
-    ] = None,
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--input", "-i", help="The input file, to compare with; default the manifest's."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-) -> None:
+def diagnose(flags: Flags) -> None:
     """What went wrong with a run: layer, cause, quoted evidence, what to do.
 
     Exit 1 when something is wrong, 0 when nothing was found.
     """
-
-    def command() -> int:
-        from palestra.cli.diagnosing import diagnose as diagnose_run
-
-        return diagnose_run(run, logs=tuple(log or ()), inputs=tuple(inputs or ()), as_json=as_json)
-
-    guarded(command)
+    run("palestra.cli.diagnosing:diagnose", "DiagnoseArgs", flags)

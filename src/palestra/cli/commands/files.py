@@ -1,8 +1,5 @@
 """The commands that read a run's files: profile, merge, reverify, compare, select, scores."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from palestra.cli.console import guarded
@@ -12,7 +9,7 @@ from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command,
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     settings_command(app, "ProfileArgs", required=False)(profile)
-    app.command()(merge)
+    settings_command(app, "MergeArgs")(merge)
     settings_command(app, "ReverifyArgs")(reverify)
     settings_command(app, "CompareArgs")(compare)
     settings_command(app, "SelectArgs")(select)
@@ -33,37 +30,13 @@ def profile(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
     guarded(lambda: profile_run(with_configs(configs, overrides), ng=False, extra=flags))
 
 
-def merge(
-    output: Annotated[Path, typer.Argument(help="Where the merged rows go (.jsonl).")],
-    shards: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SHARD...",
-            help="Shards' output files, or folders or quoted globs of them; then overrides.",
-        ),
-    ],
-    allow_partial: Annotated[
-        bool, typer.Option("--allow-partial", help="Merge what is there of an unfinished run.")
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Move other files at the output to .bak.")
-    ] = False,
-    configs: Configs = None,
-) -> None:
+def merge(flags: Flags, configs: Configs = None) -> None:
     """Merge the shards of one run: the same bytes as if it had never been cut.
 
     Aggregate metrics are made too, when a fleet runs or --config names its agents.
     """
-    from palestra.cli.merging import merge as merge_shards
-
-    guarded(
-        lambda: merge_shards(
-            output,
-            with_configs(configs, shards),
-            allow_partial=allow_partial,
-            overwrite=overwrite,
-        )
-    )
+    flags["shards"] = with_configs(configs, flags["shards"])
+    run("palestra.cli.merging:merge_arguments", "MergeArgs", flags)
 
 
 def reverify(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:

@@ -1,11 +1,7 @@
 """`palestra models`, `serve-model`, `sandbox`: the flags of what this machine fetches and serves."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from palestra.cli.console import guarded
 from palestra.cli.flags import Flags, run, settings_command
 
 models = typer.Typer(help="The embedded model's weights.", no_args_is_help=True)
@@ -26,59 +22,16 @@ def fetch(flags: Flags) -> None:
     run("palestra.cli.serving:fetch_model", "FetchArgs", flags)
 
 
-ApiKeyEnv = Annotated[
-    str, typer.Option(help="Environment variable with the key to ask of callers.")
-]
-
-
 @settings_command(serve_model, "VLLMServer", name="vllm")
-def serve_vllm(
-    flags: Flags,
-    api_key_env: ApiKeyEnv = "",
-    python: Annotated[str | None, typer.Option(help="A Python that has vLLM.")] = None,
-    ready_timeout: Annotated[float, typer.Option(help="Seconds it may take.")] = 1800.0,
-    log: Annotated[Path | None, typer.Option(help="A file for all that vLLM prints.")] = None,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="More of vLLM's own, after --.")
-    ] = None,
-) -> None:
+def serve_vllm(flags: Flags) -> None:
     """Serve a model with vLLM, with the flags that `vllm_model` needs, until Ctrl-C."""
-
-    def command() -> int:
-        from palestra.cli.serving import key_from, serve_model_vllm
-        from palestra.settings import VLLMServer
-
-        key = key_from(api_key_env)
-        return serve_model_vllm(
-            VLLMServer(**flags, api_key=key, arguments=tuple(arguments or ())),
-            key_variable=api_key_env,
-            python=python,
-            ready_timeout_s=ready_timeout,
-            log_path=log,
-        )
-
-    guarded(command)
+    run("palestra.cli.serving:serve_model_vllm", "VLLMServer", flags)
 
 
 @settings_command(serve_model, "LlamaCppServer", name="llama-cpp")
-def serve_llama_cpp(
-    flags: Flags,
-    api_key_env: ApiKeyEnv = "",
-    ready_timeout: Annotated[float, typer.Option(help="Seconds it may take.")] = 120.0,
-) -> None:
+def serve_llama_cpp(flags: Flags) -> None:
     """Serve a GGUF file with llama.cpp until Ctrl-C."""
-
-    def command() -> int:
-        from palestra.cli.serving import key_from, serve_model_llama_cpp
-        from palestra.settings import LlamaCppServer
-
-        return serve_model_llama_cpp(
-            LlamaCppServer(**flags, api_key=key_from(api_key_env)),
-            key_variable=api_key_env,
-            ready_timeout_s=ready_timeout,
-        )
-
-    guarded(command)
+    run("palestra.cli.serving:serve_model_llama_cpp", "LlamaCppServer", flags)
 
 
 @sandbox.callback()

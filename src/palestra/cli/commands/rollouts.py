@@ -1,15 +1,53 @@
-"""`palestra eval`, `collect`: the commands that make rollouts."""
+"""The commands about a fleet and its host, and those that make rollouts: `eval`, `collect`."""
+
+from typing import Annotated
 
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
+    app.command("run")(run_fleet)
+    settings_command(app, "StatusArgs")(status)
+    app.command()(config)
+    settings_command(app, "PipListArgs", name="pip-list")(pip_list)
+    app.command()(version)
     settings_command(app, "CollectArgs", required=False)(collect)
     settings_command(app, "EvalArgs", "RunArgs", name="eval")(evaluate)
+
+
+def run_fleet(configs: Configs = None, overrides: Overrides = None) -> None:
+    """Start every server of the configuration, and serve until Ctrl-C. Same as ng_run."""
+    from palestra.cli.fleet_commands import run_fleet as serve
+
+    guarded(lambda: serve(with_configs(configs, overrides), ng=False))
+
+
+def status(flags: Flags, overrides: Overrides = None) -> None:
+    """One line per server of the running fleet. Exits 0 only if all are ready."""
+    run("palestra.cli.fleet_commands:status", "StatusArgs", flags, overrides or [])
+
+
+def config(configs: Configs = None, overrides: Overrides = None) -> None:
+    """Print the configuration as the system sees it, secrets masked. Same as ng_dump_config."""
+    from palestra.cli.fleet_commands import dump_config
+
+    guarded(lambda: dump_config(with_configs(configs, overrides), ng=False))
+
+
+def pip_list(flags: Flags) -> None:
+    """The packages of the environment that a server runs in. Same as ng_pip_list."""
+    run("palestra.cli.packages:pip_list", "PipListArgs", flags)
+
+
+def version(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """What is installed, and where."""
+    from palestra.cli.fleet_commands import version as show
+
+    guarded(lambda: show(as_json=as_json))
 
 
 def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:

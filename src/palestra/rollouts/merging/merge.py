@@ -1,7 +1,7 @@
 """One merge from start to finish: what is given, what it amounts to, what is written."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,16 +59,21 @@ def merge(
     *,
     allow_partial: bool = False,
     overwrite: bool = False,
+    tell: Callable[[str], object] = str,
 ) -> MergePlan:
     """Merge `shards` (files, folders, globs) into `output` and the files beside it.
 
+    `tell` gets each notice about the shards and about what was at `output`.
     Raises MergeIncomplete when rollouts are missing, unless `allow_partial`; otherwise as
     `plan_merge` and `MergePlan.write` do.
     """
     with plan_merge(output, shards) as plan:
+        for text in plan.notices:
+            tell(text)
         if not allow_partial:
             plan.completeness.check()
-        plan.write(overwrite=overwrite)
+        for text in (*plan.completeness.gaps(), *plan.write(overwrite=overwrite)):
+            tell(text)
         return plan
 
 

@@ -10,7 +10,7 @@ replaying.py   a session made again from the tool calls of its trajectory
 changes.py     how the rewards differ from those before
 """
 
-from palestra.rollouts.reverification.files import Origin, ReverifyPaths, begin, check_places
+from palestra.rollouts.reverification.files import Begun, Origin, ReverifyPaths, begin, check_places
 from palestra.rollouts.reverification.stopped import record_stopped, stopped_rows
 from palestra.rollouts.reverification.stored import Checked, Routes, StoredRollouts
 from palestra.rollouts.reverification.task_rows import FoundTaskRows, TaskRows
@@ -29,6 +29,7 @@ from palestra.rollouts.reverification.verify import (
 )
 
 __all__ = [
+    "Begun",
     "Checked",
     "FoundTaskRows",
     "Origin",

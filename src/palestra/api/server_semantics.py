@@ -30,7 +30,7 @@ LONG_SECRET = 8
 """Characters from which a secret inside another setting is no coincidence: `vllm` is one."""
 
 
-def run_meaning(config: ResolvedConfig, settings: CollectSettings) -> dict[str, Any]:
+def run_semantics(config: ResolvedConfig, settings: CollectSettings) -> dict[str, Any]:
     """Servers and their code, and the settings of the command that shape rows."""
     shaping: dict[str, Any] = {
         "agent_name": settings.agent_name,
@@ -52,7 +52,7 @@ def _text(prompt_config: Path) -> str:
         raise ConfigError(f"prompt_config {prompt_config} cannot be read: {error}") from error
 
 
-def servers_meaning(config: ResolvedConfig) -> dict[str, Any]:
+def server_semantics(config: ResolvedConfig) -> dict[str, Any]:
     """`servers` and their `code`, each by instance name."""
     return semantics_of(_instances(config, config.secrets), {"code": _codes(config)})
 
@@ -62,11 +62,10 @@ def differs_from_running(runs: ResolvedConfig, asked: ResolvedConfig) -> list[st
 
     What a mask hides cannot be known, and counts as equal.
     """
-    told = config_from_tree(_unmasked(runs.tree, asked.tree))
-    own = _unmasked(asked.tree, runs.tree)
-    secrets = told.secrets | asked.secrets
-    ours = _servers(config_from_tree(own), secrets)
-    theirs = _servers(told, secrets)
+    running = config_from_tree(_unmasked(runs.tree, asked.tree))
+    secrets = running.secrets | asked.secrets
+    ours = _servers(config_from_tree(_unmasked(asked.tree, runs.tree)), secrets)
+    theirs = _servers(running, secrets)
     return differences({name: theirs[name] for name in ours if name in theirs}, ours)
 
 
@@ -108,9 +107,9 @@ def _instances(
 def _remembered(value: Any, at: tuple[str, ...], secrets: Collection[str]) -> Any:
     """A setting as it may be written down. `at`: the instance's name, and the path below it."""
     if isinstance(value, Mapping):
-        return {k: _remembered(held, (*at, str(k)), secrets) for k, held in value.items()}
+        return {k: _remembered(item, (*at, str(k)), secrets) for k, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_remembered(held, (*at, str(n)), secrets) for n, held in enumerate(value)]
+        return [_remembered(item, (*at, str(n)), secrets) for n, item in enumerate(value)]
     if value is None or isinstance(value, bool) or value in ("", MASK):
         return value
     hidden = [name for name in at[1:] if is_secret_name(name)]
@@ -131,8 +130,8 @@ def code_digest(instance: InstanceConfig) -> str:
     folder = instance.folder
     if folder is not None and not folder.is_relative_to(PACKAGE_ROOT):
         files += sorted(file for file in folder.rglob("*.py") if _counts(file.relative_to(folder)))
-    held = b"".join(file.read_bytes() for file in files if file.is_file())
-    return hashlib.sha256(held).hexdigest() if held else ""
+    code = b"".join(file.read_bytes() for file in files if file.is_file())
+    return hashlib.sha256(code).hexdigest() if code else ""
 
 
 def _counts(path: Path) -> bool:

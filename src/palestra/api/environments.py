@@ -1,0 +1,318 @@
+"""What names an environment: a folder, a Python file, a config, or a name of ours."""
+
+import importlib
+import importlib.util
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from palestra.api.fleet_connection import Tell
+from palestra.config import (
+    PACKAGE_ROOT,
+    InstanceConfig,
+    ResolvedConfig,
+    ServerType,
+    did_you_mean,
+    nearest,
+    read_settings,
+)
+from palestra.conformance import (
+    CASES_FILE,
+    Case,
+    ExaminedEnvironment,
+    has_numbered_rows,
+    load_cases,
+)
+from palestra.errors import ConfigError, InputDataError
+from palestra.fleet import (
+    START_TIMEOUT,
+    cache_root,
+    file_rows,
+    made_interpreter,
+    requirements_of,
+    start_timeout_of,
+    starting_within,
+    unsatisfied,
+)
+from palestra.schema import CREATE_PARAMS, Response, read_jsonl
+from palestra.settings import EvalArgs, existing_path, load
+from palestra.system import shown
+
+EXAMPLE_ROLLOUTS = "example_rollouts.jsonl"
+EXAMPLES = "example.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationTarget:
+    """An environment to evaluate: how to configure it and where its rows come from."""
+
+    name: str
+    configs: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    rows: Iterator[dict[str, Any]] | None = None
+    group_by: str | None = None
+    empty: str = ""
+    """Why there is nothing to evaluate, when there are no rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An environment of a configuration, before its servers' settings are asked for."""
+
+    instance: InstanceConfig
+    target: EvaluationTarget | None
+    extra: Mapping[str, Any]
+    config: ResolvedConfig
+
+
+def find_subject(name: str, overrides: list[str], tell: Tell = str) -> ExaminedEnvironment:
+    """The environment that `name` means: a name, a folder, a Python file, a config, or an instance
+    of the config files among the overrides. Raises ConfigError when there is none.
+    """
+    wanted = _wanted(name, overrides, tell)
+    servers, judges = _servers_and_models(wanted.config, wanted.instance.name)
+    config = load(overrides, ng=False, extra=wanted.extra, required=servers)
+    rows = _rows(wanted)
+    data = None if wanted.instance.folder is None else wanted.instance.folder / "data"
+    return ExaminedEnvironment(
+        name=wanted.instance.name,
+        config=config,
+        servers=servers,
+        judges=judges,
+        rows=rows,
+        cases=_cases(data, rows),
+        recorded=_recorded(data, rows),
+    )
+
+
+def _wanted(name: str, overrides: list[str], tell: Tell) -> Wanted:
+    if any("config_paths" in item for item in overrides):
+        config = load(overrides, ng=False, required=())
+        return Wanted(environment_instance(name, config), None, {}, config)
+    target = find_target(EvalArgs(target=name), overrides, tell)
+    extra = {**target.extra, "config_paths": list(target.configs)}
+    config = load(overrides, ng=False, extra=extra, required=())
+    servers = config.instances_of(ServerType.RESOURCES)
+    if len(servers) == 1:
+        return Wanted(servers[0], target, extra, config)
+    return Wanted(
+        environment_instance(next(iter(target.extra), target.name), config), target, extra, config
+    )
+
+
+def environment_instance(name: str, config: ResolvedConfig) -> InstanceConfig:
+    """The resources server of that name, else the only one of that folder."""
+    servers = config.instances_of(ServerType.RESOURCES)
+    matches = [s for s in servers if s.name == name]
+    matches = matches or [s for s in servers if s.implementation == name]
+    if len(matches) == 1:
+        return matches[0]
+    names = [server.name for server in servers]
+    near = nearest(name, names)
+    raise ConfigError(
+        f"there is no environment {name!r} in the configuration"
+        + (f"; did you mean {near!r}?" if near else ""),
+        hint=f"environments: {', '.join(names) or 'none'}",
+    )
+
+
+def _servers_and_models(config: ResolvedConfig, name: str) -> tuple[list[str], list[str]]:
+    """The servers that an environment needs, itself first, and the models that it asks."""
+    servers: list[str] = []
+    models: list[str] = []
+    left = [name]
+    while left:
+        instance = config.instance(left.pop())
+        if instance.name in servers:
+            continue
+        servers.append(instance.name)
+        for ref in instance.refs:
+            if ref.type == ServerType.MODEL:
+                models.append(ref.name)
+            else:
+                left.append(ref.name)
+    return servers, sorted(set(models))
+
+
+def _rows(wanted: Wanted) -> list[Mapping[str, Any]]:
+    """The example rows: those of its agents' datasets, else those beside it."""
+    target = wanted.target
+    if target is not None and target.rows is not None and target.extra:
+        return list(target.rows)
+    for path in _example_files(wanted):
+        if path.exists():
+            return [line.row for line in read_jsonl(path)]
+    return []
+
+
+def _example_files(wanted: Wanted) -> Iterable[Path]:
+    name = wanted.instance.name
+    for agent in wanted.config.instances_of(ServerType.AGENT):
+        if any(ref.name == name for ref in agent.refs):
+            for dataset in agent.datasets:
+                if dataset.get("type") == "example":
+                    yield existing_path(str(dataset["jsonl_fpath"]))
+    if wanted.instance.folder is not None:
+        yield wanted.instance.folder / "data" / EXAMPLES
+
+
+def _cases(data: Path | None, rows: Sequence[Mapping[str, Any]]) -> list[Case]:
+    path = None if data is None else data / CASES_FILE
+    if path is None or not path.exists():
+        return []
+    if not rows and has_numbered_rows(path) and not (there := path.with_name(EXAMPLES)).exists():
+        raise InputDataError(
+            f"{there} does not exist, and {CASES_FILE} beside it has cases of its rows",
+            hint=f"give {EXAMPLES} back: the task rows, one a line",
+        )
+    return load_cases(path, rows)
+
+
+def _recorded(data: Path | None, rows: Sequence[Mapping[str, Any]]) -> list[Case]:
+    """Recorded rollouts of the example rows, with the rewards that they had."""
+    path = None if data is None else data / EXAMPLE_ROLLOUTS
+    if path is None or not path.exists():
+        return []
+    numbers = {str(row.get(CREATE_PARAMS)): number for number, row in enumerate(rows)}
+    cases: list[Case] = []
+    for line in read_jsonl(path):
+        row = dict(line.row)
+        response, reward = row.pop("response", None), row.pop("reward", None)
+        if isinstance(response, dict) and isinstance(reward, int | float):
+            number = numbers.get(str(row.get(CREATE_PARAMS)))
+            cases.append(
+                Case(row, Response.model_validate(response), reward, number, "recorded", False)
+            )
+    return cases
+
+
+def find_target(args: EvalArgs, overrides: list[str], tell: Tell = str) -> EvaluationTarget:
+    """What `args.target` means. Raises ConfigError with the nearest name when it means nothing.
+
+    `overrides`: those of the command; `start_timeout` bounds the import of a file. `tell`: hears
+    that an environment of its own is made.
+    """
+    given = _config_in(args.target) or args.target
+    if given.endswith(".py"):
+        settings = read_settings((START_TIMEOUT,), overrides=overrides)
+        with starting_within(start_timeout_of(settings)):
+            return _file_target(existing_path(given), tell)
+    if given.endswith((".yaml", ".yml")):
+        return EvaluationTarget(Path(given).stem, (given,))
+    config = f"resources_servers/{given}/configs/{given}.yaml"
+    if existing_path(config).exists():
+        return _named_target(given, config, args)
+    if (folder := existing_path(f"resources_servers/{given}")).is_dir():
+        raise _unconfigured(given, folder)
+    own = _own_environments()
+    near = nearest(given, own) or nearest(given, _environments())
+    yours = f"yours here: {', '.join(own)}; " if own else ""
+    raise ConfigError(
+        f"there is no environment {given!r}" + (f"; did you mean {near!r}?" if near else ""),
+        hint=f"{yours}environments: {', '.join(_environments())}; or give a .py or .yaml file",
+    )
+
+
+def _config_in(given: str) -> str | None:
+    """The config of a folder that holds an environment; None when it is no such folder."""
+    folder = Path(given)
+    if "/" not in given or not folder.is_dir():
+        return None
+    config = folder / "configs" / f"{folder.absolute().name}.yaml"
+    if not config.exists():
+        raise _unconfigured(given, folder)
+    return str(config)
+
+
+def _unconfigured(given: str, folder: Path) -> ConfigError:
+    """The folder is there, and something in it is missing."""
+    name = folder.absolute().name
+    missing = f"{shown(folder)}/configs/{name}.yaml"
+    if not (folder / "app.py").exists():
+        return ConfigError(
+            f"{given} is no environment's folder: {missing} and {shown(folder)}/app.py are missing"
+        )
+    in_tree = folder.absolute().parent.name == "resources_servers"
+    where = shown(folder) if in_tree else f"resources_servers/{name}"
+    return ConfigError(
+        f"the environment {given!r} has no config: {shown(folder)}/app.py is there, and "
+        f"{missing} is missing",
+        hint=("" if in_tree else f"move the folder to {where}, then ")
+        + f"palestra init {where} --config-only",
+    )
+
+
+def _environments() -> list[str]:
+    return _environments_in(PACKAGE_ROOT)
+
+
+def _own_environments() -> list[str]:
+    """What a reader has made here: folders, and files that say `@environment`."""
+    files = [path.name for path in Path.cwd().glob("*.py") if _holds_one(path)]
+    return [*_environments_in(Path.cwd()), *sorted(files)]
+
+
+def _holds_one(path: Path) -> bool:
+    try:
+        return b"@environment" in path.read_bytes()
+    except OSError:
+        return False
+
+
+def _environments_in(root: Path) -> list[str]:
+    configs = (root / "resources_servers").glob("*/configs/*.yaml")
+    return sorted({path.parent.parent.name for path in configs})
+
+
+def _file_target(path: Path, tell: Tell) -> EvaluationTarget:
+    if not path.exists():
+        near = did_you_mean(path.name, _own_environments())
+        raise ConfigError(f"{path} does not exist{near}")
+    if missing := unsatisfied(requirements_of(path)):
+        first = "" if made_interpreter(path, cache=cache_root()) else "; it is being made, once"
+        tell(
+            f"{path.name} runs in an environment of its own, with {', '.join(missing)} of "
+            f"requirements.txt{first}"
+        )
+    made = file_rows(path.absolute(), cache=cache_root())
+    server = _server_name(made.name, path.stem)
+    extra = {
+        server: {"resources_servers": {"environment_file": {"path": str(path.absolute())}}},
+        f"{server}_agent": {
+            "responses_api_agents": {
+                "simple_agent": {
+                    "resources_server": {"type": "resources_servers", "name": server},
+                    "model_server": {"type": "responses_api_models", "name": "policy_model"},
+                }
+            }
+        },
+    }
+    empty = "" if made.count else f"{path} has no rows: the data of its @environment is empty"
+    return EvaluationTarget(path.stem, extra=extra, rows=made.rows, empty=empty)
+
+
+def _server_name(function: str, file: str) -> str:
+    """What tables call an environment of one file; a function named `verify` says nothing."""
+    name = file if function == "verify" else function
+    return name if name.endswith("_env") else f"{name}_environment"
+
+
+def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
+    """A folder with a config. One that makes rows on demand makes as many as asked for."""
+    module = f"palestra.resources_servers.{name}.rows"
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        return EvaluationTarget(name, (config,))
+    maker = importlib.import_module(module)
+    options: dict[str, Any] = dict(args.rows)
+    count = 5 if args.limit is None else args.limit
+    try:
+        rows = maker.make_rows(count, seed=args.seed, **options)
+    except TypeError as error:
+        given = ", ".join(options)
+        raise ConfigError(f"{name} makes no rows with --rows {given}: {error}") from error
+    return EvaluationTarget(name, (config,), rows=rows, group_by=getattr(maker, "GROUP_BY", None))

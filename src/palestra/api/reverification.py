@@ -1,0 +1,316 @@
+"""Today's verifiers over stored responses, inside this process and without a model."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import palestra
+from palestra.api.environments import environment_instance, find_target
+from palestra.api.fleet_connection import (
+    FROZEN_AFTER_S,
+    SILENT,
+    CommandObserver,
+    OwnFleet,
+    Reachable,
+    Tell,
+    unless,
+)
+from palestra.api.server_semantics import server_semantics
+from palestra.config import InstanceConfig, ResolvedConfig, ServerType
+from palestra.errors import ConfigError, ServerDied
+from palestra.rollouts import Progress
+from palestra.rollouts.reverification import (
+    Begun,
+    Checked,
+    FoundTaskRows,
+    Origin,
+    Reverification,
+    ReverifyLimits,
+    ReverifyPaths,
+    Routes,
+    Sessions,
+    StoredRollouts,
+    TaskRows,
+    UnverifiedAnswers,
+    Verifier,
+    begin,
+    check_modes,
+    check_places,
+    failures_beside,
+    holds_failures,
+    record_stopped,
+    scored_beside,
+    stopped_rows,
+)
+from palestra.schema import RunPaths
+from palestra.settings import EvalArgs, ReverifyArgs, existing_path, load
+from palestra.system import shown
+
+SAY_EVERY_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedReverification:
+    """All that can be known before a server is started; `run` does the work."""
+
+    args: ReverifyArgs
+    paths: ReverifyPaths
+    config: ResolvedConfig
+    """Of the servers that are needed, and no others."""
+    stored: StoredRollouts
+    checked: Checked
+    tasks: TaskRows | FoundTaskRows
+    observer: CommandObserver
+
+    @property
+    def how_to_continue(self) -> str:
+        """Where the verified rows are, and how to go on after a stop."""
+        return f"what is done is in {shown(self.paths.partial)}; --resume goes on from there"
+
+    async def run(self) -> Mapping[str, Any]:
+        """Verify every row; the counts and the changes.
+
+        The servers are inside this process, whatever fleet runs: that one has older verifiers.
+        """
+        observer = self.observer
+        async with OwnFleet(self.config, observer).open() as fleet:
+            sessions = await check_modes(fleet.client, self.checked.servers, force=self.args.force)
+            if sessions.forced:
+                observer.tell(
+                    f"warning: {', '.join(sorted(sessions.forced))}: --force verifies without the "
+                    "live session; the rewards may not be those of the rollouts"
+                )
+            origin = self._origin()
+            with begin(
+                self.paths, origin, resume=self.args.resume, version=palestra.__version__
+            ) as begun:
+                for text in begun.notices:
+                    observer.tell(text)
+                if begun.finished is not None:
+                    observer.tell(f"{shown(self.paths.output)} is complete already")
+                    return begun.finished
+                return await self._verify(fleet, sessions, origin, begun)
+
+    async def _verify(
+        self, fleet: Reachable, sessions: Sessions, origin: Origin, begun: Begun
+    ) -> Mapping[str, Any]:
+        args, output = self.args, self.paths.output
+        self.observer.note(
+            reverified=str(output),
+            again=self.how_to_continue,
+            limit_s=args.timeout_s + FROZEN_AFTER_S,
+        )
+        reverification = Reverification(
+            rows=lambda: self.stored.rows(self.checked.rows),
+            origin=origin,
+            partial=begun.partial,
+            version=palestra.__version__,
+            limits=ReverifyLimits(args.concurrency, args.timeout_s),
+        )
+        verifier = Verifier(
+            fleet.client,
+            sessions=sessions,
+            fresh_judge=args.fresh_judge,
+            timeout_s=args.timeout_s,
+            stopped=stopped_rows(output),
+        )
+        try:
+            return await unless(
+                fleet.watch(), _watched(reverification, verifier, self.observer.tell)
+            )
+        except ServerDied as died:
+            if died.failure is not None:
+                record_stopped(output, died.failure)
+                died.hint = "; ".join(filter(None, [died.hint, self.how_to_continue]))
+            raise
+
+    def _origin(self) -> Origin:
+        return Origin(
+            rollouts=self.checked.digest,
+            rows=self.checked.rows,
+            inputs=self.tasks.digest,
+            verifiers=server_semantics(self.config),
+            judge="fresh" if self.args.fresh_judge else "replayed",
+        )
+
+
+@contextlib.contextmanager
+def prepared_reverification(
+    args: ReverifyArgs, overrides: list[str], observer: CommandObserver = SILENT
+) -> Iterator[PreparedReverification]:
+    """What verifying stored rows again comes to, with nothing started or written yet.
+
+    `overrides`: of the configuration. Raises ConfigError when no environment can verify the rows,
+    InputDataError for rows or places that cannot be used.
+    """
+    paths = ReverifyPaths(args.output.absolute())
+    unverified = _unverified(args, observer.tell)
+    failures = None if unverified is None else unverified.path
+    sources = [path for path in (args.rollouts, args.inputs, failures) if path is not None]
+    check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
+    extra, wanted = _environment(args, overrides, observer.tell)
+    config = load(overrides, ng=False, extra=extra, required=())
+    for warning in config.warnings:
+        observer.tell(f"warning: {warning}")
+    with _tasks(args, config) as tasks:
+        stored = StoredRollouts(
+            args.rollouts,
+            _routes(config, wanted),
+            limit=args.limit,
+            tasks=tasks,
+            unverified=unverified,
+        )
+        checked = stored.check()
+        for text in (*checked.notices, *_taken_from(tasks)):
+            observer.tell(text)
+        # Of a row whose verification failed no judge's answer is stored.
+        models = args.fresh_judge or unverified is not None
+        names = _needed(config, checked.servers, models=models)
+        # Now that they are known, what these servers lack is an error.
+        config = _only(load(overrides, ng=False, extra=extra, required=names), names)
+        yield PreparedReverification(args, paths, config, stored, checked, tasks, observer)
+
+
+def _unverified(args: ReverifyArgs, tell: Tell) -> UnverifiedAnswers | None:
+    """The answers that are to be verified besides scored rows; says which there are."""
+    if holds_failures(args.rollouts):
+        answers = UnverifiedAnswers.found_in(args.rollouts, scored=scored_beside(args.rollouts))
+        if len(answers):
+            tell(f"{shown(args.rollouts)}: {answers.told()}")
+        return answers if len(answers) else None
+    path = failures_beside(args.rollouts)
+    if not path.is_file():
+        return None
+    answers = UnverifiedAnswers.found_in(path, scored=args.rollouts)
+    if not len(answers):
+        return None
+    more = "" if args.with_failures else "; --with-failures verifies those, too"
+    tell(f"{shown(path.absolute())}: {answers.told()}{more}")
+    return answers if args.with_failures else None
+
+
+def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRows:
+    """The task rows that were named, else those that lie where such rows do.
+
+    That is: the run's own inputs, the example rows in the same folder, as the folder of an
+    environment's data has them, and the example rows of the configured environments.
+    """
+    if args.inputs is not None:
+        return TaskRows(args.inputs)
+    own = RunPaths(scored_beside(args.rollouts) or args.rollouts).materialized_inputs
+    shipped = [
+        existing_path(str(dataset["jsonl_fpath"]))
+        for agent in config.instances_of(ServerType.AGENT)
+        for dataset in agent.datasets
+        if dataset.get("type") == "example" and dataset.get("jsonl_fpath")
+    ]
+    beside = args.rollouts.with_name("example.jsonl")
+    others = [path for path in (beside, *shipped) if path.absolute() != args.rollouts.absolute()]
+    return FoundTaskRows(own, others)
+
+
+def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:
+    if isinstance(tasks, FoundTaskRows):
+        for path in tasks.used():
+            yield f"what rollouts lack of their tasks is taken from {shown(path.absolute())}"
+
+
+def _environment(
+    args: ReverifyArgs, overrides: list[str], tell: Tell
+) -> tuple[dict[str, Any], str | None]:
+    """Settings that bring the environment, and its name when it is to verify every row."""
+    given = args.environment
+    if given is None or any("config_paths" in item for item in overrides):
+        return {}, given
+    target = find_target(EvalArgs(target=given), overrides, tell)
+    name = None if given.endswith((".yaml", ".yml")) else next(iter(target.extra), target.name)
+    return {**target.extra, "config_paths": list(target.configs)}, name
+
+
+def _routes(config: ResolvedConfig, wanted: str | None) -> Routes:
+    """Which resources server verifies which rows. Raises ConfigError when there is none."""
+    servers = config.instances_of(ServerType.RESOURCES)
+    if not servers:
+        raise ConfigError(
+            "no environment is configured, so nothing can verify",
+            hint='--environment NAME, or "+config_paths=[…]" with the environment\'s config',
+        )
+    if wanted is not None:
+        return Routes({}, environment_instance(wanted, config).name)
+    return Routes(
+        {
+            agent.name: name
+            for agent in config.instances_of(ServerType.AGENT)
+            if (name := _environment_of(agent)) in config.instances
+        },
+        servers[0].name if len(servers) == 1 else None,
+    )
+
+
+def _environment_of(agent: InstanceConfig) -> str:
+    """The resources server that an agent refers to; empty when it refers to none."""
+    own = agent.settings.get("resources_server")
+    if isinstance(own, Mapping):
+        return str(own.get("name"))
+    return next(iter(agent.referenced(ServerType.RESOURCES)), "")
+
+
+def _needed(config: ResolvedConfig, servers: Iterable[str], *, models: bool) -> frozenset[str]:
+    """`servers` and what they refer to; `models` says whether judges are among that."""
+    needed: set[str] = set()
+    left = list(servers)
+    while left:
+        name = left.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        refs = config.instance(name).refs
+        left += [
+            ref.name
+            for ref in refs
+            if ref.type != ServerType.MODEL or (models and ref.name in config.instances)
+        ]
+    return frozenset(needed)
+
+
+def _only(config: ResolvedConfig, names: Collection[str]) -> ResolvedConfig:
+    """The configuration without the other instances, which may not even be whole."""
+    left_out = config.instances.keys() - set(names)
+    return ResolvedConfig(
+        tree={key: value for key, value in config.tree.items() if key not in left_out},
+        instances={name: config.instances[name] for name in config.instances if name in names},
+        sources=config.sources,
+        warnings=config.warnings,
+    )
+
+
+async def _watched(work: Reverification, verifier: Verifier, tell: Tell) -> dict[str, Any]:
+    """Run it, with a line now and then that says how far it is."""
+    showing: list[asyncio.Task[None]] = []
+    try:
+        return await work.run(
+            verifier, on_start=lambda p: showing.append(asyncio.create_task(_show(p, tell)))
+        )
+    finally:
+        for task in showing:
+            task.cancel()
+        await asyncio.gather(*showing, return_exceptions=True)
+
+
+async def _show(progress: Progress, tell: Tell) -> None:
+    while True:
+        await asyncio.sleep(SAY_EVERY_S)
+        tell(_describe(progress))
+
+
+def _describe(progress: Progress) -> str:
+    accounting = progress.accounting
+    done = accounting.scored + accounting.failed
+    rate = (done - progress.done_before) / max(time.monotonic() - progress.started, 1e-6)
+    left = f", {accounting.remaining / rate:.0f} s left" if rate > 0 else ""
+    return (
+        f"{done}/{accounting.requested} rows, {accounting.failed} failed, {rate:.0f} rows/s{left}"
+    )
