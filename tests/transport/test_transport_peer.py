@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel
 from transport_worlds import (
     ANSWER,
@@ -29,7 +30,14 @@ from transport_worlds import (
     running,
 )
 
-from palestra.errors import CallError, EnvironmentFault, InfraError, JudgeFailure, RowError
+from palestra.errors import (
+    CallError,
+    DeadlineExceeded,
+    EnvironmentFault,
+    InfraError,
+    JudgeFailure,
+    RowError,
+)
 from palestra.schema import Response, SeedSessionResponse, VerifyRequest, VerifyResponse, WireModel
 from palestra.server import ResourcesServer, Server
 from palestra.transport import Peer, ServerClient, calling
@@ -377,3 +385,25 @@ def test_a_foreign_failure_of_an_environment_is_classed_by_its_status(
 
     with pytest.raises(kind):
         asyncio.run(asked())
+
+
+class Endless(Plain):
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        await asyncio.Event().wait()
+        raise AssertionError(body)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_call_that_outlives_its_limit_names_the_server_and_the_row(placement: str) -> None:
+    async def verify(peer: Peer, client: ServerClient) -> Any:
+        del client
+        with calling(replace(ASKED, call_limit_s=0.05)):
+            await peer.call("/verify", TURN, VerifyResponse)
+
+    with pytest.raises(
+        DeadlineExceeded, match=r"environment/verify took longer than 0.05 s"
+    ) as raised:
+        with_peer(placement, Endless, verify)
+
+    assert [hop.server for hop in raised.value.evidence.hops] == [ENVIRONMENT]
+    assert raised.value.evidence.row == ASKED.row

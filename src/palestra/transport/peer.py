@@ -21,7 +21,7 @@ from palestra.schema import CREATE_PARAMS, changed, encode_json, fields_of, why_
 from palestra.transport.context import calling, current_call, new_id
 from palestra.transport.http import HttpReply
 from palestra.transport.local import IN_PROCESS, LocalEndpoint, ServerRequest, Target
-from palestra.transport.patience import call_limit_s, within
+from palestra.transport.patience import within_call_limit
 from palestra.transport.unverified import fault_of, note_verify_request
 from palestra.transport.workers import worker_url
 
@@ -156,28 +156,22 @@ class Peer:
     async def _invoke(
         self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
     ) -> Any:
-        before = encode_json(body) if self._client.debug else None
+        client, name, url = self._client, self._target.name, IN_PROCESS + path
+        before = encode_json(body) if client.debug else None
         try:
             invoked = endpoint.invoke(body, session_id=self._session_id)
-            limit_s = call_limit_s(path)
             inside = current_call().inside_environment() if self._is_environment else None
             with _AS_IT_IS if inside is None else calling(inside):
-                if limit_s is None:
-                    result = await invoked
-                else:
-                    result = await within(limit_s, invoked, what=f"{self.name}{path}")
+                result = await within_call_limit(path, invoked, server=name)
         except CallError as error:
-            url = IN_PROCESS + path
-            self._client.log_exchange(
-                "POST", f"{self.name} {url}", body, error.message, status=status_for(error)
+            client.log_exchange(
+                "POST", f"{name} {url}", body, error.message, status=status_for(error)
             )
-            raise self._client.attributed(
-                error, Hop(self._target.name, url, status_for(error))
-            ) from None
+            raise client.attributed(error, Hop(name, url, status_for(error))) from None
         if before is not None:
-            self._client.tell_changes(f"{self.name}{path}", before, encode_json(body))
-            where, answer = f"{self.name} {IN_PROCESS}{path}", excerpt(_told(result))
-            self._client.log_exchange("POST", where, before, answer, status=200)
+            client.tell_changes(f"{name}{path}", before, encode_json(body))
+            where, answer = f"{name} {url}", excerpt(_told(result))
+            client.log_exchange("POST", where, before, answer, status=200)
         return result
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
