@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 import pytest
@@ -37,10 +37,18 @@ from palestra.errors import (
     InfraError,
     JudgeFailure,
     RowError,
+    RowIdentity,
 )
-from palestra.schema import Response, SeedSessionResponse, VerifyRequest, VerifyResponse, WireModel
+from palestra.schema import (
+    Response,
+    SeedSessionRequest,
+    SeedSessionResponse,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+)
 from palestra.server import ResourcesServer, Server
-from palestra.transport import Peer, ServerClient, calling
+from palestra.transport import CallContext, Peer, ServerClient, calling, current_call
 
 BUSY = answer(503, b"no capacity left")
 FINE = answer(200, orjson.dumps(ANSWER), "content-type: application/json")
@@ -407,3 +415,32 @@ def test_a_call_that_outlives_its_limit_names_the_server_and_the_row(placement: 
 
     assert [hop.server for hop in raised.value.evidence.hops] == [ENVIRONMENT]
     assert raised.value.evidence.row == ASKED.row
+
+
+class Recording(Plain):
+    """Keeps the contexts in which it was called."""
+
+    contexts: ClassVar[list[CallContext]] = []
+
+    async def seed_session(self, body: SeedSessionRequest) -> SeedSessionResponse:
+        del body
+        self.contexts.append(current_call())
+        return SeedSessionResponse()
+
+
+def test_an_environments_context_is_made_once_for_each_attempt() -> None:
+    Recording.contexts.clear()
+    again = replace(ASKED, row=RowIdentity(0, 0, attempt=2))
+
+    async def seed(peer: Peer, client: ServerClient) -> None:
+        del client
+        for context in (ASKED, ASKED, again):
+            with calling(context):
+                await peer.notify("/seed_session", TASK)
+        assert current_call() is ASKED
+
+    with_peer(IN_PROCESS, Recording, seed)
+
+    first, second, third = Recording.contexts
+    assert first is second
+    assert [first, third] == [replace(c, in_environment=True) for c in (ASKED, again)]
