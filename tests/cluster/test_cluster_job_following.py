@@ -17,8 +17,8 @@ from palestra.cluster.executors import ClusterUnreachable, JobState, Phase, unit
 from palestra.cluster.executors.here import job_id
 from palestra.cluster.following import RunStatus, Standing, status_of
 from palestra.cluster.plan import After
+from palestra.cluster.submitter import refuse_running
 from palestra.cluster.units import folder_of, read_run
-from palestra.cluster.waiting import refuse_running
 from palestra.errors import ConfigError, InputDataError
 from palestra.settings import FollowArgs, LogsArgs
 from palestra.system import Process

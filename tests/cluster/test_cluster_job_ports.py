@@ -12,7 +12,7 @@ from palestra.cluster import ports
 from palestra.cluster.ports import PortLocks, answered, listeners_on
 from palestra.cluster.supervisor.context import Context
 from palestra.cluster.supervisor.services import Service
-from palestra.cluster.supervisor.task import read_task
+from palestra.cluster.supervisor.steps import read_task
 
 
 def test_two_jobs_of_a_user_never_choose_the_same_port(tmp_path: Path) -> None:

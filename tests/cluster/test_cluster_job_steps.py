@@ -9,8 +9,15 @@ import pytest
 from cluster_runs import World, driver, model_server, service, world
 
 from palestra.cluster.plan import Component, Mount, Role, Setup
-from palestra.cluster.supervisor.steps import StepPlace, argv_of, env_of, with_setup
-from palestra.cluster.supervisor.task import BadPlan, JobTask, read_task
+from palestra.cluster.supervisor.steps import (
+    BadPlan,
+    JobTask,
+    StepPlace,
+    argv_of,
+    env_of,
+    read_task,
+    with_setup,
+)
 
 VLLM = Component(
     "server",

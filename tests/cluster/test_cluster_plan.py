@@ -11,8 +11,7 @@ from planning import HOSTED, PYXIS, cluster, facts, options, planned
 from palestra.cluster.components import allocations
 from palestra.cluster.plan import After, Component, OnExit, Role, from_json, to_json
 from palestra.cluster.planner import plan_run, replan
-from palestra.cluster.supervisor.steps import StepPlace, argv_of
-from palestra.cluster.supervisor.task import read_task
+from palestra.cluster.supervisor.steps import StepPlace, argv_of, read_task
 from palestra.errors import ConfigError
 
 SPLIT = {"partition": "gpu", "partitions": {"driver": "cpu", "sandbox": "cpu"}}

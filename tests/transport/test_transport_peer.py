@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel
 from transport_worlds import (
     ANSWER,
@@ -29,10 +30,25 @@ from transport_worlds import (
     running,
 )
 
-from palestra.errors import CallError, EnvironmentFault, InfraError, JudgeFailure, RowError
-from palestra.schema import Response, SeedSessionResponse, VerifyRequest, VerifyResponse, WireModel
+from palestra.errors import (
+    CallError,
+    DeadlineExceeded,
+    EnvironmentFault,
+    InfraError,
+    JudgeFailure,
+    RowError,
+    RowIdentity,
+)
+from palestra.schema import (
+    Response,
+    SeedSessionRequest,
+    SeedSessionResponse,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+)
 from palestra.server import ResourcesServer, Server
-from palestra.transport import Peer, ServerClient, calling
+from palestra.transport import CallContext, Peer, ServerClient, calling, current_call
 
 BUSY = answer(503, b"no capacity left")
 FINE = answer(200, orjson.dumps(ANSWER), "content-type: application/json")
@@ -377,3 +393,54 @@ def test_a_foreign_failure_of_an_environment_is_classed_by_its_status(
 
     with pytest.raises(kind):
         asyncio.run(asked())
+
+
+class Endless(Plain):
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        await asyncio.Event().wait()
+        raise AssertionError(body)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_call_that_outlives_its_limit_names_the_server_and_the_row(placement: str) -> None:
+    async def verify(peer: Peer, client: ServerClient) -> Any:
+        del client
+        with calling(replace(ASKED, call_limit_s=0.05)):
+            await peer.call("/verify", TURN, VerifyResponse)
+
+    with pytest.raises(
+        DeadlineExceeded, match=r"environment/verify took longer than 0.05 s"
+    ) as raised:
+        with_peer(placement, Endless, verify)
+
+    assert [hop.server for hop in raised.value.evidence.hops] == [ENVIRONMENT]
+    assert raised.value.evidence.row == ASKED.row
+
+
+class Recording(Plain):
+    """Keeps the contexts in which it was called."""
+
+    contexts: ClassVar[list[CallContext]] = []
+
+    async def seed_session(self, body: SeedSessionRequest) -> SeedSessionResponse:
+        del body
+        self.contexts.append(current_call())
+        return SeedSessionResponse()
+
+
+def test_an_environments_context_is_made_once_for_each_attempt() -> None:
+    Recording.contexts.clear()
+    again = replace(ASKED, row=RowIdentity(0, 0, attempt=2))
+
+    async def seed(peer: Peer, client: ServerClient) -> None:
+        del client
+        for context in (ASKED, ASKED, again):
+            with calling(context):
+                await peer.notify("/seed_session", TASK)
+        assert current_call() is ASKED
+
+    with_peer(IN_PROCESS, Recording, seed)
+
+    first, second, third = Recording.contexts
+    assert first is second
+    assert [first, third] == [replace(c, in_environment=True) for c in (ASKED, again)]

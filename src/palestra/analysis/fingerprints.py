@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import orjson
@@ -20,7 +20,14 @@ from palestra.analysis.scan import decode_value, split_row
 from palestra.analysis.sources import open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import TaskIndex
-from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    JsonDict,
+    JsonObject,
+)
 
 OF_THE_RUN: Final = "_ng_"
 """Fields whose names begin so are the run's, not the task's."""
@@ -56,7 +63,7 @@ def fingerprints(inputs: Iterable[Path]) -> Fingerprints:
     return {task: meaning for task, (_, meaning) in seen.items()}
 
 
-def task_fields(row: Mapping[str, Any]) -> dict[str, Any]:
+def task_fields(row: JsonObject) -> JsonDict:
     """What a digest covers, flat: `responses_create_params.input`, `expected_answer`, …"""
     params = row.get(CREATE_PARAMS)
     prompt = {} if not isinstance(params, Mapping) else params
@@ -64,7 +71,7 @@ def task_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     return fields | {name: row[name] for name in row if _of_task(name)}
 
 
-def sampling(row: Mapping[str, Any]) -> dict[str, Any]:
+def sampling(row: JsonObject) -> JsonDict:
     """What a digest leaves out of `responses_create_params`, seeds of single rollouts excepted."""
     params = row.get(CREATE_PARAMS)
     if not isinstance(params, Mapping):

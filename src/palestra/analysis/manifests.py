@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from palestra.errors import InputDataError, KnownCause, Layer
-from palestra.schema import RunPaths, bare_name
+from palestra.schema import JsonObject, RunPaths, bare_name
 
 _INPUTS = "_materialized_inputs.jsonl"
 _MOST_NAMED = 10
@@ -25,7 +24,7 @@ class _Fingerprint:
 
     path: Path
     digest: str
-    semantics: Mapping[str, Any]
+    semantics: JsonObject
     requested: int | None
 
 

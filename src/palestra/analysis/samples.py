@@ -8,7 +8,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from palestra.analysis.scan import decode_value, split_row
 from palestra.analysis.sources import BUFFER_BYTES, is_compressed, open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import INDICES, IntArray, TaskIndex
-from palestra.schema import TASK_INDEX
+from palestra.schema import TASK_INDEX, JsonDict
 
 
 class SampleReader:
@@ -32,7 +32,7 @@ class SampleReader:
         self._files = files
         self._at = list(zip(places.file.tolist(), offset.tolist(), strict=True))
 
-    def read(self, row: int, task: TaskIndex) -> dict[str, Any]:
+    def read(self, row: int, task: TaskIndex) -> JsonDict:
         """A row that the reader was opened for, by its position there, without its indices.
 
         Raises InputDataError when it is not one of `task`'s: then the file has changed.
@@ -43,7 +43,7 @@ class SampleReader:
         except UnicodeDecodeError as error:
             raise self._no_text(row, task, error) from error
 
-    def fragments(self, row: int, task: TaskIndex) -> dict[str, Any]:
+    def fragments(self, row: int, task: TaskIndex) -> JsonDict:
         """As `read`, for `writing.encode`: the very bytes of the row where they can be kept."""
         text = self._text(row)
         if b"NaN" in text or b"Infinity" in text:

@@ -19,7 +19,7 @@ import msgspec
 from palestra.analysis.sources import open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import Nested, Row, Value, can_name_a_field, fields_of
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonDict
 
 BLOCK_BYTES = 1 << 18
 """Lines taken at once: what they are decoded to should stay in the processor's cache."""
@@ -200,7 +200,7 @@ def _split_leniently(text: bytes) -> dict[str, msgspec.Raw] | None:
     return row and {name: msgspec.Raw(json.dumps(value).encode()) for name, value in row.items()}
 
 
-def _lenient_object(text: bytes) -> dict[str, Any] | None:
+def _lenient_object(text: bytes) -> JsonDict | None:
     """A JSON object; what Python's own json writes is accepted too: NaN, lone surrogates."""
     try:
         row = json.loads(text)

@@ -36,6 +36,7 @@ from palestra.metrics import (
     statistics_rows,
     sum_by_group,
 )
+from palestra.schema import JsonDict
 
 UNLABELLED = "(none)"
 
@@ -83,7 +84,7 @@ class GroupSummary:
     def coverage(self) -> float:
         return self.scored / self.requested
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """Both views of every metric, rewards as they are and not in percent.
 
         Per metric `scored` is the value over scored rollouts, and `requested` the lowest and the
@@ -129,7 +130,7 @@ class RunSummary:
     notices: Sequence[str]
 
 
-def _views_at_k(scored: Sequence[PassAtK], over: Sequence[RangeAtK]) -> list[dict[str, Any]]:
+def _views_at_k(scored: Sequence[PassAtK], over: Sequence[RangeAtK]) -> list[JsonDict]:
     """By k; a k that no task has scored rollouts for has `scored` null."""
     values = {at.k: at for at in scored}
     return [
@@ -234,7 +235,7 @@ def write_agent_metrics(frame: RunFrame, path: Path | str) -> None:
     write_json(Path(path), agent_metrics(frame))
 
 
-def agent_metrics(frame: RunFrame) -> list[dict[str, Any]]:
+def agent_metrics(frame: RunFrame) -> list[JsonDict]:
     """Per agent, by name: `agent_ref`, counts, the statistics of every numeric field, `summary`.
 
     `summary` is its line of the table, see `GroupSummary.as_json`. An agent of which nothing was
@@ -258,7 +259,7 @@ def agent_metrics(frame: RunFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _counts(frame: RunFrame, chosen: BoolArray) -> dict[str, Any]:
+def _counts(frame: RunFrame, chosen: BoolArray) -> JsonDict:
     expected = int(chosen.sum())
     scored = int((chosen & frame.requests.scored).sum())
     return {

@@ -33,7 +33,7 @@ from palestra.metrics import (
     sum_by_group,
     wilson_interval,
 )
-from palestra.schema import TASK_INDEX
+from palestra.schema import TASK_INDEX, JsonDict
 
 LEARNABILITY_CONFIDENCE = 0.9
 LENGTH_FIELD = "output_tokens"
@@ -46,7 +46,7 @@ def write_reward_profiling(frame: RunFrame, path: Path | str) -> None:
         write_jsonl(Path(path), rows)
 
 
-def profile_tasks(frame: RunFrame) -> Iterator[dict[str, Any]]:
+def profile_tasks(frame: RunFrame) -> Iterator[JsonDict]:
     """One row per task with a scored rollout, in task order; fields as in `docs/profiling.md`.
 
     `pass_rate` p is the share of rollouts whose reward is at least 1. `learnability` is p(1 - p);
@@ -61,7 +61,7 @@ def profile_tasks(frame: RunFrame) -> Iterator[dict[str, Any]]:
 
 def _task_rows(
     frame: RunFrame, sample: Callable[[int, TaskIndex], Any], infos: Iterator[Any]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonDict]:
     rollouts = frame.rollouts
     statistics = statistics_rows(rollouts.columns, rollouts.starts)
     judgements = _judgements(rollouts)
@@ -114,7 +114,7 @@ class _Request:
     expected: int
     outcomes: dict[str, int]
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> JsonDict:
         scored = self.outcomes[SCORED]
         return {
             "num_rollouts": scored,
@@ -158,7 +158,7 @@ def _requested_views(frame: RunFrame) -> Iterator[dict[str, list[float]]]:
         yield dict(zip(columns, row, strict=True))
 
 
-def _judgements(rollouts: Rollouts) -> Iterator[dict[str, Any]]:
+def _judgements(rollouts: Rollouts) -> Iterator[JsonDict]:
     """Per task, what its rewards say about it."""
     trials, solved = rollouts.per_task, solved_by_task(rollouts)
     rate = solved / trials

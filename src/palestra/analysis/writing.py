@@ -11,6 +11,7 @@ import orjson
 
 from palestra import system
 from palestra.errors import InputDataError
+from palestra.schema import JsonObject
 
 
 def encode(value: Any) -> bytes:
@@ -26,7 +27,7 @@ def encode(value: Any) -> bytes:
         return b"{" + b",".join(items) + b"}"
 
 
-def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_jsonl(path: Path, rows: Iterable[JsonObject]) -> None:
     """One row per line."""
     with replacing(path) as file:
         for row in rows:

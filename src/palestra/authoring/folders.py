@@ -33,6 +33,8 @@ from palestra.errors import InputDataError
 from palestra.fleet import build_server, cache_root, interpreter_for, place_on, server_client
 from palestra.schema import (
     CREATE_PARAMS,
+    JsonDict,
+    JsonObject,
     ResponseCreateParams,
     finite_reward,
     plain_input,
@@ -45,7 +47,7 @@ MOST_TOLD: Final = 5
 _RECORD: Final = "palestra test --record records them anew"
 
 
-def rejected_rows(folder: Path, rows: Sequence[Mapping[str, Any]]) -> str:
+def rejected_rows(folder: Path, rows: Sequence[JsonObject]) -> str:
     """Which rows the environment's own request models reject, and why; empty when none is."""
     keeper = DoorKeeper(list(_doors(folder)))
     found = [
@@ -57,9 +59,7 @@ def rejected_rows(folder: Path, rows: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(found[:MOST_TOLD]) + more
 
 
-def foreign_rollouts(
-    rollouts: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
-) -> str:
+def foreign_rollouts(rollouts: Sequence[JsonObject], rows: Sequence[JsonObject]) -> str:
     """Which rollouts are of none of the rows, by their prompts; empty when all are of one."""
     prompts = [_messages(row) for row in rows]
     foreign = [
@@ -74,7 +74,7 @@ def foreign_rollouts(
     return f"rollouts of none of the rows in example.jsonl: {which}; {_RECORD}"
 
 
-def _messages(row: Mapping[str, Any]) -> list[Any]:
+def _messages(row: JsonObject) -> list[Any]:
     params = row.get(CREATE_PARAMS)
     given = plain_input(params.get("input")) if isinstance(params, Mapping) else None
     return given if isinstance(given, list) else [given]
@@ -281,7 +281,7 @@ def _looked(name: str, look: Callable[[Path], str], data: Path) -> Check:
     return Check(name, passed=not problem, note=problem)
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path) -> list[JsonDict]:
     if not path.exists():
         raise FileNotFoundError(path)
     return [line.row for line in read_jsonl(path)]
@@ -297,7 +297,7 @@ def _examples(data: Path, *, fresh: bool) -> str:
     return "; ".join(problems) or (rejected_rows(data.parent, rows) if fresh else "")
 
 
-def _invalid(row: dict[str, Any]) -> str:
+def _invalid(row: JsonDict) -> str:
     if CREATE_PARAMS not in row:
         return f"has no {CREATE_PARAMS}"
     try:

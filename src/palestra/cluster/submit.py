@@ -4,31 +4,130 @@ Everything is checked first; then the rows are stamped, the folder is written, t
 to the executor, and each id goes into the ledger as soon as it exists.
 """
 
+import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
+
+import orjson
 
 import palestra
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.executors.slurm import SlurmExecutor
-from palestra.cluster.identity import check_same_run, identity_of
+from palestra.cluster.layout import RunFiles
 from palestra.cluster.options import checked_options, missing_here
 from palestra.cluster.overrides import collect_settings, filled, served_config, split_extra
 from palestra.cluster.packaging import code_version
 from palestra.cluster.places import Placed, mounts_of
-from palestra.cluster.plan import After, Run
+from palestra.cluster.plan import After, Run, is_command, read_plan
 from palestra.cluster.planner import plan_run
+from palestra.cluster.records import read_object
 from palestra.cluster.shard import is_done
 from palestra.cluster.stamping import Stamped, shards_of, stamp
 from palestra.cluster.submitter import Submission, Submitter
 from palestra.cluster.writing import Writer
-from palestra.config import ResolvedConfig, ServerType, raise_problems
-from palestra.errors import ConfigError
-from palestra.rollouts import StaleRun
+from palestra.config import ResolvedConfig, ServerType, is_secret_name, raise_problems
+from palestra.errors import ConfigError, KnownCause
+from palestra.rollouts import OPERATIONAL, StaleRun, differences
 from palestra.settings import CollectSettings, RolloutOptions
+
+HINT: Final = (
+    "give back what was changed, or choose another --output-dir, or collect everything again with "
+    "--rerun-done"
+)
+
+
+def identity_of(
+    options: RolloutOptions,
+    settings: CollectSettings,
+    stamped: Stamped | None,
+    config: ResolvedConfig | None,
+) -> dict[str, str]:
+    """No credentials, no endpoints, nothing that may change between submissions.
+
+    `stamped`: None while nobody could read the rows; `config`: the servers', None while nobody
+    could read that. Each shard's manifest holds to it as well, inside its job, down to the code.
+    """
+    rows = {} if stamped is None else {"input rows": stamped.input_digest}
+    return {
+        **rows,
+        **(_servers(config) if config is not None else {}),
+        "model": options.policy_name or "none",
+        "seeds": ",".join(map(str, options.seeds)) if options.seeds is not None else "none",
+        "num_chunks": str(options.num_chunks or "none"),
+        "num_repeats": str(options.num_repeats),
+        "limit": str(options.limit or "none"),
+        "responses_create_params": repr(dict(settings.responses_create_params)),
+    }
+
+
+def _servers(config: ResolvedConfig) -> dict[str, str]:
+    """A digest of each server's settings, so that a difference can be named."""
+    return {
+        f"server {name}": _digest([i.type, i.implementation, _lasting(i.settings)])
+        for name, i in config.instances.items()
+    }
+
+
+def _lasting(value: Any) -> Any:
+    """A setting without what may change: endpoints, secrets, and how the work is done."""
+    if isinstance(value, Mapping):
+        return {
+            str(key): _lasting(held)
+            for key, held in value.items()
+            if key not in OPERATIONAL and not is_secret_name(key)
+        }
+    if isinstance(value, list | tuple):
+        return [_lasting(held) for held in value]
+    return value
+
+
+def _digest(value: object) -> str:
+    text = orjson.dumps(value, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def check_same_run(files: RunFiles, new: Mapping[str, str], stamped: Stamped | None) -> None:
+    """Raise StaleRun when the folder holds a run, or shards, made from something else.
+
+    Raises ConfigError when it holds a command's run. `stamped`: None while nobody could read the rows.
+    """
+    _check_plan(files, new)
+    if stamped is None:
+        return
+    for shard in stamped.shards:
+        manifest = read_object(files.shard(shard.name).manifest) or {}
+        rows = manifest.get("input_digest", stamped.input_digest)
+        if rows != stamped.input_digest and is_done(files.shard(shard.name)):
+            raise StaleRun(
+                f"{shard.name} is done, and was made from other input rows",
+                hint=HINT,
+                cause=KnownCause.STALE_INPUTS,
+            )
+
+
+def _check_plan(files: RunFiles, new: Mapping[str, str]) -> None:
+    earlier = files.submissions()
+    if not earlier:
+        return
+    plan = read_plan(files.submission(earlier[-1]).plan)
+    if is_command(plan):
+        raise ConfigError(
+            f"{files.output_dir} holds a command's run", hint="choose another --output-dir"
+        )
+    old = plan.identity
+    # Of rows that could not be read either time, nothing is known.
+    both = old.keys() & new.keys()
+    changed = differences({key: old[key] for key in both}, {key: new[key] for key in both})
+    if changed:
+        raise StaleRun(
+            f"the run in {files.output_dir} was made from something else:\n  "
+            + "\n  ".join(changed),
+            hint=HINT,
+        )
 
 
 def rollouts(

@@ -15,6 +15,8 @@ import orjson
 from palestra.schema import (
     CREATE_PARAMS,
     FunctionCall,
+    JsonDict,
+    JsonObject,
     OutputMessage,
     Response,
     changed,
@@ -81,7 +83,7 @@ def with_text(response: Response, text: str) -> Response:
     return changed(response, {"output": [*output, said(text)]})
 
 
-def value_in(task: Mapping[str, Any], text: str) -> str:
+def value_in(task: JsonObject, text: str) -> str:
     """The value that an answer's text comes down to; empty when it cannot be told."""
     named = [
         str(value)
@@ -133,7 +135,7 @@ def inside_another(value: str) -> str | None:
     return f"1{value}1" if value[:1].isdigit() else f"x{value}x"
 
 
-def wrong_answers(task: Mapping[str, Any], gold: Response) -> Iterator[DerivedAnswer]:
+def wrong_answers(task: JsonObject, gold: Response) -> Iterator[DerivedAnswer]:
     """Everything that can be made of one right answer and its row alone."""
     if not says_something(gold):
         return  # where nothing is to be done, a text beside it may be fine
@@ -150,7 +152,7 @@ def wrong_answers(task: Mapping[str, Any], gold: Response) -> Iterator[DerivedAn
         yield from _of_text(task, gold, text)
 
 
-def _of_text(task: Mapping[str, Any], gold: Response, text: str) -> Iterator[DerivedAnswer]:
+def _of_text(task: JsonObject, gold: Response, text: str) -> Iterator[DerivedAnswer]:
     value = value_in(task, text)
     for cut in _cuts(text, value):
         yield DerivedAnswer("truncated", with_text(gold, cut))
@@ -232,7 +234,7 @@ def _other_leaf(value: Any) -> Any:
     return None
 
 
-def related(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def related(one: JsonObject, other: JsonObject) -> bool:
     """Whether two rows say that the same answer is right, so that one's may be the other's."""
     return any(
         _ANSWER_FIELD.search(name) and name in other and other[name] == value
@@ -241,7 +243,7 @@ def related(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     )
 
 
-def prompt_of(task: Mapping[str, Any]) -> str:
+def prompt_of(task: JsonObject) -> str:
     """All text of the task's input."""
     given = task.get(CREATE_PARAMS, {}).get("input", "")
     return given if isinstance(given, str) else "\n".join(_texts(given))
@@ -256,7 +258,7 @@ def _texts(items: Any) -> Iterator[str]:
             yield from (str(p["text"]) for p in content if isinstance(p, Mapping) and "text" in p)
 
 
-def told_in_the_prompt(task: Mapping[str, Any], text: str) -> dict[str, Any]:
+def told_in_the_prompt(task: JsonObject, text: str) -> JsonDict:
     """The row with this text as an example in its prompt."""
     params = dict(task.get(CREATE_PARAMS, {}))
     given = params.get("input", [])
@@ -270,7 +272,7 @@ def told_in_the_prompt(task: Mapping[str, Any], text: str) -> dict[str, Any]:
     return {**task, CREATE_PARAMS: {**params, "input": items}}
 
 
-def guesses(task: Mapping[str, Any]) -> Iterator[Response]:
+def guesses(task: JsonObject) -> Iterator[Response]:
     """Answers that may be right, where a row names one and nothing else is known."""
     for name in ("expected_answer", "answer", "expected", "solution", "label", "target"):
         value = task.get(name)

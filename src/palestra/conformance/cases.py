@@ -9,7 +9,7 @@ texts where turns are taken; `output` gives the items of a response instead. Fro
 the highest reward wrong ones are derived, unless the case says `"derive": false`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from palestra.errors import InputDataError
-from palestra.schema import CREATE_PARAMS, Response, read_jsonl, response_of
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, read_jsonl, response_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ CASES_FILE = "verifier_cases.jsonl"
 class Case:
     """An answer to a row, and the reward it must get. `number`: the row's, when it has one."""
 
-    task: Mapping[str, Any]
+    task: JsonObject
     response: Response
     reward: float
     number: int | None = None
@@ -65,9 +65,9 @@ class _CaseLine(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    row: int | dict[str, Any]
+    row: int | JsonDict
     answer: str | list[str] | None = None
-    output: list[dict[str, Any]] | None = None
+    output: list[JsonDict] | None = None
     reward: float = Field(allow_inf_nan=False)
     note: str = ""
     derive: bool = True
@@ -92,7 +92,7 @@ def has_numbered_rows(path: Path) -> bool:
     return any(isinstance(row, dict) and isinstance(row.get("row"), int) for row in rows)
 
 
-def load_cases(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[Case]:
+def load_cases(path: Path, rows: Sequence[JsonObject]) -> list[Case]:
     """The cases of a file. Raises InputDataError naming every line that is wrong."""
     cases: list[Case] = []
     problems: list[str] = []
@@ -114,9 +114,9 @@ def _place(error: Any) -> str:
     return "".join(f"{part}." for part in error["loc"]).rstrip(".") + ": " if error["loc"] else ""
 
 
-def _case(held: _CaseLine, rows: Sequence[Mapping[str, Any]]) -> Case:
+def _case(held: _CaseLine, rows: Sequence[JsonObject]) -> Case:
     if isinstance(held.row, dict):
-        task: Mapping[str, Any] = {CREATE_PARAMS: {"input": []}, **held.row}
+        task: JsonObject = {CREATE_PARAMS: {"input": []}, **held.row}
         number = None
     elif 0 <= held.row < len(rows):
         task, number = rows[held.row], held.row

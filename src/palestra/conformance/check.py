@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from palestra.config import ResolvedConfig
 from palestra.conformance.cases import Case, ExaminationLimits
@@ -13,6 +12,7 @@ from palestra.conformance.playing import Player, door_of
 from palestra.conformance.report import CheckResult, Status, VerifierFault, VerifierReport
 from palestra.conformance.steps import STEPS
 from palestra.fleet import assembled, server_client
+from palestra.schema import JsonObject
 from palestra.server import ResourcesServer, RewardRules, Server
 
 
@@ -24,7 +24,7 @@ class ExaminedEnvironment:
     config: ResolvedConfig
     servers: Sequence[str]
     judges: Sequence[str] = ()
-    rows: Sequence[Mapping[str, Any]] = ()
+    rows: Sequence[JsonObject] = ()
     cases: Sequence[Case] = ()
     ready: Mapping[str, Server] = field(default_factory=dict)
     """Servers that are objects already; they need no configuration."""

@@ -1,8 +1,7 @@
 """An examination under way: what is asked of the verifier, and what it answered so far."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from palestra.conformance.answers import guesses, spoken
 from palestra.conformance.cases import Case, ExaminationLimits
@@ -10,7 +9,7 @@ from palestra.conformance.judging import WORDS, Script
 from palestra.conformance.playing import EnvironmentInterface, PlayedAnswer, Player
 from palestra.conformance.report import CheckResult, Status, VerifierFault, shortened
 from palestra.errors import JudgeFailure
-from palestra.schema import Response
+from palestra.schema import JsonObject, Response
 from palestra.server import ResourcesServer, RewardRules
 
 CLOSE = 1e-9
@@ -29,7 +28,7 @@ class ProbedAnswer:
     """One answer to one row. `number`: the row's, when it is an example row."""
 
     kind: str
-    task: Mapping[str, Any]
+    task: JsonObject
     response: Response
     number: int | None = None
     expected: float | None = None
@@ -72,7 +71,7 @@ class Examination:
 
     server: ResourcesServer | None
     rules: RewardRules
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[JsonObject]
     cases: Sequence[Case]
     recorded: Sequence[Case]
     player: Player
@@ -147,7 +146,7 @@ class Examination:
             if gold is not None:
                 yield ProbedAnswer("gold", row, gold, number)
 
-    def _gold_of(self, number: int, row: Mapping[str, Any]) -> Response | None:
+    def _gold_of(self, number: int, row: JsonObject) -> Response | None:
         if self.server is None:
             return None
         try:

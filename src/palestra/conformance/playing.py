@@ -16,6 +16,8 @@ from palestra.schema import (
     CREATE_PARAMS,
     FunctionCall,
     FunctionCallOutput,
+    JsonDict,
+    JsonObject,
     Message,
     OutputItem,
     OutputMessage,
@@ -47,7 +49,7 @@ class PlayedAnswer:
     timed_out: bool = False
     touched: bool = False
     """Whether the request was another one afterwards."""
-    reported: Mapping[str, Any] | None = None
+    reported: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class EnvironmentInterface:
     name: str
     tools: frozenset[str] = frozenset()
     takes_turns: bool = False
-    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    schemas: Mapping[str, JsonObject] = field(default_factory=dict)
     """JSON Schema of each tool's arguments, as far as it is published."""
 
 
@@ -80,7 +82,7 @@ class Player:
 
     async def verify(
         self,
-        task: Mapping[str, Any],
+        task: JsonObject,
         response: Response,
         *,
         number: int | None = None,
@@ -114,7 +116,7 @@ class Player:
             )
 
     async def _verified(
-        self, task: Mapping[str, Any], response: Response, *, stored: bool
+        self, task: JsonObject, response: Response, *, stored: bool
     ) -> PlayedAnswer:
         peer = self._client.peer(self._door.name)
         row = {name: value for name, value in task.items() if name != AGENT_REF}
@@ -153,8 +155,8 @@ class Player:
         return changed(response, {"output": output})
 
     async def _played(
-        self, peer: Peer, row: dict[str, Any], response: Response
-    ) -> tuple[dict[str, Any], Response]:
+        self, peer: Peer, row: JsonDict, response: Response
+    ) -> tuple[JsonDict, Response]:
         """Each message a turn, until the environment has had enough."""
         opening = await peer.call("/reset", row, Opening)
         if opening.observation is not None:
@@ -173,7 +175,7 @@ class Player:
         return row, changed(response, {"output": output})
 
 
-def _opened(row: dict[str, Any], observation: str) -> dict[str, Any]:
+def _opened(row: JsonDict, observation: str) -> JsonDict:
     params = row.get(CREATE_PARAMS) or {}
     given = params.get("input", [])
     items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
@@ -192,7 +194,7 @@ def _parsed(params: Any) -> Any:
         return params  # for the environment to refuse, in its own words
 
 
-def _arguments_of(call: FunctionCall) -> dict[str, Any] | None:
+def _arguments_of(call: FunctionCall) -> JsonDict | None:
     try:
         found = orjson.loads(call.arguments or "{}")
     except orjson.JSONDecodeError:
@@ -200,7 +202,7 @@ def _arguments_of(call: FunctionCall) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _encoded(task: Mapping[str, Any]) -> bytes | None:
+def _encoded(task: JsonObject) -> bytes | None:
     try:
         return encode_json(task)
     except TypeError:
@@ -220,7 +222,7 @@ async def door_of(client: ServerClient, name: str) -> EnvironmentInterface:
     return EnvironmentInterface(name, tools, takes_turns=takes_turns, schemas=schemas)
 
 
-def _arguments_schema(document: Mapping[str, Any], tool: str) -> Mapping[str, Any]:
+def _arguments_schema(document: JsonObject, tool: str) -> JsonObject:
     """The schema of a tool's body, with what its references lead to; empty when there is none."""
     try:
         posted = document["paths"][f"/{tool}"]["post"]["requestBody"]

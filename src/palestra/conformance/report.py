@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
+
+from palestra.schema import JsonDict, JsonObject
 
 SHOWN = 160
 """Characters of an answer that a finding quotes."""
@@ -30,7 +32,7 @@ class VerifierFault:
     answer: str = ""
     """The answer that did it, cut to what can be read."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """Plain values."""
         return {
             "row": self.row,
@@ -68,7 +70,7 @@ class VerifierReport:
         return self.complete and all(check.status is not Status.FAILED for check in self.checks)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
+    def from_json(cls, values: JsonObject) -> Self:
         """What `as_json` made."""
         checks = tuple(
             CheckResult(
@@ -82,7 +84,7 @@ class VerifierReport:
         )
         return cls(values["environment"], checks, values["latency_ms"], values["complete"])
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """Plain values, for programs."""
         return {
             "environment": self.environment,

@@ -6,7 +6,7 @@ from typing import Any, Final
 from palestra.conformance.examination import Examination, ProbedAnswer, result, skipped
 from palestra.conformance.playing import PlayedAnswer
 from palestra.conformance.report import CheckResult, VerifierFault
-from palestra.schema import TOOL_FAILURES, called, response_of
+from palestra.schema import TOOL_FAILURES, JsonDict, JsonObject, called, response_of
 
 _DEEPEST: Final = 6
 """Levels of a schema that may hold itself, after which nothing more is filled in."""
@@ -56,12 +56,12 @@ def _faults(verdict: PlayedAnswer) -> list[tuple[str, str, str]]:
     ]
 
 
-def arguments_for(schema: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_for(schema: JsonObject) -> JsonDict:
     """What a model might call a tool with: its required parameters, as its schema wants them."""
     return _object(schema, schema, 0)
 
 
-def _value(schema: Any, whole: Mapping[str, Any], depth: int) -> Any:
+def _value(schema: Any, whole: JsonObject, depth: int) -> Any:
     if not isinstance(schema, Mapping):
         return "text"
     if isinstance(ref := schema.get("$ref"), str):
@@ -77,7 +77,7 @@ def _value(schema: Any, whole: Mapping[str, Any], depth: int) -> Any:
     return _of_type(schema, whole, depth)
 
 
-def _of_type(schema: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> Any:
+def _of_type(schema: JsonObject, whole: JsonObject, depth: int) -> Any:
     match schema.get("type"):
         case "integer" | "number":
             return _number(schema)
@@ -96,7 +96,7 @@ def _of_type(schema: Mapping[str, Any], whole: Mapping[str, Any], depth: int) ->
             return text.ljust(int(schema.get("minLength", 0)), "x")[: max(longest, 0)]
 
 
-def _number(schema: Mapping[str, Any]) -> Any:
+def _number(schema: JsonObject) -> Any:
     step = schema.get("multipleOf", 1)
     near = [schema.get(key, 0) for key in ("minimum", "exclusiveMinimum", "maximum")]
     below = schema.get("exclusiveMaximum", 1)
@@ -104,7 +104,7 @@ def _number(schema: Mapping[str, Any]) -> Any:
     return next((value for value in tried if _within(value, schema)), 1)
 
 
-def _within(value: float, schema: Mapping[str, Any]) -> bool:
+def _within(value: float, schema: JsonObject) -> bool:
     return (
         value >= schema.get("minimum", value)
         and value <= schema.get("maximum", value)
@@ -115,7 +115,7 @@ def _within(value: float, schema: Mapping[str, Any]) -> bool:
     )
 
 
-def _object(schema: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _object(schema: JsonObject, whole: JsonObject, depth: int) -> JsonDict:
     if depth > _DEEPEST:
         return {}
     properties = schema.get("properties", {})
@@ -123,7 +123,7 @@ def _object(schema: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> 
     return {name: _value(properties.get(name), whole, depth + 1) for name in wanted}
 
 
-def _referred(ref: str, whole: Mapping[str, Any]) -> Any:
+def _referred(ref: str, whole: JsonObject) -> Any:
     found: Any = whole
     for part in ref.removeprefix("#/").split("/"):
         found = found.get(part) if isinstance(found, Mapping) else None

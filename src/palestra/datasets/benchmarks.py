@@ -7,11 +7,11 @@ of the dataset. It runs in a process of its own, so that what it does ends with 
 import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from palestra.datasets.preparing import Located
 from palestra.datasets.problems import RowProblems
@@ -19,7 +19,7 @@ from palestra.datasets.prompts import PromptTemplate, fill_row, load_prompt
 from palestra.datasets.row_checks import RowCheck
 from palestra.datasets.scripts import Scripts
 from palestra.errors import ConfigError, InputDataError, RunFailed
-from palestra.schema import Line, read_jsonl
+from palestra.schema import JsonObject, Line, read_jsonl
 
 MOST_OUTPUT: Final = 400
 """Characters of the last line of a failed script that are shown."""
@@ -36,7 +36,7 @@ class Preparing:
     """How benchmarks are prepared. `place`: of a path as the configuration gives it."""
 
     place: Callable[[str], Path]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: JsonObject = field(default_factory=dict)
     """What every `prepare()` is called with."""
     use_cached: bool = False
     """Leave those alone whose file is there."""

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from palestra.config import InstanceConfig, ServerType, nearest
 from palestra.errors import ConfigError
+from palestra.schema import JsonObject
 
 DatasetType = Literal["train", "validation", "example", "benchmark"]
 DataSource = Literal["huggingface", "gitlab"]
@@ -143,7 +144,7 @@ def datasets_of_agents(instances: Iterable[InstanceConfig]) -> tuple[AgentDatase
     return tuple(found)
 
 
-def _told(where: str, given: Mapping[str, Any], error: ValidationError) -> Iterator[str]:
+def _told(where: str, given: JsonObject, error: ValidationError) -> Iterator[str]:
     named = f"{where} ({given['name']})" if given.get("name") else where
     for problem in error.errors(include_url=False):
         place = ".".join(map(str, problem["loc"]))

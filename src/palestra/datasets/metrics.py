@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from palestra.datasets.measures import OURS, TOKENS, RowMeasures
+from palestra.schema import JsonDict, JsonObject
 
 LARGE_TOLERANCE: Final = 5e-3
 """For numbers from 1 on; they are rounded to 2 places."""
@@ -24,10 +25,10 @@ NO_LONGER_MADE: Final = frozenset({"Median"})
 MAY_BE_MISSING: Final = frozenset({TOKENS})
 """What is only there when somebody asked for it."""
 
-DatasetMetrics = dict[str, Any]
+DatasetMetrics = JsonDict
 
 
-def metrics_of(rows: Iterable[Mapping[str, Any]]) -> DatasetMetrics:
+def metrics_of(rows: Iterable[JsonObject]) -> DatasetMetrics:
     """The numbers of a dataset, as the field has them."""
     measures = RowMeasures()
     left = iter(rows)
@@ -36,7 +37,7 @@ def metrics_of(rows: Iterable[Mapping[str, Any]]) -> DatasetMetrics:
     return {name: found for name, found in measures.summary().items() if name not in OURS}
 
 
-def contradictions(stored: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def contradictions(stored: JsonObject, found: JsonObject) -> list[str]:
     """What of the stored numbers was found otherwise, or not at all; more may be found."""
     problems: list[str] = []
     for name, value in stored.items():
@@ -60,7 +61,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def differences(stored: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def differences(stored: JsonObject, found: JsonObject) -> list[str]:
     """What of `found` the stored numbers contradict or lack; they may hold more."""
     return [
         problem

@@ -6,6 +6,8 @@ there. What does not pass may be right or wrong, and only the model itself can s
 
 from typing import Any, Final
 
+from palestra.schema import JsonDict
+
 _TEXT: Final = {"type": "string"}
 _MAYBE_TEXT: Final = {"type": ["string", "null"]}
 _MAYBE_OBJECT: Final = {"type": ["object", "null"]}
@@ -14,11 +16,11 @@ _MAYBE_NUMBER: Final = {"type": ["number", "null"]}
 _MAYBE_WHOLE: Final = {"type": ["integer", "null"], "minimum": -(2**53), "maximum": 2**53}
 
 
-def _object(required: list[str], **properties: Any) -> dict[str, Any]:
+def _object(required: list[str], **properties: Any) -> JsonDict:
     return {"type": "object", "required": required, "properties": properties}
 
 
-def _tagged(kind: str, required: list[str], **properties: Any) -> dict[str, Any]:
+def _tagged(kind: str, required: list[str], **properties: Any) -> JsonDict:
     return _object(["type", *required], type={"const": kind}, **properties)
 
 
@@ -57,7 +59,7 @@ _TOOL: Final = _tagged(
     description=_MAYBE_TEXT,
 )
 
-PLAIN_REQUEST: Final[dict[str, Any]] = _object(
+PLAIN_REQUEST: Final[JsonDict] = _object(
     ["input"],
     input={"anyOf": [_TEXT, {"type": "array", "items": {"anyOf": [_MESSAGE, _CALL, _OUTPUT]}}]},
     instructions=_MAYBE_TEXT,

@@ -4,12 +4,11 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from palestra.errors import ConfigError
-from palestra.schema import CREATE_PARAMS
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +32,11 @@ class PromptTemplate:
             raise ValueError(f"{{{attribute}}}: fields have no attributes; write {{field[key]}}")
         return {name.split("[")[0] for name in names}
 
-    def missing(self, row: Mapping[str, Any]) -> list[str]:
+    def missing(self, row: JsonObject) -> list[str]:
         """Placeholders that `row` has no field for."""
         return sorted(self.fields() - row.keys())
 
-    def fill(self, row: Mapping[str, Any]) -> list[dict[str, str]]:
+    def fill(self, row: JsonObject) -> list[dict[str, str]]:
         """The messages of one row."""
         messages = [{"role": "user", "content": self.user.format(**row)}]
         if self.system:
@@ -45,7 +44,7 @@ class PromptTemplate:
         return messages
 
 
-def fill_row(template: PromptTemplate, row: Mapping[str, Any]) -> dict[str, Any]:
+def fill_row(template: PromptTemplate, row: JsonObject) -> JsonDict:
     """`row` with the template, filled from its fields, as its input.
 
     Raises ValueError saying why it cannot be filled.

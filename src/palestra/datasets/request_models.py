@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from palestra.schema import CREATE_PARAMS, TRANSFORMS, TRANSFORMS_VALUE
+from palestra.schema import CREATE_PARAMS, TRANSFORMS, TRANSFORMS_VALUE, JsonDict, JsonObject
 
 MADE_BY_THE_RUN: Final = frozenset({CREATE_PARAMS, "response"})
 """Fields that are checked already (the parameters) or come later (the trajectory)."""
-_TAKEN: Final[Mapping[str, Mapping[str, Any]]] = {
+_TAKEN: Final[Mapping[str, JsonObject]] = {
     "integer": {"type": ["integer", "boolean", "string"], "format": "whole number"},
     "number": {"type": ["number", "boolean", "string"], "format": "number"},
     "boolean": {"type": ["number", "boolean", "string"], "format": "truth value"},
@@ -28,7 +28,7 @@ LONGEST: Final = 200
 
 
 _WITHOUT_EFFECT: Final = frozenset({"title", "description", "components", "$defs", "required"})
-_ANYTHING: Final[dict[str, Any]] = {"type": "object", "additionalProperties": True}
+_ANYTHING: Final[JsonDict] = {"type": "object", "additionalProperties": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RowEndpoint:
 
     server: str
     path: str
-    schema: dict[str, Any]
+    schema: JsonDict
 
 
 def rows_are_whole(*, is_shipped: bool, environments: Sequence[str]) -> bool:
@@ -60,7 +60,7 @@ def doors_in(
     ]
 
 
-def _published(document: Any, path: str, *, whole: bool) -> dict[str, Any] | None:
+def _published(document: Any, path: str, *, whole: bool) -> JsonDict | None:
     """The JSON Schema of a body, made lenient; None where there is none to hold a row to."""
     try:
         schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"][
@@ -74,9 +74,7 @@ def _published(document: Any, path: str, *, whole: bool) -> dict[str, Any] | Non
     return published_body(schema, document.get("components", {}), whole=whole)
 
 
-def published_body(
-    schema: Mapping[str, Any], components: Any, *, whole: bool = True
-) -> dict[str, Any] | None:
+def published_body(schema: JsonObject, components: Any, *, whole: bool = True) -> JsonDict | None:
     """`schema` made lenient; None when its model transforms its input.
 
     `whole`: a row is all of the body, so that what is required must be there.
@@ -150,14 +148,14 @@ class DoorKeeper:
                 continue  # a schema of some other draft: the server itself will have to say
         self._valid = [validator.is_valid for _, validator in self._validators]
 
-    def admits(self, row: Mapping[str, Any]) -> bool:
+    def admits(self, row: JsonObject) -> bool:
         """Whether `row` passes all of them."""
         for valid in self._valid:  # noqa: SIM110  # no generator: this is asked of every row
             if not valid(row):
                 return False
         return True
 
-    def problems(self, row: Mapping[str, Any]) -> Iterator[str]:
+    def problems(self, row: JsonObject) -> Iterator[str]:
         """Why `row` does not pass, with JSON pointers."""
         for door, validator in self._validators:
             for error in validator.iter_errors(row):
@@ -167,7 +165,7 @@ class DoorKeeper:
                 yield f"{pointer or '/'}: {short} (asked by {door.server}{door.path})"
 
 
-def _takes_anything(schema: Mapping[str, Any]) -> bool:
+def _takes_anything(schema: JsonObject) -> bool:
     """Whether any object passes: nothing is required of it, and no field is held to anything."""
     said = {key: held for key, held in schema.items() if key not in _WITHOUT_EFFECT}
     properties = said.pop("properties", {})

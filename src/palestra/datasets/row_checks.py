@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from palestra.datasets.plain_requests import PLAIN_REQUEST
 from palestra.datasets.prompts import PromptTemplate
 from palestra.datasets.request_models import DoorKeeper, RowEndpoint
-from palestra.schema import CREATE_PARAMS, Line, ResponseCreateParams, rejected_fields
+from palestra.schema import CREATE_PARAMS, JsonObject, Line, ResponseCreateParams, rejected_fields
 
 KNOWN_PARAMS: Final = frozenset(ResponseCreateParams.model_fields)
 
@@ -61,7 +61,7 @@ class RowCheck:
             except (ValueError, RecursionError):  # the validators' own: no model's is left by now
                 yield TOO_DEEP
 
-    def _of_row(self, row: Mapping[str, Any]) -> Iterator[str]:
+    def _of_row(self, row: JsonObject) -> Iterator[str]:
         params = row.get(CREATE_PARAMS)
         if params is None:
             yield f"no `{CREATE_PARAMS}`"

@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import IO, Final, Self
 
+from palestra.schema import JsonObject
 from palestra.system import end_group, start
 
 _RUN: Final = """
@@ -73,9 +74,7 @@ class Scripts:
             for group in self._running:
                 end_group(group)
 
-    def run(
-        self, script: Path, arguments: Mapping[str, Any], answer: Path, *, timeout_s: float
-    ) -> Done:
+    def run(self, script: Path, arguments: JsonObject, answer: Path, *, timeout_s: float) -> Done:
         """Run `prepare(**arguments)` of a script; the path that it returns is put into `answer`."""
         given = [str(script), json.dumps(dict(arguments)), str(answer)]
         # Not a pipe, which whoever the script leaves behind would keep open.

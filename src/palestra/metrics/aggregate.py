@@ -1,6 +1,6 @@
 """What a server answers to `POST /aggregate_metrics`: statistics of the rollouts it is sent."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,11 +17,11 @@ from palestra.metrics.columns import (
     is_finite_number,
 )
 from palestra.metrics.grouped import Rollouts, TaskIndex, rollout_infos, statistics_rows, task_order
-from palestra.metrics.pass_metrics import Task, VerifyResponse
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
+from palestra.metrics.pass_metrics import Task
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonDict, JsonObject
 
-ComputeMetrics = Callable[[Sequence[Task]], Mapping[str, Any]]
-GetKeyMetrics = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+ComputeMetrics = Callable[[Sequence[Task]], JsonObject]
+GetKeyMetrics = Callable[[JsonObject], JsonObject]
 
 PER_TASK = "per_task_metrics"
 _NAMED_AT_MOST = 20
@@ -31,11 +31,11 @@ CHUNK_ROWS = 1024
 
 
 def aggregate_metrics(
-    verify_responses: Sequence[VerifyResponse],
+    verify_responses: Sequence[JsonObject],
     *,
     compute_metrics: ComputeMetrics | None = None,
     get_key_metrics: GetKeyMetrics | None = None,
-) -> dict[str, Any]:
+) -> JsonDict:
     """Statistics by task and over all, and the few that matter.
 
     `group_level_metrics`: per task, in task order, its statistics and rollouts.
@@ -58,7 +58,7 @@ def aggregate_metrics(
         )
     ]
     everything = np.array([0, len(rollouts)])
-    metrics: dict[str, Any] = next(statistics_rows(rollouts.columns, everything))
+    metrics: JsonDict = next(statistics_rows(rollouts.columns, everything))
     if compute_metrics is not None:
         metrics.update(compute_metrics(_by_task(rows, rollouts)))
         for group, extra in zip(groups, metrics.pop(PER_TASK, ()), strict=False):
@@ -70,12 +70,12 @@ def aggregate_metrics(
     }
 
 
-def default_key_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+def default_key_metrics(metrics: JsonObject) -> JsonDict:
     """Every mean."""
     return {name: value for name, value in metrics.items() if name.startswith("mean/")}
 
 
-def _grouped(responses: Sequence[VerifyResponse]) -> tuple[list[VerifyResponse], Rollouts]:
+def _grouped(responses: Sequence[JsonObject]) -> tuple[list[JsonObject], Rollouts]:
     """The rows in key order, and their columns."""
     keys = _keys(responses)
     tasks = sorted({task for task, _ in keys}, key=task_order)
@@ -100,11 +100,11 @@ def _grouped(responses: Sequence[VerifyResponse]) -> tuple[list[VerifyResponse],
     return rows, Rollouts.of_sorted(tasks, coded.take(order), builder.build())
 
 
-def _by_task(rows: Sequence[VerifyResponse], rollouts: Rollouts) -> list[Task]:
+def _by_task(rows: Sequence[JsonObject], rollouts: Rollouts) -> list[Task]:
     return [rows[start:end] for start, end in pairwise(rollouts.starts.tolist())]
 
 
-def _keys(rows: Sequence[VerifyResponse]) -> list[tuple[TaskIndex, int]]:
+def _keys(rows: Sequence[JsonObject]) -> list[tuple[TaskIndex, int]]:
     """The key of each row, which must have one and a finite reward."""
     keys: list[tuple[Any, Any]] = [(row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)) for row in rows]
     keyed = all(_is_task(task) and _is_rollout(rollout) for task, rollout in keys)
@@ -129,7 +129,7 @@ _NEEDED: tuple[tuple[str, Callable[[object], bool], str], ...] = (
 """What a row must have: the field, its check, and what it is."""
 
 
-def _rejected(rows: Sequence[VerifyResponse]) -> RejectedRows:
+def _rejected(rows: Sequence[JsonObject]) -> RejectedRows:
     problems = [
         FieldProblem(f"/verify_responses/{place}/{name}", f"{expected}, {_actual(row, name)}")
         for place, row in enumerate(rows)
@@ -146,5 +146,5 @@ def _rejected(rows: Sequence[VerifyResponse]) -> RejectedRows:
     )
 
 
-def _actual(row: VerifyResponse, name: str) -> str:
+def _actual(row: JsonObject, name: str) -> str:
     return f"not {row[name]!r:.100}" if name in row else "and is missing"

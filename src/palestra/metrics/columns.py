@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.schema import EMPTY_ANSWER, ROLLOUT_INDEX, TASK_INDEX
+from palestra.schema import EMPTY_ANSWER, ROLLOUT_INDEX, TASK_INDEX, JsonObject
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -158,7 +158,7 @@ def can_name_a_field(name: str) -> bool:
     return not _ESCAPED.search(name)
 
 
-def fields_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
+def fields_of(rows: Sequence[JsonObject]) -> dict[str, Sequence[Any]]:
     """By field, its value in each row; None where a row lacks it."""
     layouts = set(map(tuple, rows))
     if len(layouts) == 1:

@@ -10,7 +10,7 @@ import numpy as np
 
 from palestra.metrics.columns import REWARD, BoolArray, Columns, FloatArray, IntArray, Keys
 from palestra.metrics.statistics import STATISTICS, describe, group_of_rows, starts_of_sorted
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonDict
 
 TaskIndex = int | str
 
@@ -72,7 +72,7 @@ def statistics_rows(columns: Columns, starts: IntArray) -> Iterator[dict[str, fl
         yield dict(pair for pair in pairs if not isnan(pair[1])) if sparse else dict(pairs)
 
 
-def rollout_infos(rollouts: Rollouts) -> Iterator[list[dict[str, Any]]]:
+def rollout_infos(rollouts: Rollouts) -> Iterator[list[JsonDict]]:
     """Per task, its rollouts by index with every number they have."""
     names, columns = info_columns(rollouts)
     rows = zip(*columns, strict=True)

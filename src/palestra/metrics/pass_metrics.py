@@ -5,19 +5,18 @@ score of its own where answers are extracted: 1 for a rollout without one.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
 from palestra.errors import RejectedRows
 from palestra.metrics.columns import REWARD, FloatArray, as_number
 from palestra.metrics.passk import expected_max_of_sorted, majorities
+from palestra.schema import JsonDict, JsonObject
 
-VerifyResponse = Mapping[str, Any]
-Task = Sequence[VerifyResponse]
+Task = Sequence[JsonObject]
 """The rollouts of one task, in order of rollout index."""
 
 NO_ANSWER = "no_answer"
@@ -52,7 +51,7 @@ def compute_pass_majority_metrics(
     *,
     score_names: Sequence[str] = (REWARD,),
     answer_key: str = "extracted_answer",
-) -> dict[str, Any]:
+) -> JsonDict:
     """pass@k, pass^k, pass@1[avg-of-k] and, where answers are extracted, majority@k, for every k.
 
     `pass@{k}/{name}`: expected best score among k of a task's rollouts, which for 0/1 scores is
@@ -66,7 +65,7 @@ def compute_pass_majority_metrics(
     `per_sample_aggregate`: by score, the mean of every run.
     """
     tasks = [task for task in tasks if task]
-    metrics: dict[str, Any] = {}
+    metrics: JsonDict = {}
     runs: dict[str, list[float]] = {}
     for scored in _scores(tasks, score_names, answer_key):
         turned = [-rows for rows in scored.matrices]
@@ -90,7 +89,7 @@ def compute_subset_metrics(
     *,
     score_names: Sequence[str] = (REWARD,),
     answer_key: str = "extracted_answer",
-) -> dict[str, Any]:
+) -> JsonDict:
     """The same metrics for each value of a field, under `{value}/…`; a task's first row decides.
 
     Tasks without the field are in no subset.
@@ -109,11 +108,11 @@ def compute_subset_metrics(
 
 
 def highest_k_metrics(
-    metrics: Mapping[str, Any],
+    metrics: JsonObject,
     pattern: str = AVERAGE,
     *,
     score_names: Sequence[str] | None = None,
-) -> dict[str, Any]:
+) -> JsonDict:
     """The metrics `pattern/{name}` at the largest k there is; `{k}` stands for k in the pattern.
 
     Without `score_names`, all scores; what follows a second slash (spreads) is left out.
@@ -172,7 +171,7 @@ def _of_first(scored: _Scored, k: int) -> Iterator[tuple[str, float]]:
         yield f"majority@{k}/{scored.name}", 100 * sum(held) / len(held)
 
 
-def _score(row: VerifyResponse, name: str) -> float:
+def _score(row: JsonObject, name: str) -> float:
     number = as_number(row.get(name))
     if number is None or not np.isfinite(number.value):
         raise RejectedRows(

@@ -2,14 +2,13 @@
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 from pydantic import Field
 
-from palestra.schema import FunctionCall, WireModel
+from palestra.schema import FunctionCall, JsonDict, JsonObject, WireModel
 
 DEEPEST = 200
 """Levels that the encoder surely writes; it gives up at 255, the decoder at 1,025."""
@@ -24,7 +23,7 @@ class ExpectedCall(WireModel):
     """A call that belongs to the answer, as rows write it."""
 
     name: str = Field(min_length=1)
-    arguments: dict[str, Any] = Field(default_factory=dict)
+    arguments: JsonDict = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +32,10 @@ class Called:
 
     name: str
 
-    arguments: Mapping[str, Any] | None
+    arguments: JsonObject | None
     """To be reported: integers of more than 64 bits have become floats."""
 
-    exact: Mapping[str, Any] | None
+    exact: JsonObject | None
     """To be compared: every integer digit for digit."""
 
     @classmethod
@@ -45,14 +44,14 @@ class Called:
         text = call.arguments
         return cls(call.name, json_object(text), exact_object(text))
 
-    def is_call(self, name: str, arguments: Mapping[str, Any]) -> bool:
+    def is_call(self, name: str, arguments: JsonObject) -> bool:
         """Whether it is that call: the same tool with the same arguments."""
         if self.exact is None:
             return False
         return self.name == name and same_value(arguments, self.exact)
 
 
-def json_object(text: str) -> Mapping[str, Any] | None:
+def json_object(text: str) -> JsonObject | None:
     """The object that `text` is as JSON; None when it is anything else. Empty text is `{}`.
 
     None too when it is nested so deeply that it could be read but not reported.
@@ -66,12 +65,12 @@ def json_object(text: str) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def exact_object(text: str) -> Mapping[str, Any] | None:
+def exact_object(text: str) -> JsonObject | None:
     """`json_object` with every integer as it is written; they may have more than 64 bits."""
     value = json_object(text)
     if value is None or not _LONG.search(text):
         return value
-    exact: Mapping[str, Any] = json.loads(text)
+    exact: JsonObject = json.loads(text)
     return exact
 
 

@@ -2,14 +2,14 @@
 
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from palestra.errors import CallError, InputDataError, RowIdentity
 from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.journal import Journal, repair
 from palestra.rollouts.recorded import REWARD, recorded_rows
 from palestra.rollouts.results import Failed, failed
-from palestra.schema import FAILURE_CLASS, RunPaths, key_of, read_jsonl
+from palestra.schema import FAILURE_CLASS, JsonDict, RunPaths, key_of, read_jsonl
 
 FREE_WITHIN_S: Final = 2.0
 """How long the journal of a process that was killed may stay locked."""
@@ -55,7 +55,7 @@ def _append(paths: RunPaths, result: Failed) -> None:
             time.sleep(0.05)
 
 
-def _materialized(paths: RunPaths, row: RowIdentity) -> dict[str, Any] | None:
+def _materialized(paths: RunPaths, row: RowIdentity) -> JsonDict | None:
     if not paths.materialized_inputs.exists():
         return None
     wanted = (row.task, row.rollout)
@@ -63,7 +63,7 @@ def _materialized(paths: RunPaths, row: RowIdentity) -> dict[str, Any] | None:
     return next((line.row for line in lines if key_of(line.row) == wanted), None)
 
 
-def _is_recorded(paths: RunPaths, materialized: dict[str, Any], attempt: int) -> bool:
+def _is_recorded(paths: RunPaths, materialized: JsonDict, attempt: int) -> bool:
     key = key_of(materialized)
     scored = recorded_rows(paths.output, REWARD)
     failures = recorded_rows(paths.failures, FAILURE_CLASS)

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from array import array
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from palestra.schema import (
     TASK_INDEX,
     AggregateMetrics,
     AggregateMetricsRequest,
+    JsonDict,
+    JsonObject,
     encode_json,
 )
 from palestra.transport import CallContext, ServerClient, calling
@@ -33,7 +34,7 @@ _RESPONSE = "response"
 
 async def aggregate(
     client: ServerClient, output: Path, destination: Path, *, timeout_s: float = LONGEST_S
-) -> list[dict[str, Any]]:
+) -> list[JsonDict]:
     """Ask each agent for the metrics of its rollouts in `output`, and write them.
 
     An agent has `timeout_s` to answer, and never more than LONGEST_S. Raises TimeoutError or
@@ -81,7 +82,7 @@ def _by_agent(output: Path) -> dict[str, _Own]:
     return found
 
 
-def _rows(output: Path, own: _Own) -> list[dict[str, Any]]:
+def _rows(output: Path, own: _Own) -> list[JsonDict]:
     """The agent's rows as they are sent, in task order."""
     light = _Lightener()
     rows = []
@@ -104,7 +105,7 @@ class _Lightener:
         """Fields that were too large in some row."""
         self._shared: dict[str | bytes, Any] = {}
 
-    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def row(self, row: JsonObject) -> JsonDict:
         kept = {
             name: self._share(value)
             for name, value in row.items()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.schema import CREATE_PARAMS, MAX_ROW_BYTES, encode_json
+from palestra.schema import CREATE_PARAMS, MAX_ROW_BYTES, JsonDict, JsonObject, encode_json
 from palestra.system import shown
 from palestra.transport import encoded_with, fields_of_request
 
@@ -21,20 +21,20 @@ LOST_ANSWER: Final = "response_left_out"
 """Why a failures-file row has no `response` although the model gave one."""
 
 
-def answer_in(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def answer_in(row: JsonObject) -> JsonObject | None:
     """The model's answer that a failures-file row holds; None when it holds none."""
     held = row.get(RESPONSE)
     return held if isinstance(held, Mapping) and "output" in held else None
 
 
-def asked_of_result(result: Mapping[str, Any]) -> dict[str, Any] | None:
+def asked_of_result(result: JsonObject) -> JsonDict | None:
     """What a result that is none tells of what was verified: not what the verifier made of it."""
     if result.get(RESPONSE) is None:
         return None
     return {name: result[name] for name in (CREATE_PARAMS, RESPONSE) if name in result}
 
 
-def line_with_answer(told: Mapping[str, Any], row: Mapping[str, Any], request: Any) -> bytes:
+def line_with_answer(told: JsonObject, row: JsonObject, request: Any) -> bytes:
     """A failures-file row as JSON: `told`, and of the verify request what `row` does not hold.
 
     A row that would be too long to be read again says so instead of holding the answer.
@@ -51,7 +51,7 @@ def line_with_answer(told: Mapping[str, Any], row: Mapping[str, Any], request: A
     return line
 
 
-def _kept(row: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _kept(row: JsonObject, request: JsonObject) -> Iterator[tuple[str, Any]]:
     if request.get(RESPONSE) is None:
         return
     yield RESPONSE, request[RESPONSE]

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 from palestra.engine import (
     MOST_SPARED,
@@ -40,6 +39,7 @@ from palestra.schema import (
     AGENT_REF,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    JsonObject,
     RolloutKey,
     encode_json,
 )
@@ -99,7 +99,7 @@ class Collector:
         self._room = room
         self._got_something_at: float | None = None
         """When a rollout ended last for which endpoints had answered, a `time.monotonic()` value."""
-        self._pending: Iterator[Mapping[str, Any]] = iter(())
+        self._pending: Iterator[JsonObject] = iter(())
         self._most = 0
         self._spent_before: Mapping[RolloutKey, int] = {}
         """Failed attempts of earlier sessions."""
@@ -120,7 +120,7 @@ class Collector:
 
     async def collect(
         self,
-        rows: Iterable[Mapping[str, Any]],
+        rows: Iterable[JsonObject],
         *,
         count: int,
         failed_before: Mapping[RolloutKey, int] | None = None,

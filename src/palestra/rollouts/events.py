@@ -30,7 +30,7 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Self, final
 
@@ -39,7 +39,14 @@ import orjson
 from palestra.engine import Job
 from palestra.errors import ConfigError
 from palestra.rollouts.results import Failed, Scored
-from palestra.schema import FAILURE_CLASS, FAILURE_LAYER, FAILURE_TERMINAL, RolloutKey
+from palestra.schema import (
+    FAILURE_CLASS,
+    FAILURE_LAYER,
+    FAILURE_TERMINAL,
+    JsonDict,
+    JsonObject,
+    RolloutKey,
+)
 
 FLUSH_EVERY_S: Final = 0.5
 FLUSH_BYTES: Final = 1 << 18
@@ -266,9 +273,9 @@ class RolloutEvents:
         )
 
 
-def _failure(result: Failed) -> dict[str, Any]:
+def _failure(result: Failed) -> JsonDict:
     """What the failures file says of an attempt, under this file's names."""
-    told: Mapping[str, Any] = orjson.loads(result.line)
+    told: JsonObject = orjson.loads(result.line)
     return {
         "task": result.key.task,
         "rollout": result.key.rollout,

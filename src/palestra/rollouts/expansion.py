@@ -8,7 +8,7 @@ import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 from pydantic import ValidationError
@@ -21,6 +21,8 @@ from palestra.schema import (
     CREATE_PARAMS,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    JsonDict,
+    JsonObject,
     Line,
     ResponseCreateParams,
     jsonl_lines,
@@ -90,7 +92,7 @@ class Expansion:
         """Distinct tasks so far."""
         return len(self.places)
 
-    def rows(self, mine: frozenset[int] | None = None) -> Iterator[dict[str, Any]]:
+    def rows(self, mine: frozenset[int] | None = None) -> Iterator[JsonDict]:
         """Materialized rows of the tasks in `mine`, of all when that is None.
 
         A bad row yields nothing and is remembered.
@@ -128,7 +130,7 @@ class Expansion:
                 if left == 0:
                     return
 
-    def _checked(self, line: Line, place: Place, source: InputFile) -> dict[str, Any] | None:
+    def _checked(self, line: Line, place: Place, source: InputFile) -> JsonDict | None:
         if line.error:
             self._problems.add(*place, line.error)
             return None
@@ -147,7 +149,7 @@ class Expansion:
             self._problems.add(*place, problem)
         return None if found else row
 
-    def _prompt(self, row: dict[str, Any], source: InputFile) -> Iterator[str]:
+    def _prompt(self, row: JsonDict, source: InputFile) -> Iterator[str]:
         template = self._templates[source]
         if template is None or not isinstance(row.get(CREATE_PARAMS) or {}, Mapping):
             return  # what is no object is told by `_params`
@@ -156,7 +158,7 @@ class Expansion:
         except ValueError as error:
             yield str(error)
 
-    def _params(self, row: dict[str, Any], place: Place) -> Iterator[str]:
+    def _params(self, row: JsonDict, place: Place) -> Iterator[str]:
         params = row.get(CREATE_PARAMS)
         if params is None:
             yield f"no `{CREATE_PARAMS}`"
@@ -178,7 +180,7 @@ class Expansion:
                 yield f"/{CREATE_PARAMS}/metadata/extra_body is not a JSON object"
         row[CREATE_PARAMS] = merged
 
-    def _agent(self, row: dict[str, Any], default: str | None) -> Iterator[str]:
+    def _agent(self, row: JsonDict, default: str | None) -> Iterator[str]:
         ref = row.get(AGENT_REF)
         name = ref.get("name") if isinstance(ref, Mapping) else None
         if name is not None and not isinstance(name, str):
@@ -200,7 +202,7 @@ class Expansion:
         """Where there is one agent, nobody needs to name it."""
         return next(iter(self._known_agents)) if len(self._known_agents) == 1 else None
 
-    def _index(self, row: Mapping[str, Any], place: Place) -> Iterator[str]:
+    def _index(self, row: JsonObject, place: Place) -> Iterator[str]:
         given = row.get(TASK_INDEX)
         if given is None:
             self._without_index = self._without_index or place
@@ -210,8 +212,8 @@ class Expansion:
             self._with_index = self._with_index or place
 
     def _repeat(
-        self, row: dict[str, Any], place: Place, repeats: int, mine: frozenset[int] | None
-    ) -> Iterator[dict[str, Any]]:
+        self, row: JsonDict, place: Place, repeats: int, mine: frozenset[int] | None
+    ) -> Iterator[JsonDict]:
         task = self._task_index(row)
         self.places.setdefault(task, place)
         for _ in range(repeats * self._settings.num_repeats):
@@ -225,7 +227,7 @@ class Expansion:
                 made[CREATE_PARAMS] = with_seed(row[CREATE_PARAMS], rollout)
             yield made
 
-    def _task_index(self, row: dict[str, Any]) -> int:
+    def _task_index(self, row: JsonDict) -> int:
         given: int | None = row.get(TASK_INDEX)
         if given is not None:
             return given
@@ -264,7 +266,7 @@ def _lines_of(source: InputFile) -> Iterator[Line]:
         raise InputDataError(f"input file {source.path}: {error.strerror}") from error
 
 
-def with_seed(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def with_seed(params: JsonObject, seed: int) -> JsonDict:
     """`params` with `seed` in `metadata.extra_body`, which is JSON text."""
     metadata = dict(params.get("metadata") or {})
     raw = metadata.get("extra_body")
@@ -273,7 +275,7 @@ def with_seed(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return {**params, "metadata": metadata}
 
 
-def _takes_seed(params: Mapping[str, Any]) -> bool:
+def _takes_seed(params: JsonObject) -> bool:
     try:
         with_seed(params, 0)
     except (TypeError, ValueError):

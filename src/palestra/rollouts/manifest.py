@@ -11,6 +11,7 @@ import orjson
 
 from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.journal import write_json
+from palestra.schema import JsonObject
 
 FORMAT = 1
 _TYPES = {
@@ -41,7 +42,7 @@ class Manifest:
     """
 
     input_digest: str
-    semantics: Mapping[str, Any]
+    semantics: JsonObject
     requested: int
     tasks: int
     version: str

@@ -17,7 +17,7 @@ from palestra.errors import (
     class_of,
     excerpt,
 )
-from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST
+from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST, JsonObject
 
 _MARKS: Final = (FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST)
 _BY_WORD: Final[Mapping[str, type[CallError]]] = {
@@ -53,7 +53,7 @@ def _error_of(name: str) -> type[CallError]:
     return next((kind for word, kind in _BY_WORD.items() if word in name.lower()), InfraError)
 
 
-def _why(fields: Mapping[str, Any]) -> str:
+def _why(fields: JsonObject) -> str:
     told = (fields.get(key) for key in ("message", "error_message", "error", "_ng_failure_message"))
     text = next((each for each in told if isinstance(each, str) and each), "")
     return f": {excerpt(text)}" if text else ""

@@ -16,7 +16,7 @@ import orjson
 from palestra.datasets import RowProblems
 from palestra.errors import InputDataError
 from palestra.rollouts.expansion import Expansion, Place, lines_of_all
-from palestra.schema import AGENT_REF, MAX_ROW_BYTES, ROLLOUT_INDEX, TASK_INDEX, key_of
+from palestra.schema import AGENT_REF, MAX_ROW_BYTES, ROLLOUT_INDEX, TASK_INDEX, JsonObject, key_of
 from palestra.settings import CollectSettings, GivenRows
 from palestra.system import remove_empty, replacing
 
@@ -144,7 +144,7 @@ def _no_identity(row: Any, agents: frozenset[str]) -> str:
     return ""
 
 
-def _line_of(row: Mapping[str, Any]) -> bytes:
+def _line_of(row: JsonObject) -> bytes:
     """A materialized row. Raises InputDataError when it grew beyond what is read again."""
     line = orjson.dumps(row) + b"\n"
     if len(line) > MAX_ROW_BYTES:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from palestra.engine import Accounting, ending_in
 from palestra.errors import InputDataError, KnownCause, Layer
@@ -29,7 +29,7 @@ from palestra.rollouts.recorded import (
     recorded_rows,
     scored_keys,
 )
-from palestra.schema import RolloutKey, RunPaths, key_of, read_jsonl
+from palestra.schema import JsonDict, JsonObject, RolloutKey, RunPaths, key_of, read_jsonl
 from palestra.settings import CollectSettings, InputFile
 from palestra.system import is_gone, move, on_failure, process_name, remove_empty, set_aside
 from palestra.transport import new_id
@@ -104,7 +104,7 @@ class PreparedRun:
         """The materialized rows: under a name of their own until the run has begun."""
         return self.new_inputs or self.paths.materialized_inputs
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[JsonDict]:
         """The materialized rows still to run, streamed from disk."""
         for line in read_jsonl(self.inputs):
             if key_of(line.row) not in self.done:
@@ -115,7 +115,7 @@ def prepare(
     settings: CollectSettings,
     *,
     agents: Collection[str],
-    semantics: Mapping[str, Any],
+    semantics: JsonObject,
     version: str,
 ) -> PreparedRun:
     """`plan` and `begin` in one, where nothing can go wrong between the two."""
@@ -126,7 +126,7 @@ def plan(
     settings: CollectSettings,
     *,
     agents: Collection[str],
-    semantics: Mapping[str, Any],
+    semantics: JsonObject,
     version: str,
 ) -> PreparedRun:
     """Materialize a run, and find out what it still needs when it is to be continued.
@@ -291,7 +291,7 @@ def _forget_others(paths: RunPaths) -> None:
 
 
 def _manifest(
-    settings: CollectSettings, made: Materialized, semantics: Mapping[str, Any], version: str
+    settings: CollectSettings, made: Materialized, semantics: JsonObject, version: str
 ) -> Manifest:
     shard = None
     if settings.shard is not None:
@@ -370,7 +370,7 @@ def intended(
     settings: CollectSettings,
     *,
     agents: Collection[str],
-    semantics: Mapping[str, Any],
+    semantics: JsonObject,
     version: str,
 ) -> Manifest:
     """The manifest of the run that `settings` would begin. Nothing is written.
@@ -442,7 +442,7 @@ def _ended(paths: RunPaths, made: Materialized, max_attempts: int) -> Ended:
     return Ended(accounting, frozenset(done), attempts)
 
 
-def _own_key(row: dict[str, Any], *, path: Path, repeats: Mapping[int, int]) -> RolloutKey:
+def _own_key(row: JsonDict, *, path: Path, repeats: Mapping[int, int]) -> RolloutKey:
     """Which rollout of this run a recorded row is of. Raises InputDataError when it is of none."""
     key = key_of(row)
     if not 0 <= key.rollout < repeats.get(key.task, 0):

@@ -1,7 +1,7 @@
 """Reading back what a run has recorded: rows of its output and of its failures file."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from palestra.schema import (
     RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    JsonDict,
+    JsonObject,
     RolloutKey,
     finite_reward,
     key_of,
@@ -38,7 +40,7 @@ class LastAttempt:
     retriable: bool
 
     @classmethod
-    def after(cls, before: "LastAttempt | None", row: Mapping[str, Any]) -> "LastAttempt":
+    def after(cls, before: "LastAttempt | None", row: JsonObject) -> "LastAttempt":
         """The last one when `row` stands behind what told of `before`."""
         earlier = 0 if before is None else before.number
         number = row.get("attempt", earlier + 1)
@@ -65,7 +67,7 @@ class LastAttempt:
         return self.number >= max_attempts
 
 
-def recorded_rows(path: Path, field_name: str) -> Iterator[dict[str, Any]]:
+def recorded_rows(path: Path, field_name: str) -> Iterator[JsonDict]:
     """Whole rows of one of a run's files, each with `field_name`; a torn last line is no row.
 
     Raises InputDataError for a line that no run wrote.
@@ -84,7 +86,7 @@ def recorded_rows(path: Path, field_name: str) -> Iterator[dict[str, Any]]:
 
 
 def last_attempts(
-    path: Path, key_in: Callable[[dict[str, Any]], RolloutKey] = key_of
+    path: Path, key_in: Callable[[JsonDict], RolloutKey] = key_of
 ) -> dict[RolloutKey, LastAttempt]:
     """Per rollout of a failures file: its last attempt that failed. Raises as `recorded_rows`."""
     attempts: dict[RolloutKey, LastAttempt] = {}

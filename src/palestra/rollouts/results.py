@@ -1,8 +1,6 @@
 """How one requested rollout ended, ready to be written down."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from pydantic import BaseModel
@@ -21,6 +19,8 @@ from palestra.schema import (
     RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    JsonDict,
+    JsonObject,
     RolloutKey,
     encode_json,
     fields_of,
@@ -74,7 +74,7 @@ ENDED_RUN = "ended_run"
 attempt is not held against its rollout, which runs again once that is mended."""
 
 
-def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
+def scored(row: JsonObject, result: BaseModel | JsonObject) -> Scored:
     """The result row of a verify response.
 
     Raises VerifierError without a finite reward, and what the result says it failed of. Where that
@@ -90,7 +90,7 @@ def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Sco
         raise
 
 
-def _scored(row: Mapping[str, Any], fields: dict[str, Any]) -> Scored:
+def _scored(row: JsonObject, fields: JsonDict) -> Scored:
     raise_if_marked(fields)
     reward = reward_in(fields)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
@@ -100,14 +100,14 @@ def _scored(row: Mapping[str, Any], fields: dict[str, Any]) -> Scored:
     return Scored(key, ending, line_of({**fields, "reward": reward, **identity, **mark}))
 
 
-def checked(result: BaseModel | Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+def checked(result: BaseModel | JsonObject) -> tuple[JsonDict, float]:
     """The fields of a verify response, and its reward. Raises as `scored`."""
     fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
     raise_if_marked(fields)
     return fields, reward_in(fields)
 
 
-def reward_in(fields: Mapping[str, Any]) -> float:
+def reward_in(fields: JsonObject) -> float:
     """The reward of a verify response. Raises VerifierError without a finite one."""
     reward = finite_reward(fields.get("reward"))
     if reward is None:
@@ -118,7 +118,7 @@ def reward_in(fields: Mapping[str, Any]) -> float:
     return reward
 
 
-def line_of(fields: Mapping[str, Any]) -> bytes:
+def line_of(fields: JsonObject) -> bytes:
     """A result row as JSON. Raises VerifierError when the verifier reported what is none.
 
     A row that is too long to be read again is none either.
@@ -138,10 +138,10 @@ def line_of(fields: Mapping[str, Any]) -> bytes:
     return line
 
 
-def described(error: CallError) -> dict[str, Any]:
+def described(error: CallError) -> JsonDict:
     """A failure as the failures file tells it: class, layer, message, hint, evidence."""
     evidence = error.evidence
-    told: dict[str, Any] = {
+    told: JsonDict = {
         FAILURE_CLASS: error.outcome.value,
         FAILURE_LAYER: error.layer.value,
         **({"cause": error.cause.value} if error.cause else {}),
@@ -158,12 +158,12 @@ def described(error: CallError) -> dict[str, Any]:
         ]
     if evidence.traceback:
         told["traceback"] = evidence.traceback
-    clean: dict[str, Any] = readable(told)
+    clean: JsonDict = readable(told)
     return clean
 
 
 def failed(
-    row: Mapping[str, Any],
+    row: JsonObject,
     error: CallError,
     *,
     attempt: int,

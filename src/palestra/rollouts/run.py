@@ -5,7 +5,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from palestra.engine import Accounting, ConcurrencyLimit, JobRoom
 from palestra.errors import CallError, PalestraError, RunFailed
@@ -16,6 +15,7 @@ from palestra.rollouts.journal import Journal, JournalFailed
 from palestra.rollouts.manifest import read_manifest
 from palestra.rollouts.prepare import PreparedRun, discard, overtaken
 from palestra.rollouts.progress import Observer, Progress
+from palestra.schema import JsonDict
 from palestra.settings import AUTO, CollectSettings
 from palestra.transport import ServerClient
 
@@ -33,7 +33,7 @@ class Collected:
     """A collection that reached its end, whether or not every rollout was scored."""
 
     accounting: Accounting
-    metrics: tuple[dict[str, Any], ...] = ()
+    metrics: tuple[JsonDict, ...] = ()
     aggregation_problem: str = ""
     """Why there are no metrics, when asking for them failed."""
 
@@ -83,7 +83,7 @@ async def run(
         if on_start is not None:
             on_start(collector.progress)
         try:
-            rows: Iterator[dict[str, Any]] = prepared.rows()
+            rows: Iterator[JsonDict] = prepared.rows()
             if draining is not None:
                 rows = itertools.takewhile(lambda _: not draining(), rows)
             await collector.collect(rows, count=prepared.remaining, failed_before=prepared.attempts)

@@ -1,9 +1,10 @@
 """Which settings a reward depends on, and which only say how the work is done."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import orjson
+
+from palestra.schema import JsonDict, JsonObject
 
 OPERATIONAL = frozenset(
     {
@@ -23,8 +24,8 @@ OPERATIONAL = frozenset(
 
 
 def semantics_of(
-    instances: Mapping[str, tuple[str, str, Mapping[str, Any]]], extra: Mapping[str, Any]
-) -> dict[str, Any]:
+    instances: Mapping[str, tuple[str, str, JsonObject]], extra: JsonObject
+) -> JsonDict:
     """What the manifest remembers of a configuration.
 
     `instances`: name -> (server type, implementation, its own settings). `extra`: settings of
@@ -40,7 +41,7 @@ def semantics_of(
     }
     held = {"servers": servers, **extra}
     # As JSON gives it back, so that a later run compares like with like.
-    read_back: dict[str, Any] = orjson.loads(
+    read_back: JsonDict = orjson.loads(
         orjson.dumps(held, default=str, option=orjson.OPT_NON_STR_KEYS)
     )
     return read_back

@@ -44,6 +44,7 @@ from palestra.schema.items import (
     UnknownPart,
     WireModel,
 )
+from palestra.schema.json_types import JsonDict, JsonObject
 from palestra.schema.judging import (
     JUDGE_EVALUATIONS,
     JUDGE_REPLAY,
@@ -186,6 +187,8 @@ __all__ = [
     "InputText",
     "InputTokensDetails",
     "Item",
+    "JsonDict",
+    "JsonObject",
     "JudgeExchange",
     "JudgeReplay",
     "Line",

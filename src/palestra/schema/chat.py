@@ -21,14 +21,15 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from palestra.schema.items import Reasoning, SummaryText, WireModel
+from palestra.schema.json_types import JsonDict, JsonObject
 
 
 class ChatMessage(WireModel):
     """One message of a chat. `content` is None when an assistant message only calls tools."""
 
     role: str
-    content: str | list[dict[str, Any]] | None = None
-    tool_calls: list[dict[str, Any]] | None = None
+    content: str | list[JsonDict] | None = None
+    tool_calls: list[JsonDict] | None = None
     tool_call_id: str | None = None
     name: str | None = None
     reasoning_content: str | None = None
@@ -39,8 +40,8 @@ class ChatCreateParams(WireModel):
 
     messages: list[ChatMessage]
     model: str | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tools: list[JsonDict] | None = None
+    tool_choice: str | JsonDict | None = None
     parallel_tool_calls: bool | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -56,7 +57,7 @@ class ChatChoice(WireModel):
     index: int = 0
     message: ChatMessage
     finish_reason: str | None = None
-    logprobs: dict[str, Any] | None = None
+    logprobs: JsonDict | None = None
 
 
 class ChatCompletion(WireModel):
@@ -67,7 +68,7 @@ class ChatCompletion(WireModel):
     model: str
     choices: list[ChatChoice]
     object: Literal["chat.completion"] = "chat.completion"
-    usage: dict[str, Any] | None = None
+    usage: JsonDict | None = None
 
 
 class UpstreamFunction(msgspec.Struct):
@@ -216,12 +217,12 @@ def thought_in(part: Any) -> str | None:
     return next((_words(part[name]) for name in _WORDS if part.get(name) is not None), "")
 
 
-def block_of_part(part: Mapping[str, Any]) -> dict[str, Any]:
+def block_of_part(part: JsonObject) -> JsonDict:
     """The fields of a summary text for a part that is a thought."""
     return {"type": "summary_text", "text": thought_in(part) or "", CHAT_PART: part}
 
 
-def part_of_block(block: SummaryText) -> Mapping[str, Any] | None:
+def part_of_block(block: SummaryText) -> JsonObject | None:
     """The part that a block was, unless it was none or its text was changed since."""
     part = (block.model_extra or {}).get(CHAT_PART)
     return part if part is not None and thought_in(part) == block.text else None

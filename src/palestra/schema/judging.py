@@ -25,6 +25,7 @@ from pydantic import ValidationError
 
 from palestra.schema.encoding import to_plain
 from palestra.schema.items import WireModel
+from palestra.schema.json_types import JsonObject
 from palestra.schema.responses import Response, ResponseCreateParams
 
 JUDGE_EVALUATIONS = "judge_evaluations"
@@ -39,7 +40,7 @@ class JudgeExchange:
     """
 
     answer: Response
-    held: Mapping[str, Any]
+    held: JsonObject
     in_other_words: bool = False
 
 

@@ -13,6 +13,8 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from palestra.schema.json_types import JsonDict, JsonObject
+
 JSON_TYPE: Final = "application/json"
 COMPONENTS: Final = "#/components/schemas/"
 DEFINITIONS: Final = "#/$defs/"
@@ -22,7 +24,7 @@ _METHODS: Final = frozenset({"get", "put", "post", "delete", "patch"})
 
 _TEXT: Final = {"type": "string"}
 _WHOLE: Final = {"type": "integer"}
-_ENVELOPE_SCHEMA: Final[dict[str, Any]] = {
+_ENVELOPE_SCHEMA: Final[JsonDict] = {
     "type": "object",
     "required": ["error"],
     "properties": {
@@ -113,13 +115,13 @@ class OpenApiSchema(GenerateJsonSchema):
 class SchemaComponents:
     """The shared schemas of one document. Two that differ never have one name."""
 
-    def __init__(self, document: dict[str, Any]) -> None:
+    def __init__(self, document: JsonDict) -> None:
         components = document.setdefault("components", {})
-        self.schemas: dict[str, Any] = components.setdefault("schemas", {})
+        self.schemas: JsonDict = components.setdefault("schemas", {})
 
-    def placed(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+    def placed(self, schema: JsonObject) -> JsonDict:
         """`schema` with its own definitions among these, and its references to where they are."""
-        definitions: Mapping[str, Any] = schema.get("$defs", {})
+        definitions: JsonObject = schema.get("$defs", {})
         names = {name: name for name in definitions}
         while clashing := self._clashing(definitions, names):
             # Whatever refers to one that is renamed differs now too, and is looked at again.
@@ -128,10 +130,10 @@ class SchemaComponents:
         for name, definition in definitions.items():
             self.schemas[names[name]] = _referring(definition, names)
         body = {key: value for key, value in schema.items() if key != "$defs"}
-        placed: dict[str, Any] = _referring(body, names)
+        placed: JsonDict = _referring(body, names)
         return placed
 
-    def _clashing(self, definitions: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    def _clashing(self, definitions: JsonObject, names: Mapping[str, str]) -> list[str]:
         """The definitions whose names hold something else here."""
         return [
             name
@@ -140,7 +142,7 @@ class SchemaComponents:
             and self.schemas[names[name]] != _referring(definition, names)
         ]
 
-    def failures(self, statuses: Iterable[int]) -> dict[str, Any]:
+    def failures(self, statuses: Iterable[int]) -> JsonDict:
         """The responses of an operation for `statuses`: our envelope."""
         self.schemas.setdefault(ENVELOPE, _ENVELOPE_SCHEMA)
         content = {JSON_TYPE: {"schema": {"$ref": COMPONENTS + ENVELOPE}}}
@@ -168,7 +170,7 @@ def _referring(value: Any, names: Mapping[str, str]) -> Any:
     return value
 
 
-def json_schema_of(kind: Any) -> dict[str, Any]:
+def json_schema_of(kind: Any) -> JsonDict:
     """The JSON Schema of what a type's values are sent as; one that admits all where none is known.
 
     Fields with a default are left out when nobody set them, so the schema is the one of a request.
@@ -180,7 +182,7 @@ def json_schema_of(kind: Any) -> dict[str, Any]:
     return schema
 
 
-def request_body(schema: Mapping[str, Any]) -> dict[str, Any]:
+def request_body(schema: JsonObject) -> JsonDict:
     """The body of an operation. One whose fields may all be left out may be left out itself."""
     return {
         "required": bool(schema.get("required")) or "$ref" in schema,
@@ -197,7 +199,7 @@ def documented_answers(answers: Mapping[str, Any], components: SchemaComponents)
     return {"description": "What it answers", "content": content}
 
 
-def complete_document(document: dict[str, Any], statuses: Iterable[int]) -> None:
+def complete_document(document: JsonDict, statuses: Iterable[int]) -> None:
     """Give every operation the failures that our boundary answers with.
 
     What the framework says of a body that does not fit is replaced: it never gets to answer that.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from palestra.schema.json_types import JsonObject
 from palestra.schema.rows import FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, RolloutKey
 
 _LONGEST_SHOWN = 200
@@ -107,7 +108,7 @@ class FailedAttempts:
         self._last: dict[RolloutKey, _LastAttempt] = {}
         self._reverify: set[str] = set()
 
-    def note(self, row: Mapping[str, Any]) -> None:
+    def note(self, row: JsonObject) -> None:
         """Note one failed attempt. Raises KeyError for a row without a key."""
         key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
         attempt = row.get("attempt")

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from palestra.schema.json_types import JsonObject
+
 LONGEST_QUOTE = 60
 """Characters of a bad value that a message repeats."""
 
@@ -59,7 +61,7 @@ def _outer(pointers: Iterable[str]) -> set[str]:
     return outer
 
 
-def _rejected(value: Any, problem: Mapping[str, Any]) -> RejectedField:
+def _rejected(value: Any, problem: JsonObject) -> RejectedField:
     missing = problem["type"] == "missing"
     return RejectedField(
         _pointer(value, problem["loc"], missing=missing),

@@ -5,11 +5,10 @@ which subclasses declare. An environment declares its own `VerifyRequest` and `V
 by subclassing these.
 """
 
-from typing import Any
-
 from pydantic import Field
 
 from palestra.schema.items import WireModel
+from palestra.schema.json_types import JsonDict
 from palestra.schema.responses import Response, ResponseCreateParams
 
 TRANSFORMS = "x-palestra-transforms"
@@ -59,12 +58,12 @@ class VerifyResponse(VerifyRequest):
 class AggregateMetricsRequest(WireModel):
     """`POST /aggregate_metrics`: verify responses of many rollouts, bodies stripped."""
 
-    verify_responses: list[dict[str, Any]]
+    verify_responses: list[JsonDict]
 
 
 class AggregateMetrics(WireModel):
     """Metrics over many rollouts, as one environment reports them."""
 
-    group_level_metrics: list[dict[str, Any]] = Field(default_factory=list)
-    agent_metrics: dict[str, Any] = Field(default_factory=dict)
-    key_metrics: dict[str, Any] = Field(default_factory=dict)
+    group_level_metrics: list[JsonDict] = Field(default_factory=list)
+    agent_metrics: JsonDict = Field(default_factory=dict)
+    key_metrics: JsonDict = Field(default_factory=dict)

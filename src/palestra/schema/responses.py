@@ -19,6 +19,7 @@ from palestra.schema.items import (
     OutputText,
     WireModel,
 )
+from palestra.schema.json_types import JsonDict, JsonObject
 from palestra.schema.unchecked import maker
 
 
@@ -26,7 +27,7 @@ class FunctionTool(WireModel):
     """A tool that the model may call; `parameters` is a JSON Schema."""
 
     name: str
-    parameters: dict[str, Any] | None = None
+    parameters: JsonDict | None = None
     strict: bool | None = None
     type: Literal["function"] = "function"
     description: str | None = None
@@ -66,20 +67,20 @@ class ResponseCreateParams(WireModel):
     instructions: str | None = None
     model: str | None = None
     tools: list[Tool] = Field(default_factory=list)
-    tool_choice: str | dict[str, Any] | None = "auto"
+    tool_choice: str | JsonDict | None = "auto"
     parallel_tool_calls: bool | None = True
     max_output_tokens: int | None = None
     max_tool_calls: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_logprobs: int | None = None
-    metadata: dict[str, Any] | None = None
-    reasoning: dict[str, Any] | None = None
-    text: dict[str, Any] | None = None
+    metadata: JsonDict | None = None
+    reasoning: JsonDict | None = None
+    text: JsonDict | None = None
     include: list[str] | None = None
     background: bool | None = None
     previous_response_id: str | None = None
-    prompt: dict[str, Any] | None = None
+    prompt: JsonDict | None = None
     service_tier: str | None = None
     store: bool | None = None
     truncation: str | None = None
@@ -149,10 +150,10 @@ class Response(WireModel):
     error: Any = None
     status: str | None = None
     instructions: Any = None
-    metadata: dict[str, Any] | None = None
+    metadata: JsonDict | None = None
     parallel_tool_calls: bool | None = True
     temperature: float | None = None
-    tool_choice: str | dict[str, Any] | None = "auto"
+    tool_choice: str | JsonDict | None = "auto"
     tools: list[Tool] = Field(default_factory=list)
     top_p: float | None = None
     max_output_tokens: int | None = None
@@ -230,7 +231,7 @@ UNNAMED_CALL = "call_1"
 
 
 def called(
-    name: str, arguments: Mapping[str, Any] | str = "{}", call_id: str = UNNAMED_CALL
+    name: str, arguments: JsonObject | str = "{}", call_id: str = UNNAMED_CALL
 ) -> FunctionCall:
     """A call of a tool; `arguments` as an object, or as the text that a model wrote."""
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()

@@ -7,6 +7,8 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
+from palestra.schema.json_types import JsonDict
+
 TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
 AGENT_REF = "agent_ref"
@@ -106,6 +108,6 @@ def other_than_text(beginning: bytes) -> str:
     return found[0] if found else ""
 
 
-def key_of(row: dict[str, Any]) -> RolloutKey:
+def key_of(row: JsonDict) -> RolloutKey:
     """The identity of a materialized or result row. Raises KeyError when it has none."""
     return RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])

@@ -109,6 +109,7 @@ class Endpoint:
         "is_tool",
         "path",
         "server",
+        "wants_request",
     )
 
     def __init__(
@@ -151,15 +152,12 @@ class Endpoint:
                 self._request_name = name
             elif body == "model":
                 self._take_body(name, kind)
+        self.wants_request = bool(self._request_name)
+        """Whether the method takes the HTTP request, which only the app has."""
         self.is_tool = body == "arguments"
         """Whether the body is the tool's arguments, spread over its parameters."""
         if self.is_tool:
             self._body_model = arguments_model(method)
-
-    @property
-    def wants_request(self) -> bool:
-        """Whether the method takes the HTTP request, which only the app has."""
-        return bool(self._request_name)
 
     @property
     def wants_session(self) -> bool:
@@ -198,42 +196,62 @@ class Endpoint:
             "responses": {"200": documented_answers(answers, components)},
         }
 
-    def invoke(self, body: Any, /, *, session_id: str) -> Coroutine[Any, Any, Any]:
-        """Run the method. Raises `RowError` for a body that does not fit, else `CallError`."""
-        if self.is_tool:
-            return self._invoke_tool(body, session_id)
-        return self._run(self._parse(body), session_id)
+    async def invoke(self, body: Any, /, *, session_id: str, request: Request | None = None) -> Any:
+        """Check `body`, run the method where it has to run, and check its result.
+
+        Every call of the server comes through here: objects of this process, HTTP, MCP.
+        `request`: for a method that wants it. Raises `RowError` for a body that does not fit,
+        else `CallError`.
+        """
+        around = self._around
+        if not self.is_tool:
+            body = self._parse(body)
+            if around.prepare is not None:
+                body = around.prepare(body)
+        if self._away is None:
+            result = await self._perform(body, session_id, request)
+        else:
+            try:
+                result = await self._away(self, body, session_id)
+            finally:
+                if self.ends_session:
+                    self._sessions.close(session_id)
+        return result if around.extend is None else around.extend(result, session_id)
 
     def perform(self, body: Any, session_id: str) -> Coroutine[Any, Any, Any]:
         """Run the method, in the process that `send_away` meant. Raises as `invoke`."""
-        if self.is_tool:
-            return self._invoke_tool(body, session_id)
-        return self._perform(self._parse(body), session_id)
+        return self._perform(body if self.is_tool else self._parse(body), session_id)
 
-    async def _invoke_tool(self, arguments: Any, session_id: str) -> str:
-        if self._away is not None:
-            said: str = await self._away(self, arguments, session_id)
-            return said
-        try:
-            parsed = self._parse(arguments)
-        except RowError as error:
-            # The arguments are the model's own words: it gets to read what was wrong.
-            return tool_error(error.message)
+    async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
+        ended: Session | None = None
         try:
             if self._author is not None and (pulse := current_pulse()) is not None:
-                begin = partial(self._begin, parsed, session_id)
-                result = await self._author.executed(pulse, begin, parsed)
+                begin = partial(self._begin, body, session_id, request)
+                result = await self._author.executed(pulse, begin, body)
             else:
-                result = self._begin(parsed, session_id)
+                result = self._begin(body, session_id, request)
                 if self._is_async or isinstance(result, Awaitable):
                     result = await result
         except CallError as error:
-            # A call that the tool made failed: that is no answer of the tool.
+            # Of a tool too: a call that it made failed, which is no answer of the tool.
             raise self._on_error(self.path, error) from error.__cause__
         except ESCAPES as error:
             if stops_this_task(error):
                 raise
-            return self._said_of(error, session_id)
+            if self.is_tool:
+                return self._said_of(error, session_id)
+            raise self._on_error(self.path, error) from error
+        finally:
+            if self.ends_session:
+                ended = self._sessions.close(session_id)
+        if self.is_tool:
+            return self._text_of(result)
+        if self._around.check is not None:
+            self._around.check(result)
+        return result if ended is None else _with_faults(result, ended.tool_faults)
+
+    def _text_of(self, result: Any) -> str:
+        """What the model reads of a tool's result."""
         if isinstance(result, str):
             # Half a surrogate pair (a file name, a cut emoji) can be neither sent nor stored.
             return result if result.isascii() else result.encode("utf-8", "replace").decode()
@@ -270,49 +288,14 @@ class Endpoint:
                 body = {name: value for name, value in held.items() if name in given}
             return model.model_validate(body)
         except ValidationError as error:
-            raise row_error(self.server, self.path, rejected_fields(body, error)) from None
-
-    async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
-        if self._around.prepare is not None:
-            body = self._around.prepare(body)
-        if self._away is None:
-            result = await self._perform(body, session_id, request)
-        else:
-            try:
-                result = await self._away(self, body, session_id)
-            finally:
-                if self.ends_session:
-                    self._sessions.close(session_id)
-        extend = self._around.extend
-        return result if extend is None else extend(result, session_id)
-
-    async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
-        ended: Session | None = None
-        try:
-            if self._author is not None and (pulse := current_pulse()) is not None:
-                begin = partial(self._begin, body, session_id, request)
-                result = await self._author.executed(pulse, begin, body)
-            else:
-                result = self._begin(body, session_id, request)
-                if self._is_async or isinstance(result, Awaitable):
-                    result = await result
-        except CallError as error:
-            raise self._on_error(self.path, error) from error.__cause__
-        except ESCAPES as error:
-            if stops_this_task(error):
-                raise
-            raise self._on_error(self.path, error) from error
-        finally:
-            if self.ends_session:
-                ended = self._sessions.close(session_id)
-        if self._around.check is not None:
-            self._around.check(result)
-        if ended is not None and ended.tool_faults:
-            result = _with_faults(result, ended.tool_faults)
-        return result
+            rejected = row_error(self.server, self.path, rejected_fields(body, error))
+            # A tool's arguments are the model's own words: it gets to read what was wrong.
+            raise (ToolError(rejected.message) if self.is_tool else rejected) from None
 
     def _begin(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         """Call the method, whatever it raises: its result, which may have to be awaited."""
+        if self.is_tool:
+            body = self._parse(body)
         wanted: dict[str, Any] = {}
         if self._session_name:
             wanted[self._session_name] = self._sessions.open(session_id)
@@ -336,19 +319,20 @@ class Endpoint:
             body: Any = orjson.loads(raw) if raw else {}
         except orjson.JSONDecodeError as error:
             raise RowError(f"{self.server}{self.path}: the body is not JSON ({error})") from None
-        if self.is_tool:
-            text = await self._invoke_tool(body, session_id)
-            return HttpResponse(text, media_type=f"{TEXT_TYPE}; charset=utf-8")
-        result = await self._run(self._parse(body), session_id, request)
+        result = await self.invoke(body, session_id=session_id, request=request)
         if isinstance(result, HttpResponse):
             return result
+        if self.is_tool:
+            return HttpResponse(result, media_type=f"{TEXT_TYPE}; charset=utf-8")
         if isinstance(result, BaseModel):
             result = fields_of(result)
         return HttpResponse(encode_json(result), media_type=JSON_TYPE)
 
 
 def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
-    """A verify response that tells which of its tools broke."""
+    """A verify response that tells which of its tools broke, when one did."""
+    if not faults:
+        return result
     told = fields_of(result) if isinstance(result, BaseModel) else result
     if not isinstance(told, dict):
         return result  # a whole HTTP answer, which is its author's

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 from palestra.config import PACKAGE_ROOT, ServerType, load_config
 from palestra.fleet import assembled
-from palestra.schema import Response, ResponseCreateParams, said, to_plain
+from palestra.schema import JsonDict, JsonObject, Response, ResponseCreateParams, said, to_plain
 
 MODEL = "scripted"
 """The one model that a scripted endpoint serves."""
@@ -24,7 +23,7 @@ class EndpointRequest:
 
     path: str
     headers: Mapping[str, str] = field(repr=False)
-    body: Mapping[str, Any]
+    body: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class EndpointError:
     message: str
 
     @property
-    def body(self) -> dict[str, Any]:
+    def body(self) -> JsonDict:
         """The JSON of the answer."""
         error = {"message": self.message, "type": "invalid_request_error"}
         return {"error": {**error, "param": None, "code": None}}
@@ -56,7 +55,7 @@ class ScriptedEndpoint:
         settings = {"base_url": f"{self.url}/v1", "api_key": "sk-scripted", "model_name": MODEL}
         return [f"++policy_{name}={value}" for name, value in settings.items()]
 
-    def answer(self, request: EndpointRequest) -> tuple[int, dict[str, Any]]:
+    def answer(self, request: EndpointRequest) -> tuple[int, JsonDict]:
         """Status and body of the next answer, as the path's API has it."""
         self.asked.append(request)
         answer = self.answers[len(self.asked) - 1]
@@ -85,7 +84,7 @@ def scripted_endpoint(*answers: str | EndpointError) -> Iterator[ScriptedEndpoin
             headers = {name.lower(): value for name, value in self.headers.items()}
             self._send(*endpoint.answer(EndpointRequest(self.path, headers, body)))
 
-        def _send(self, status: int, answer: Mapping[str, Any]) -> None:
+        def _send(self, status: int, answer: JsonObject) -> None:
             body = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
@@ -132,7 +131,7 @@ def model_response(folder: str | Path, text: str, *overrides: str) -> Response:
     return asyncio.run(ask())
 
 
-def _response(text: str) -> dict[str, Any]:
+def _response(text: str) -> JsonDict:
     usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
     return {
         "id": "resp_1",
@@ -145,7 +144,7 @@ def _response(text: str) -> dict[str, Any]:
     }
 
 
-def _completion(text: str) -> dict[str, Any]:
+def _completion(text: str) -> JsonDict:
     message = {"role": "assistant", "content": text}
     return {
         "id": "chatcmpl-1",

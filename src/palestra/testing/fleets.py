@@ -1,7 +1,7 @@
 """A fleet for a test: an environment with its agent, a scripted model as the policy, task rows."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,15 @@ from palestra.config import ResolvedConfig, ServerType, load_config
 from palestra.errors import ConfigError
 from palestra.fleet import Assembly, assembled
 from palestra.sandbox import nurseries_kept
-from palestra.schema import CREATE_PARAMS, TOOL_FAILURES, RunRequest, VerifyResponse, to_plain
+from palestra.schema import (
+    CREATE_PARAMS,
+    TOOL_FAILURES,
+    JsonDict,
+    JsonObject,
+    RunRequest,
+    VerifyResponse,
+    to_plain,
+)
 from palestra.testing.places import OF_ONE_TEST, config_of, entrypoint_of
 from palestra.testing.scripted import Answer, ScriptedModel
 
@@ -83,7 +91,7 @@ class ScriptedFleet:
                 assembled(self._config, list(self._config.instances), stand_ins)
             )
 
-    def run(self, row: Mapping[str, Any], *, agent: str = "") -> dict[str, Any]:
+    def run(self, row: JsonObject, *, agent: str = "") -> JsonDict:
         """One rollout: the result row. Raises `CallError` as a collection would record it.
 
         Calls of tools that broke are in its `tool_failures`, and in the fleet's.
@@ -92,7 +100,7 @@ class ScriptedFleet:
             raise RuntimeError("the fleet is not started: `with fleet:`")
         peer = self._assembly.client.peer(agent or _agent_of(self._config))
         answer = self._runner.run(peer.call("/run", RunRequest.model_validate(row), VerifyResponse))
-        result: dict[str, Any] = to_plain(answer)
+        result: JsonDict = to_plain(answer)
         self.tool_failures += result.get(TOOL_FAILURES) or []
         return result
 
@@ -128,8 +136,8 @@ def fleet() -> Iterator[Callable[..., ScriptedFleet]]:
 
 
 def task_row(
-    prompt: str, *, tools: Sequence[dict[str, Any]] = (), system: str = "", **fields: Any
-) -> dict[str, Any]:
+    prompt: str, *, tools: Sequence[JsonDict] = (), system: str = "", **fields: Any
+) -> JsonDict:
     """A row that asks `prompt`, with the fields that its verifier reads.
 
     `tools` are Responses API entries, as a server's `tools()` gives them.
@@ -137,13 +145,13 @@ def task_row(
     messages = [{"role": "user", "content": prompt}]
     if system:
         messages.insert(0, {"role": "system", "content": system})
-    params: dict[str, Any] = {"input": messages}
+    params: JsonDict = {"input": messages}
     if tools:
         params["tools"] = list(tools)
     return {CREATE_PARAMS: params, **fields}
 
 
-def task_rows(count: int, prompt: str = "task {n}", **fields: Any) -> list[dict[str, Any]]:
+def task_rows(count: int, prompt: str = "task {n}", **fields: Any) -> list[JsonDict]:
     """`count` rows; `{n}` in the prompt, and in fields that are texts, is the row's number."""
     return [
         {

@@ -5,7 +5,7 @@ import contextlib
 import signal
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, final
@@ -17,6 +17,7 @@ from palestra.sandbox import nurseries_kept
 from palestra.schema import (
     JUDGE_REPLAY,
     TOOL_FAILURES,
+    JsonObject,
     OutputItem,
     Response,
     read_jsonl,
@@ -151,7 +152,7 @@ def _class_of(environment: Any) -> Any:
 
 def verify(
     environment: Subject,
-    row: Mapping[str, Any],
+    row: JsonObject,
     answer: str | OutputItem | Response,
     *,
     stored: bool = False,
@@ -174,7 +175,7 @@ def verify(
 
 async def _verified(
     server: ResourcesServer,
-    row: Mapping[str, Any],
+    row: JsonObject,
     response: Response,
     timeout_s: float,
     *,
@@ -194,7 +195,7 @@ async def _verified(
 
 def assert_verifies(
     environment: Subject,
-    row: Mapping[str, Any],
+    row: JsonObject,
     answer: str | OutputItem | Response,
     reward: float,
 ) -> None:

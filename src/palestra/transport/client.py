@@ -29,8 +29,15 @@ from palestra.schema import encode_json
 from palestra.transport.answered import AnsweredRollouts, exchange_line
 from palestra.transport.context import context_headers, current_call
 from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
-from palestra.transport.local import IN_PROCESS, ServerRequest, Target, call_asgi, with_query
-from palestra.transport.patience import Refusals, call_limit_s, within
+from palestra.transport.local import (
+    IN_PROCESS,
+    LocalServer,
+    ServerRequest,
+    Target,
+    call_asgi,
+    with_query,
+)
+from palestra.transport.patience import Refusals, within_call_limit
 from palestra.transport.peer import Peer, json_or_none
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
 from palestra.transport.untouched import changes
@@ -191,41 +198,33 @@ class ServerClient:
     async def exchange(self, target: Target, base_url: str, request: ServerRequest) -> HttpReply:
         """Send `request` with the caller's context; try again where that is safe.
 
-        Any status is an answer. Raises `CallError` when none came.
+        Any status is an answer. Raises `CallError` when none came, with `target` among its hops.
         """
-        limit_s = call_limit_s(request.path)
-        send = self._send_here if target.local is not None else self._send_out
-        exchanged = send(target, base_url, request)
-        if limit_s is None:
-            return await exchanged
-        return await within(limit_s, exchanged, what=f"{target.name}{request.path}")
-
-    def _headers(self, request: ServerRequest) -> dict[str, str]:
         headers = {**context_headers(current_call()), **(request.headers or {})}
         if self._token:
             headers["authorization"] = f"Bearer {self._token}"
-        return headers
-
-    async def _send_here(self, target: Target, _base_url: str, request: ServerRequest) -> HttpReply:
-        assert target.local is not None  # noqa: S101  # `exchange` has looked
-        headers = self._headers(request)
-        reply = await call_asgi(
-            target.local.asgi_app(),
-            request.method,
-            request.path,
-            body=request.body,
-            headers=headers,
-            cookies=request.cookies,
-            params=request.params,
-            session_id=request.session_id,
-        )
-        self._log_reply(request, f"{target.name} {IN_PROCESS}{request.path}", headers, reply)
+        if target.local is not None:
+            url = IN_PROCESS + request.path
+            where, sent = f"{target.name} {url}", _sent_here(target.local, request, headers)
+        else:
+            headers["content-type"] = "application/json"
+            where = url = base_url + with_query(request.path, request.params)
+            sent = self._sent_out(target, url, request, headers)
+        try:
+            reply = await within_call_limit(request.path, sent, server=target.name)
+        except CallError as error:
+            self.log_exchange(request.method, where, request.body, error.message, headers=headers)
+            raise self.attributed(error, Hop(target.name, url)) from None
+        if self.debug:
+            answer, status = excerpt(without_answer(reply.body)), reply.status
+            self.log_exchange(
+                request.method, where, request.body, answer, headers=headers, status=status
+            )
         return reply
 
-    async def _send_out(self, target: Target, base_url: str, request: ServerRequest) -> HttpReply:
-        headers = {**self._headers(request), "content-type": "application/json"}
-        url = base_url + with_query(request.path, request.params)
-
+    async def _sent_out(
+        self, target: Target, url: str, request: ServerRequest, headers: Mapping[str, str]
+    ) -> HttpReply:
         async def send(remaining_s: float | None) -> HttpReply:
             return await self.http.send(
                 HttpRequest(
@@ -241,20 +240,17 @@ class ServerClient:
             )
 
         try:
-            reply = await with_retries(
+            return await with_retries(
                 send,
                 what=f"{target.name} ({url})",
                 stateless=request.stateless,
                 policy=self.policy,
                 count=self.retries,
             )
-        except CallError as error:
-            self.log_exchange(request.method, url, request.body, error.message, headers=headers)
-            if isinstance(error, DeadlineExceeded) and error.message.startswith(url):
+        except DeadlineExceeded as error:
+            if error.message.startswith(url):
                 error.message = f"{target.name} ({url}){error.message.removeprefix(url)}"
-            raise self.attributed(error, Hop(target.name, url)) from None
-        self._log_reply(request, url, headers, reply)
-        return reply
+            raise
 
     def failure(self, target: Target, url: str, reply: HttpReply) -> CallError:
         """What an answer of status 400 or more means, with this server as its outermost hop."""
@@ -269,15 +265,6 @@ class ServerClient:
         add_hop(add_row(error, current_call().row), hop)
         mask_error(error, self.mask)
         return error
-
-    def _log_reply(
-        self, request: ServerRequest, url: str, headers: Mapping[str, str], reply: HttpReply
-    ) -> None:
-        if self.debug:
-            answer = excerpt(without_answer(reply.body))
-            self.log_exchange(
-                request.method, url, request.body, answer, headers=headers, status=reply.status
-            )
 
     def tell_changes(self, where: str, before: bytes, after: bytes) -> None:
         """Say what a server changed in the request that it was handed."""
@@ -310,6 +297,21 @@ class ServerClient:
         )
         level = logging.ERROR if status is None or status >= 400 else logging.INFO
         logger.log(level, "%s", self.mask(line))
+
+
+async def _sent_here(
+    server: LocalServer, request: ServerRequest, headers: Mapping[str, str]
+) -> HttpReply:
+    return await call_asgi(
+        server.asgi_app(),
+        request.method,
+        request.path,
+        body=request.body,
+        headers=headers,
+        cookies=request.cookies,
+        params=request.params,
+        session_id=request.session_id,
+    )
 
 
 def _nobody_knows(_row: RowIdentity) -> None:

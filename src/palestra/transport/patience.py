@@ -24,13 +24,16 @@ RUN_PATH = "/run"
 """The call that is the rollout, and none that is made for it."""
 
 
-def call_limit_s(path: str) -> float | None:
-    """How long a call of `path` may take, when its rollout says so."""
-    return None if path == RUN_PATH else current_call().call_limit_s
+def within_call_limit(path: str, call: Awaitable[Answer], *, server: str) -> Awaitable[Answer]:
+    """`call`, which is for `path` of `server`, within what its rollout allows each call.
+
+    Awaited, it raises `DeadlineExceeded` after that time, and what `call` raises.
+    """
+    limit_s = None if path == RUN_PATH else current_call().call_limit_s
+    return call if limit_s is None else _within(limit_s, call, what=f"{server}{path}")
 
 
-async def within(limit_s: float, call: Awaitable[Answer], *, what: str) -> Answer:
-    """The answer of `call`. Raises `DeadlineExceeded` after `limit_s`, and what it raises."""
+async def _within(limit_s: float, call: Awaitable[Answer], *, what: str) -> Answer:
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:

@@ -1,13 +1,13 @@
 """`Peer`: one rollout's conversation with one server, wherever that server lives."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, final
 from urllib.parse import quote
 
 import orjson
 from pydantic import BaseModel
 
+from palestra.config import ServerType
 from palestra.errors import (
     CallError,
     Evidence,
@@ -18,11 +18,11 @@ from palestra.errors import (
     status_for,
 )
 from palestra.schema import CREATE_PARAMS, changed, encode_json, fields_of, why_unreadable
-from palestra.transport.context import calling, current_call, new_id
+from palestra.transport.context import Activity, CallContext, calling, current_call, new_id
 from palestra.transport.http import HttpReply
 from palestra.transport.local import IN_PROCESS, LocalEndpoint, ServerRequest, Target
-from palestra.transport.patience import call_limit_s, within
-from palestra.transport.unverified import fault_of, note_verify_request
+from palestra.transport.patience import within_call_limit
+from palestra.transport.unverified import VERIFY, fault_of
 from palestra.transport.workers import worker_url
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply", bound=BaseModel)
 
 RUN = "/run"
-_AS_IT_IS = nullcontext()
+_NO_CALL = CallContext()
 RESERVED_PATHS = frozenset(
     {
         "",
@@ -52,7 +52,16 @@ RESERVED_PATHS = frozenset(
 class Peer:
     """One rollout's conversation with one server: keeps that server's session between calls."""
 
-    __slots__ = ("_base_url", "_client", "_session_id", "_target", "cookies")
+    __slots__ = (
+        "_base_url",
+        "_client",
+        "_is_environment",
+        "_outer_context",
+        "_own_context",
+        "_session_id",
+        "_target",
+        "cookies",
+    )
 
     def __init__(
         self, client: "ServerClient", target: Target, cookies: Mapping[str, str] | None
@@ -61,15 +70,13 @@ class Peer:
         self._target = target
         self._base_url = worker_url(target.name, target.urls, cookies)
         self._session_id = "" if cookies else new_id()
+        self._is_environment = target.server_type == ServerType.RESOURCES
+        self._outer_context = self._own_context = _NO_CALL
         self.cookies: dict[str, str] = dict(cookies or {})
 
     @property
     def _is_model(self) -> bool:
-        return self._target.server_type == "responses_api_models"
-
-    @property
-    def _is_environment(self) -> bool:
-        return self._target.server_type == "resources_servers"
+        return self._target.server_type == ServerType.MODEL
 
     @property
     def name(self) -> str:
@@ -83,15 +90,17 @@ class Peer:
 
         Raises `CallError` for any failure, with this server among its hops.
         """
-        before = self._note(path, f"{self._target.name} {path}")
-        note_verify_request(path, body)
+        activity = current_call().activity
+        before = _note(activity, path, f"{self._target.name} {path}")
+        if path == VERIFY and activity is not None:
+            activity.verify_request = body
         endpoint = self._endpoint(path)
         if endpoint is None:
             reply = await self._exchange(path, encode_json(body), stateless=self._is_model)
-            _back_to(before)
+            _back_to(activity, before)
             return _parse(reply.body, answer, self._target, path)
         result = await self._invoke(endpoint, path, body)
-        _back_to(before)
+        _back_to(activity, before)
         if isinstance(result, answer):
             return _as_sent(result)
         sent = fields_of(result) if isinstance(result, BaseModel) else result
@@ -99,13 +108,14 @@ class Peer:
 
     async def notify(self, path: str, body: BaseModel | Mapping[str, Any]) -> None:
         """POST `body` to `path`, whatever the answer says. Raises `CallError` for a failure."""
-        before = self._note(path, f"{self._target.name} {path}")
+        activity = current_call().activity
+        before = _note(activity, path, f"{self._target.name} {path}")
         endpoint = self._endpoint(path)
         if endpoint is None:
             await self._exchange(path, encode_json(body), stateless=False)
         else:
             await self._invoke(endpoint, path, body)
-        _back_to(before)
+        _back_to(activity, before)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run a tool of the environment and give its answer as text, errors of the tool included.
@@ -115,11 +125,12 @@ class Peer:
         """
         if name in RESERVED_PATHS or name.startswith("v1/"):
             return _tool_error(f"there is no tool named {name}")
-        before = self._note("tool", f"tool {name} of {self._target.name}")
+        activity = current_call().activity
+        before = _note(activity, "tool", f"tool {name} of {self._target.name}")
         endpoint = self._endpoint("/" + name)
         if endpoint is not None and endpoint.is_tool:
             said = str(await self._invoke(endpoint, "/" + name, arguments))
-            _back_to(before)
+            _back_to(activity, before)
             return said
         path = "/" + quote(name, safe="", errors="replace")
         try:
@@ -128,7 +139,7 @@ class Peer:
             # What a model wrote can be read deeper than it can be written: its own mistake.
             return _tool_error(f"the arguments of {name} cannot be sent: {error}")
         reply = await self._send(path, body, stateless=False)
-        _back_to(before)
+        _back_to(activity, before)
         answered = json_or_none(reply.body) if reply.status >= 400 else None
         failure = from_body(answered)
         if failure is None:
@@ -136,15 +147,6 @@ class Peer:
         if (own := _said_by_the_tool(failure, answered)) is not None:
             return own
         raise self._client.failure(self._target, self._base_url + path, reply)
-
-    def _note(self, phase: str, awaiting: str) -> tuple[str, str]:
-        """Say what the rollout awaits; what it awaited before, for `_back_to`."""
-        activity = current_call().activity
-        if activity is None:
-            return "", ""
-        before = activity.phase, activity.awaiting
-        activity.now(phase, awaiting)
-        return before
 
     def _endpoint(self, path: str) -> LocalEndpoint | None:
         local = self._target.local
@@ -156,29 +158,33 @@ class Peer:
     async def _invoke(
         self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
     ) -> Any:
-        before = encode_json(body) if self._client.debug else None
+        client, name, url = self._client, self._target.name, IN_PROCESS + path
+        before = encode_json(body) if client.debug else None
         try:
             invoked = endpoint.invoke(body, session_id=self._session_id)
-            limit_s = call_limit_s(path)
-            inside = current_call().inside_environment() if self._is_environment else None
-            with _AS_IT_IS if inside is None else calling(inside):
-                if limit_s is None:
-                    result = await invoked
-                else:
-                    result = await within(limit_s, invoked, what=f"{self.name}{path}")
+            limited = within_call_limit(path, invoked, server=name)
+            if self._is_environment:
+                with calling(self._context_inside()):
+                    result = await limited
+            else:
+                result = await limited
         except CallError as error:
-            url = IN_PROCESS + path
-            self._client.log_exchange(
-                "POST", f"{self.name} {url}", body, error.message, status=status_for(error)
+            client.log_exchange(
+                "POST", f"{name} {url}", body, error.message, status=status_for(error)
             )
-            raise self._client.attributed(
-                error, Hop(self._target.name, url, status_for(error))
-            ) from None
+            raise client.attributed(error, Hop(name, url, status_for(error))) from None
         if before is not None:
-            self._client.tell_changes(f"{self.name}{path}", before, encode_json(body))
-            where, answer = f"{self.name} {IN_PROCESS}{path}", excerpt(_told(result))
-            self._client.log_exchange("POST", where, before, answer, status=200)
+            client.tell_changes(f"{name}{path}", before, encode_json(body))
+            where, answer = f"{name} {url}", excerpt(_told(result))
+            client.log_exchange("POST", where, before, answer, status=200)
         return result
+
+    def _context_inside(self) -> CallContext:
+        """The context of what this environment does: made once for each context of its caller."""
+        outer = current_call()
+        if outer is not self._outer_context:
+            self._outer_context, self._own_context = outer, outer.inside_environment()
+        return self._own_context
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)
@@ -209,12 +215,20 @@ def _told(result: Any) -> bytes:
         return repr(result).encode("utf-8", "replace")
 
 
-def _back_to(before: tuple[str, str]) -> None:
+def _note(activity: Activity | None, phase: str, awaiting: str) -> tuple[str, str]:
+    """Say what the rollout awaits; what it awaited before, for `_back_to`."""
+    if activity is None:
+        return "", ""
+    before = activity.phase, activity.awaiting
+    activity.now(phase, awaiting)
+    return before
+
+
+def _back_to(activity: Activity | None, before: tuple[str, str]) -> None:
     """A call has been answered: its caller's own code runs again.
 
     Not after a failure, of which the last thing awaited is the cause.
     """
-    activity = current_call().activity
     if activity is not None:
         activity.now(*before)
 

@@ -5,14 +5,14 @@ that no text of a transcript can run, load or send anything even if it escaped i
 """
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any
 
 from palestra.analysis.report.markup import Child, Markup, amount, data_block, tag, together
 from palestra.analysis.report.tasks import TaskColumns, TaskList, task_label
+from palestra.schema import JsonObject
 
 Head = tuple[str, str, str]
 """A sortable column of the table: its data, its name, its class."""
@@ -33,7 +33,7 @@ class Contents:
     grouped_by: str
     lists: Sequence[TaskList]
     tasks: TaskColumns
-    table: Mapping[str, Any]
+    table: JsonObject
 
 
 def before_transcripts(contents: Contents) -> bytes:

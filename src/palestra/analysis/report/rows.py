@@ -25,7 +25,7 @@ from palestra.analysis.sources import is_compressed, open_rows
 from palestra.analysis.task_rows import LENGTH_FIELD
 from palestra.errors import InputDataError
 from palestra.metrics import Rollouts, TaskIndex, group_of_rows
-from palestra.schema import TASK_INDEX
+from palestra.schema import TASK_INDEX, JsonDict
 
 MOST_ROLLOUTS = 4_000
 """Rollouts whose rows are read again, at most."""
@@ -89,7 +89,6 @@ PLAIN_BUFFER_BYTES = 1 << 16
 """Chosen rows lie far apart: a large buffer would mostly read what is then thrown away."""
 SKIPPED_BYTES = 1 << 20
 
-Row = dict[str, Any]
 RawRow = dict[str, msgspec.Raw]
 LineAt = Callable[[int], bytes]
 """The line that begins at a byte; asked for in ascending order."""
@@ -106,7 +105,7 @@ class _Wanted(NamedTuple):
 
 def materialized_rows(
     frame: RunFrame, positions: Iterable[int], fields: frozenset[str]
-) -> Iterator[tuple[int, Row]]:
+) -> Iterator[tuple[int, JsonDict]]:
     """The first materialized row of each profiled task at `positions`; only `fields` of it."""
     places = frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
     tasks = frame.rollouts.tasks
@@ -115,7 +114,7 @@ def materialized_rows(
         yield at, {name: _decoded(row[name]) for name in row.keys() & fields}
 
 
-def rollout_rows(frame: RunFrame, rollouts: Sequence[int]) -> Iterator[tuple[int, Row]]:
+def rollout_rows(frame: RunFrame, rollouts: Sequence[int]) -> Iterator[tuple[int, JsonDict]]:
     """The scored rows of `rollouts`, given by their numbers in the frame, whole."""
     places, tasks = frame.rollout_places, frame.rollouts.tasks
     task_of = group_of_rows(frame.rollouts.starts)[np.array(rollouts, dtype=np.int64)].tolist()

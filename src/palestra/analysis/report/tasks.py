@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from palestra.analysis.report.facts import is_binary, time_field
 from palestra.analysis.report.markup import number, visible_line
 from palestra.analysis.task_rows import LENGTH_FIELD, solved_by_task
 from palestra.metrics import REWARD, BoolArray, FloatArray, IntArray, Rollouts, TaskIndex, describe
+from palestra.schema import JsonDict
 
 LISTED = 6
 RATE_STRATA = 10
@@ -208,7 +208,7 @@ def shown_tasks(tasks: int, interest: Sequence[int]) -> list[int]:
 
 def table_data(
     frame: RunFrame, tasks: TaskColumns, shown: Sequence[int], snippets: Sequence[str]
-) -> dict[str, Any]:
+) -> JsonDict:
     """Columns of the shown tasks; `snippets` are theirs, in the same order."""
     rows = np.array(shown, dtype=np.int64)
     return {
@@ -227,7 +227,7 @@ def table_data(
     }
 
 
-def _groups(frame: RunFrame, rows: IntArray) -> dict[str, Any]:
+def _groups(frame: RunFrame, rows: IntArray) -> JsonDict:
     """What the table can be filtered by, families if the run was grouped, else agents.
 
     Names, sorted as codes follow the files, and per task the number of its own; none when all

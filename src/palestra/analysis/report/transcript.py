@@ -11,6 +11,7 @@ from typing import Any
 
 from palestra.analysis.report.markup import visible, visible_line
 from palestra.metrics import INDICES, REWARD
+from palestra.schema import JsonObject
 
 ENTRY_CHARACTERS = 4_000
 """The longest text of one message, call or result; its middle is left out."""
@@ -39,14 +40,14 @@ class Entry:
     text: str
 
 
-def transcript(row: Mapping[str, Any]) -> Said:
+def transcript(row: JsonObject) -> Said:
     """What a scored row's model and tools said, ready for the page."""
     response = row.get("response")
     output = response.get("output") if isinstance(response, Mapping) else response
     return _fitted(_entries(output, role="assistant"))
 
 
-def prompt(row: Mapping[str, Any]) -> Said:
+def prompt(row: JsonObject) -> Said:
     """What the model was given, ready for the page."""
     params = row.get("responses_create_params")
     if not isinstance(params, Mapping):
@@ -58,7 +59,7 @@ def prompt(row: Mapping[str, Any]) -> Said:
     return _fitted(entries)
 
 
-def snippet(row: Mapping[str, Any]) -> str:
+def snippet(row: JsonObject) -> str:
     """The beginning of the last thing a user said, on one line."""
     params = row.get("responses_create_params")
     given = params.get("input") if isinstance(params, Mapping) else None
@@ -66,7 +67,7 @@ def snippet(row: Mapping[str, Any]) -> str:
     return visible_line(users[-1], SNIPPET_CHARACTERS) if users else ""
 
 
-def result_fields(row: Mapping[str, Any]) -> list[list[str]]:
+def result_fields(row: JsonObject) -> list[list[str]]:
     """Names and values of what the verifier added, and why a response is incomplete."""
     found = {name: value for name, value in row.items() if name not in _NOT_FIELDS}
     response = row.get("response")

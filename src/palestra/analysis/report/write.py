@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ from palestra.analysis.report.transcript import (
 from palestra.analysis.summary import RunSummary, summarize
 from palestra.analysis.task_rows import LENGTH_FIELD
 from palestra.analysis.writing import replacing
-from palestra.schema import RunPaths
+from palestra.schema import JsonDict, RunPaths
 
 MOST_BYTES = 10_000_000
 """The largest report. What numbers and table leave of it goes to transcripts."""
@@ -127,7 +126,7 @@ def _blocks(frame: RunFrame, chosen: Chosen, prompts: Mapping[int, Said]) -> Ite
         yield data_block(f"rollouts-{at}", {"prompt": prompts[at], "rollouts": rollouts}).encode()
 
 
-def _read_rollouts(frame: RunFrame, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+def _read_rollouts(frame: RunFrame, numbers: Sequence[int]) -> dict[int, JsonDict]:
     """Rollouts, cut to length, by their numbers in the frame."""
     rollouts = frame.rollouts
     tokens = rollouts.columns.values.get(LENGTH_FIELD, np.full(len(rollouts), np.nan))

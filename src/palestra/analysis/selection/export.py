@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -14,7 +13,7 @@ from palestra.analysis.samples import sample_reader
 from palestra.analysis.selection.select import Selection
 from palestra.analysis.writing import encode, replacing
 from palestra.errors import InputDataError
-from palestra.schema import CREATE_PARAMS, RunPaths
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, RunPaths
 
 PROVENANCE = "_provenance.json"
 
@@ -40,7 +39,7 @@ def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -
 
 
 def export_selection(
-    frame: RunFrame, selection: Selection, out: Path, *, provenance: Mapping[str, Any]
+    frame: RunFrame, selection: Selection, out: Path, *, provenance: JsonObject
 ) -> None:
     """Write the kept tasks to `out`, whole or not at all, and `provenance` with one entry per row.
 
@@ -63,7 +62,7 @@ def export_selection(
         raise InputDataError(f"cannot write {out}: {error.strerror}") from error
 
 
-def selection_origin(frame: RunFrame) -> dict[str, Any]:
+def selection_origin(frame: RunFrame) -> JsonDict:
     """Which run it was: its files, its manifest's digests, and a digest of keys and rewards."""
     return {
         "rollouts": [str(path) for path in frame.rollout_places.files],
@@ -95,9 +94,9 @@ def _rows(frame: RunFrame, selection: Selection) -> Iterator[bytes]:
             yield encode(fields)
 
 
-def _entries(selection: Selection) -> Iterator[dict[str, Any]]:
+def _entries(selection: Selection) -> Iterator[JsonDict]:
     for line, position in enumerate(selection.kept, start=1):
-        judged: dict[str, Any] = orjson.loads(orjson.dumps(selection.tasks[position]))
+        judged: JsonDict = orjson.loads(orjson.dumps(selection.tasks[position]))
         del judged["verdict"]
         yield {"line": line, **judged}
 
@@ -117,7 +116,7 @@ def _adds_seeds(frame: RunFrame) -> bool:
     return bool(seeds == requests.keys.rollout[rows].tolist())
 
 
-def _without_seed(params: Mapping[str, Any]) -> dict[str, Any]:
+def _without_seed(params: JsonObject) -> JsonDict:
     extra = {name: value for name, value in _extra_body(params).items() if name != "seed"}
     metadata = {name: value for name, value in params["metadata"].items() if name != "extra_body"}
     if extra:
@@ -126,7 +125,7 @@ def _without_seed(params: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "metadata": metadata} if metadata else kept
 
 
-def _extra_body(params: object) -> Mapping[str, Any]:
+def _extra_body(params: object) -> JsonObject:
     metadata = params.get("metadata") if isinstance(params, Mapping) else None
     raw = metadata.get("extra_body") if isinstance(metadata, Mapping) else None
     try:
@@ -136,7 +135,7 @@ def _extra_body(params: object) -> Mapping[str, Any]:
     return extra if isinstance(extra, Mapping) else {}
 
 
-def _manifest(path: Path) -> Mapping[str, Any] | None:
+def _manifest(path: Path) -> JsonObject | None:
     """The digests of the run's manifest, if it has one that can be read."""
     try:
         held = orjson.loads(path.read_bytes())

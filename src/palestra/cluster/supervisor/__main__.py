@@ -22,8 +22,8 @@ from palestra.cluster.plan import KEYED
 from palestra.cluster.ports import PortLocks, address_here
 from palestra.cluster.supervisor import keyed, processes, slurm
 from palestra.cluster.supervisor.context import PORT, Context, nodes_of
+from palestra.cluster.supervisor.steps import BadPlan, read_task
 from palestra.cluster.supervisor.supervise import JobEnding, Signals, Supervision
-from palestra.cluster.supervisor.task import BadPlan, read_task
 
 BAD_PLAN = 2
 MOST_REQUEUES = 100

@@ -18,7 +18,7 @@ from palestra.cluster.plan import Component
 from palestra.cluster.ports import NoFreePort, PortLocks, address_here
 from palestra.cluster.records import append_line
 from palestra.cluster.supervisor import processes, slurm, steps
-from palestra.cluster.supervisor.task import JobTask
+from palestra.cluster.supervisor.steps import JobTask
 from palestra.system import run, start
 
 PORT = "--port"

@@ -22,9 +22,14 @@ from palestra.cluster.ports import NoFreePort
 from palestra.cluster.records import write_object
 from palestra.cluster.supervisor import processes, slurm
 from palestra.cluster.supervisor.context import Context
-from palestra.cluster.supervisor.main_step import DRAINED, MainStep
 from palestra.cluster.supervisor.probe import BadProbe
-from palestra.cluster.supervisor.services import Service, ServiceFailure, ServiceState
+from palestra.cluster.supervisor.services import (
+    DRAINED,
+    MainStep,
+    Service,
+    ServiceFailure,
+    ServiceState,
+)
 from palestra.system import signal_name
 
 LOOK_EVERY_S = 0.2

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import httpx2
 from huggingface_hub import HfApi, get_token, set_client_factory
@@ -24,6 +24,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils.logging import set_verbosity_error
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
+from palestra.config import ConfigTree
 from palestra.datasets.hub.checks import UploadTarget
 from palestra.datasets.transfer import Outgoing, TransferPatience, Trouble, UploadProgress
 from palestra.errors import (
@@ -62,9 +63,7 @@ class Hub:
     patience: TransferPatience = field(default_factory=TransferPatience)
 
     @classmethod
-    def of(
-        cls, tree: Mapping[str, Any], environ: Mapping[str, str], patience: TransferPatience
-    ) -> "Hub":
+    def of(cls, tree: ConfigTree, environ: Mapping[str, str], patience: TransferPatience) -> "Hub":
         """With the token of `hf_token`, else of HF_TOKEN, else of the hub's own login."""
         given = tree.get("hf_token")
         token = given if isinstance(given, str) and given else get_token()

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from palestra.errors import ConfigError
+from palestra.schema import JsonObject
 
 FORMATS: Final = ((".jsonl",), (".parquet",), (".csv", ".tsv"), (".json", ".ndjson"))
 """What rows are read from, the best first: of a split in several, they are the same rows."""
@@ -44,7 +45,7 @@ class Split:
     files: tuple[str, ...]
 
 
-def splits_of(files: Sequence[str], card: Mapping[str, Any]) -> dict[str, Split]:
+def splits_of(files: Sequence[str], card: JsonObject) -> dict[str, Split]:
     """The splits of a repository: as its card says, else as its files are called.
 
     Files that say nothing of a split are the train split, when no file does.
@@ -91,7 +92,7 @@ def _by_card(files: Sequence[str], configs: Any) -> Iterator[tuple[str, list[str
         yield str(entry.get("split")), found
 
 
-def _is_default(config: Mapping[str, Any]) -> bool:
+def _is_default(config: JsonObject) -> bool:
     return config.get("config_name") == "default"
 
 

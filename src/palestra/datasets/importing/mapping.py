@@ -8,7 +8,7 @@ import orjson
 
 from palestra.config import nearest
 from palestra.datasets.prompts import PromptTemplate, fill_row
-from palestra.schema import CREATE_PARAMS
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
 
 ANSWER: Final = "expected_answer"
 CHATS: Final = ("messages", "conversations", "conversation")
@@ -29,7 +29,7 @@ class ColumnMapping:
     answer: str | None = None
     prompt: PromptTemplate | None = None
 
-    def row(self, record: Any) -> dict[str, Any]:
+    def row(self, record: Any) -> JsonDict:
         """The row of a record. Raises ValueError saying what is missing or wrong."""
         if not isinstance(record, Mapping):
             raise ValueError("is no object")  # noqa: TRY004  # data, not code
@@ -47,7 +47,7 @@ class ColumnMapping:
         return _request_first(_asking(row))
 
 
-def _value(record: Mapping[str, Any], column: str) -> Any:
+def _value(record: JsonObject, column: str) -> Any:
     if column in record:
         return record[column]
     value: Any = record
@@ -61,7 +61,7 @@ def _value(record: Mapping[str, Any], column: str) -> Any:
     return value
 
 
-def _asking(row: dict[str, Any]) -> dict[str, Any]:
+def _asking(row: JsonDict) -> JsonDict:
     """With a request made of its chat, else of its question."""
     chat = _first(row, CHATS) or ("prompt" if isinstance(row.get("prompt"), list) else None)
     if chat is not None:
@@ -69,7 +69,7 @@ def _asking(row: dict[str, Any]) -> dict[str, Any]:
             items, answer = split_answer(items_of(row.pop(chat)))
         except ValueError as error:
             raise ValueError(f"/{chat} {error}") from error
-        params: dict[str, Any] = {"input": items}
+        params: JsonDict = {"input": items}
         if isinstance(row.get("tools"), list):
             params["tools"] = tools_of(row.pop("tools"))
         return {**({ANSWER: answer} if answer is not None else {}), **row, CREATE_PARAMS: params}
@@ -84,24 +84,24 @@ def _asking(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, CREATE_PARAMS: {"input": [message]}}
 
 
-def _guess_answer(row: dict[str, Any]) -> None:
+def _guess_answer(row: JsonDict) -> None:
     found = _first(row, ANSWERS)
     if found is not None:
         row[ANSWER] = row.pop(found)
 
 
-def _first(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
+def _first(row: JsonObject, names: Sequence[str]) -> str | None:
     return next((name for name in names if row.get(name) is not None), None)
 
 
-def _request_first(row: dict[str, Any]) -> dict[str, Any]:
+def _request_first(row: JsonDict) -> JsonDict:
     return {CREATE_PARAMS: row[CREATE_PARAMS], **row}
 
 
 _ROLES: Final = {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}
 
 
-def items_of(messages: Any) -> list[dict[str, Any]]:
+def items_of(messages: Any) -> list[JsonDict]:
     """The items of a conversation: `{role, content}` each, or `{from, value}`.
 
     Raises ValueError for what is no chat.
@@ -114,7 +114,7 @@ def items_of(messages: Any) -> list[dict[str, Any]]:
         raise ValueError("holds a message that is none of a chat") from error
 
 
-def _items(message: Any) -> Iterator[dict[str, Any]]:
+def _items(message: Any) -> Iterator[JsonDict]:
     if not isinstance(message, Mapping):
         raise ValueError("holds a message that is no object")  # noqa: TRY004  # data, not code
     role = message.get("role") or message.get("from")
@@ -158,7 +158,7 @@ def tools_of(tools: Any) -> list[Any]:
     ]
 
 
-def split_answer(items: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str | None]:
+def split_answer(items: list[JsonDict]) -> tuple[list[JsonDict], str | None]:
     """What the model is given, and what it is expected to say: a last message of its own."""
     last = items[-1]
     if last.get("role") == "assistant" and isinstance(last.get("content"), str) and items[1:]:

@@ -12,7 +12,7 @@ from palestra.datasets.problems import RowProblems
 from palestra.datasets.request_models import RowEndpoint
 from palestra.datasets.row_checks import RowCheck
 from palestra.errors import InputDataError
-from palestra.schema import Line
+from palestra.schema import JsonDict, Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class RowFile:
 
 def write_rows(
     records: Iterable[Line],
-    make: Callable[[Any], dict[str, Any]],
+    make: Callable[[Any], JsonDict],
     output: Path,
     *,
     source: Path,
@@ -62,11 +62,11 @@ def write_rows(
 
 def _made(
     record: Line,
-    make: Callable[[Any], dict[str, Any]],
+    make: Callable[[Any], JsonDict],
     check: RowCheck,
     source: Path,
     problems: RowProblems,
-) -> dict[str, Any] | None:
+) -> JsonDict | None:
     if record.error:
         problems.add(source, record.number, record.error)
         return None

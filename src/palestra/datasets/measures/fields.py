@@ -7,6 +7,7 @@ from xxhash import xxh3_64_intdigest
 
 from palestra.datasets.measures.digests import Digests, Uniques, as_array
 from palestra.datasets.measures.numbers import Numbers
+from palestra.schema import JsonDict
 
 _NUMBERS: Final = frozenset({int, float, bool})
 
@@ -72,6 +73,6 @@ class Field:
         """Whether there is anything to say of it."""
         return bool(self.texts.count or self.numbers.count)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonDict:
         """As metrics files hold it: of a field with any text, its texts."""
         return self.texts.summary() if self.texts.count else self.numbers.summary()

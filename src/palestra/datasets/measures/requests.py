@@ -14,6 +14,8 @@ import numpy.typing as npt
 import orjson
 from xxhash import xxh3_64_intdigest
 
+from palestra.schema import JsonObject
+
 Bits = npt.NDArray[np.uint64]
 """One bit for each byte of a text, the first byte's the lowest."""
 
@@ -33,7 +35,7 @@ class RequestBatch:
         self.digests: list[int] = []
         """One for each, shared by equal ones, whatever the order of their keys."""
 
-    def add(self, params: Mapping[str, Any]) -> None:
+    def add(self, params: JsonObject) -> None:
         """Take one request."""
         text = _compact(params)
         self.digests.append(xxh3_64_intdigest(text))
@@ -95,7 +97,7 @@ def _within_strings(quotes: Bits) -> Bits:
     return inside
 
 
-def user_texts(params: Mapping[str, Any]) -> list[str]:
+def user_texts(params: JsonObject) -> list[str]:
     """What users say in a request: texts, or what stands for them."""
     given = params.get("input", "")
     if isinstance(given, str):
@@ -107,7 +109,7 @@ def user_texts(params: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def all_text(params: Mapping[str, Any]) -> str:
+def all_text(params: JsonObject) -> str:
     """What a model reads of a request: instructions, and the texts of its messages."""
     return "\n".join(filter(None, [params.get("instructions"), *_texts(params.get("input"))]))
 

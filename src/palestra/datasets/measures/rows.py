@@ -8,7 +8,7 @@ from palestra.datasets.measures.digests import as_array
 from palestra.datasets.measures.fields import Field, Texts
 from palestra.datasets.measures.numbers import Numbers
 from palestra.datasets.measures.requests import RequestBatch, all_text, user_texts
-from palestra.schema import CREATE_PARAMS
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
 
 EXAMPLES: Final = "Number of examples"
 TOOLS: Final = "Number of tools"
@@ -38,7 +38,7 @@ class RowMeasures:
         self.users = Texts()
         self.fields: dict[str, Field] = {}
 
-    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def add(self, rows: Sequence[JsonObject]) -> None:
         """Take rows; a few thousand at once is fastest."""
         self.examples += len(rows)
         self._add_requests([row.get(CREATE_PARAMS) or {} for row in rows])
@@ -46,7 +46,7 @@ class RowMeasures:
             if name != CREATE_PARAMS:
                 self._field(name).add(values)
 
-    def _add_requests(self, requests: Sequence[Mapping[str, Any]]) -> None:
+    def _add_requests(self, requests: Sequence[JsonObject]) -> None:
         taken = RequestBatch()
         users: list[str] = []
         turns: list[int] = []
@@ -84,7 +84,7 @@ class RowMeasures:
         for name, field in other.fields.items():
             self._field(name).merge(field)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonDict:
         """As metrics files hold it."""
         sampling = {name: self.sampling[name] for name in _SAMPLED_BY if name in self.sampling}
         return {
@@ -98,12 +98,12 @@ class RowMeasures:
         }
 
 
-def _numbers(requests: Iterable[Mapping[str, Any]], name: str) -> list[float]:
+def _numbers(requests: Iterable[JsonObject], name: str) -> list[float]:
     values = [params[name] for params in requests if name in params]
     return [value for value in values if isinstance(value, int | float)]
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, list[Any]]:
+def _columns(rows: Sequence[JsonObject]) -> Mapping[str, list[Any]]:
     """What the rows hold under each name."""
     names = rows[0].keys() if rows else ()
     if all(row.keys() == names for row in rows):

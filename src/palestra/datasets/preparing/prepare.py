@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from palestra.config import nearest
 from palestra.datasets.entries import AgentDataset, DatasetEntry
@@ -19,7 +18,7 @@ from palestra.datasets.prompts import load_prompt
 from palestra.datasets.request_models import RowEndpoint
 from palestra.datasets.row_checks import KNOWN_PARAMS
 from palestra.errors import InputDataError
-from palestra.schema import CREATE_PARAMS
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
 
 MISSPELT_FROM = 0.85
 """Likeness to a known parameter from which an unknown one is taken for it."""
@@ -47,7 +46,7 @@ class PreparedFile:
     metrics: Path
     examples: int
     rows: int
-    summary: Mapping[str, Any]
+    summary: JsonObject
     """The statistics, as the metrics file holds them."""
     dataset: AgentDataset | None = None
     """None: all datasets of a type together."""
@@ -267,7 +266,7 @@ def _contradicted(one: _Examined) -> list[str] | None:
     return contradictions(stored, json.loads(_as_json(metrics))) or _none_missing(stored, metrics)
 
 
-def _none_missing(stored: Mapping[str, Any], found: DatasetMetrics) -> list[str] | None:
+def _none_missing(stored: JsonObject, found: DatasetMetrics) -> list[str] | None:
     """Nothing, when tokens are counted in both or in none."""
     return None if TOKENS in found and TOKENS not in stored else []
 
@@ -310,7 +309,7 @@ def _of_all(kind: str, path: Path, together: Sequence[_Examined], outputs: Outpu
     return PreparedFile(path, metrics, measures.examples, rows, summary)
 
 
-def described(entry: DatasetEntry) -> dict[str, Any]:
+def described(entry: DatasetEntry) -> JsonDict:
     """What a metrics file says of the dataset itself."""
     of_the_field = {
         "name", "type", "jsonl_fpath", "num_repeats", "gitlab_identifier",

@@ -13,7 +13,7 @@ from palestra.datasets.prompts import PromptTemplate, fill_row
 from palestra.datasets.request_models import RowEndpoint
 from palestra.datasets.row_checks import TOO_DEEP, RowCheck
 from palestra.errors import ConfigError, InputDataError
-from palestra.schema import AGENT_REF, Line, read_jsonl
+from palestra.schema import AGENT_REF, JsonDict, Line, read_jsonl
 
 AGENT_TYPE: Final = "responses_api_agents"
 MEASURED_ROWS: Final = 256
@@ -117,7 +117,7 @@ class TakenRows:
             made = self._dumped(json.loads(text))
         return made + b"\n"
 
-    def _dumped(self, row: dict[str, Any]) -> bytes:
+    def _dumped(self, row: JsonDict) -> bytes:
         # Python's own coder keeps numbers of any size as they are.
         return json.dumps({**row, AGENT_REF: self.rows.reference}).encode()
 

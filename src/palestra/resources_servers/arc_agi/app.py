@@ -1,14 +1,20 @@
 """`ArcServer`: the model's grid against the task's, cell by cell."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import orjson
 from pydantic import Field
 
 from palestra.resources_servers.latex_text import last_box
-from palestra.schema import Response, VerifyRequest, VerifyResponse, encode_json, response_of
+from palestra.schema import (
+    JsonObject,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    encode_json,
+    response_of,
+)
 from palestra.server import ResourcesServer, ResourcesServerConfig, RewardRules
 
 Grid: TypeAlias = list[list[Annotated[int, Field(ge=0, le=9)]]]
@@ -40,7 +46,7 @@ class ArcServer(ResourcesServer):
         unsure={"mentioned": "the last grid of the text counts, also without a box"}
     )
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The expected grid, in a box."""
         grid = encode_json(row["expected_output"]).decode()
         return response_of(f"\\boxed{{{grid}}}")

@@ -5,12 +5,20 @@ The player hits or stands; a hand over 21 has lost at once; then the dealer draw
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from palestra.errors import RowError
-from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
+from palestra.schema import (
+    JsonDict,
+    JsonObject,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+    response_of,
+)
 from palestra.server import (
     Episode,
     Opening,
@@ -71,7 +79,7 @@ class BlackjackServer(TurnsServer):
         },
     )
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The hits after which standing wins; None when these cards cannot be won, or are any."""
         seed = row.get("seed")
         for hits in range(BEST if seed is not None else 0):
@@ -109,7 +117,7 @@ class BlackjackServer(TurnsServer):
         """From the hands that the result holds."""
         held = body.model_extra or {}
         told = held.get("info")
-        info: dict[str, Any] = told if isinstance(told, dict) else {}
+        info: JsonDict = told if isinstance(told, dict) else {}
         reward = _paid(info) if held.get("terminated") is True else 0.0
         if reward is None:
             raise RowError(
@@ -140,7 +148,7 @@ def _stood(table: BlackjackTable) -> Step:
     return Step(reward=reward, terminated=True, info=info)
 
 
-def _bust(table: BlackjackTable) -> dict[str, Any]:
+def _bust(table: BlackjackTable) -> JsonDict:
     return {
         "result": "bust",
         "player": write_hand(table.player),
@@ -148,7 +156,7 @@ def _bust(table: BlackjackTable) -> dict[str, Any]:
     }
 
 
-def _paid(info: dict[str, Any]) -> float | None:
+def _paid(info: JsonDict) -> float | None:
     player, dealer = read_hand(info.get("player")), read_hand(info.get("dealer"))
     if info.get("result") == "forfeit" or (player and hand_value(player) > BEST):
         return BUST_REWARD

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator
 
 from palestra.schema import (
+    JsonObject,
     Response,
     VerifyRequest,
     VerifyResponse,
@@ -212,7 +213,7 @@ class CalendarServer(ResourcesServer):
 
     config: ResourcesServerConfig
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """A calendar that keeps every constraint; None when none was found."""
         events = [ExpectedEvent.model_validate(e) for e in row["exp_cal_state"].values()]
         planned = _plan(events)

@@ -1,12 +1,11 @@
 """`EquivalenceServer`: an answer is right when a judge cannot tell it from the expected one."""
 
-from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.latex_text import last_box
-from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
+from palestra.schema import JsonObject, Response, VerifyRequest, VerifyResponse, response_of
 from palestra.server import Judge, JudgeConfig, Ruling
 
 REFERENCE, CANDIDATE = "expected_answer", "generated_answer"
@@ -70,7 +69,7 @@ class EquivalenceServer(AttemptsServer):
 
     config: EquivalenceConfig
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The expected answer."""
         return response_of(f"It is this: {row['expected_answer']}")
 

@@ -1,15 +1,14 @@
 """`EquivalenceRuleServer`: how near does an answer come to the expected text, by a rule?"""
 
-from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
 from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.sandbox import Workers, open_workers
-from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
+from palestra.schema import JsonObject, Response, VerifyRequest, VerifyResponse, response_of
 from palestra.server import ResourcesServerConfig, RewardRules
 
 Rule = Literal["exact", "sequence_match", "weighted"]
@@ -44,7 +43,7 @@ class EquivalenceRuleServer(AttemptsServer):
 
     reward_rules: ClassVar[RewardRules] = RewardRules(wrong=0.99)
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The expected answer, and nothing else."""
         return response_of(row["expected_answer"])
 

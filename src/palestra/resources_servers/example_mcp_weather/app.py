@@ -4,13 +4,13 @@ The reward is 1.0 when the tool was called for the row's city, the sentence came
 model's last message holds it.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from palestra.resources_servers.arguments import Called
 from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
+    JsonObject,
     Response,
     VerifyRequest,
     VerifyResponse,
@@ -38,7 +38,7 @@ class McpWeatherServer(ResourcesServer):
 
     repeatable: ClassVar[bool | None] = True
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The tool called, and what it says repeated."""
         city = row["verifier_metadata"]["expected_city"]
         return response_of(called("get_weather", {"city": city}), sentence(city))

@@ -4,13 +4,14 @@ A rollout is judged by the last call of `extract_synonym_values` that the model 
 not it was run: a model may correct itself, and its last word counts.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import orjson
 
 from palestra.schema import (
     FunctionCall,
+    JsonObject,
     Response,
     VerifyRequest,
     VerifyResponse,
@@ -54,7 +55,7 @@ class SynonymServer(ResourcesServer):
         del synonym_values  # judged in `verify`, from the trajectory
         return {"success": True}
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """Each right word looked up, then all the values handed in."""
         looked_up = [
             called("get_synonym_value", {"synonym": word}, f"call_{number}")

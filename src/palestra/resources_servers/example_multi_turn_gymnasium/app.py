@@ -5,12 +5,12 @@ rollout can be scored again because the dialogue itself says everything.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from palestra.schema import (
+    JsonObject,
     Message,
     OutputMessage,
     Response,
@@ -54,7 +54,7 @@ class DialogueServer(TurnsServer):
         }
     )
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """A word for each question, and the right one for the last."""
         turns = ["Let me see."] * len(row.get("follow_ups", ()))
         return response_of(*turns, f"It is {row['expected_answer']}.")

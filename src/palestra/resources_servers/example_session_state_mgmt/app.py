@@ -1,6 +1,5 @@
 """A counter that lives in the session: seeded from the row, moved by tool calls, then compared."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import orjson
@@ -9,6 +8,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
+    JsonObject,
     Response,
     SeedSessionRequest,
     SeedSessionResponse,
@@ -71,7 +71,7 @@ class CounterServer(ResourcesServer):
         """Get the counter's value."""
         return {"count": session.state.get(COUNTER, 0)}
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """One increment by what is missing; where nothing is, any answer is right."""
         missing = row["expected_count"] - row.get("initial_count", 0)
         return response_of(called("increment_counter", {"count": missing})) if missing else None

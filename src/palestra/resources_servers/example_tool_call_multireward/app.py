@@ -5,8 +5,8 @@
 - `format`: one call and not a word beside it, in the whole trajectory.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import jsonschema_rs
 
@@ -15,6 +15,7 @@ from palestra.resources_servers.arguments import Called, ExpectedCall
 from palestra.schema import (
     FunctionCall,
     FunctionTool,
+    JsonObject,
     OutputMessage,
     Response,
     VerifyRequest,
@@ -46,7 +47,7 @@ class WeatherServer(ResourcesServer):
         """
         return {"city": city, "weather_description": f"The weather in {city} is sunny."}
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The expected call."""
         wanted = row["expected_call"]
         return response_of(called(wanted["name"], wanted["arguments"]))

@@ -2,10 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -19,7 +18,15 @@ from palestra.resources_servers.google_search.web import (
 from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.mcqa.grammars import lenient_boxed
 from palestra.sandbox import open_workers
-from palestra.schema import Response, VerifyRequest, VerifyResponse, encode_json, response_of
+from palestra.schema import (
+    JsonDict,
+    JsonObject,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    encode_json,
+    response_of,
+)
 from palestra.server import ResourcesServerConfig, tool
 
 
@@ -74,7 +81,7 @@ class GoogleSearchServer(AttemptsServer):
         if self._backend is not None:
             await self._backend.close()
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The letter in a box; a model that knows it need not search."""
         return response_of(f"\\boxed{{{row['expected_answer']}}}")
 
@@ -128,7 +135,7 @@ class GoogleSearchServer(AttemptsServer):
         path = resolve_path(config.index_fpath, Path.cwd(), PACKAGE_ROOT)
         return await asyncio.to_thread(OfflineIndex.read, path, most_results=config.most_results)
 
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    def compute_metrics(self, tasks: list[list[JsonDict]]) -> JsonDict:
         """pass@k, its averages, and majority@k over the chosen letters; in percent."""
         answered = [
             [{**row, "extracted_answer": row.get("parsed_option")} for row in t] for t in tasks

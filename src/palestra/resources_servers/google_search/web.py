@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, final
 from urllib.parse import urljoin, urlsplit
 
 import orjson
@@ -27,7 +27,7 @@ from yarl import URL
 
 from palestra.errors import CallError, ConfigError, CredentialsRejected, InfraError
 from palestra.sandbox import Returned, Workers
-from palestra.schema import read_jsonl
+from palestra.schema import JsonObject, read_jsonl
 from palestra.transport import HttpClient, HttpReply, HttpRequest
 
 SNIPPET_CHARS = 240
@@ -279,5 +279,5 @@ def _results(body: bytes) -> list[Found]:
     return [_found(item) for item in items or () if isinstance(item, Mapping)]
 
 
-def _found(item: Mapping[str, Any]) -> Found:
+def _found(item: JsonObject) -> Found:
     return Found(*(str(item.get(name) or "") for name in ("title", "link", "snippet")))

@@ -16,7 +16,7 @@ from palestra.resources_servers.gymnasium.spaces import (
     plain_info,
     unplayable,
 )
-from palestra.schema import Response, WireModel
+from palestra.schema import JsonDict, Response, WireModel
 from palestra.server import (
     Aside,
     Episode,
@@ -39,7 +39,7 @@ class GymnasiumServerConfig(ResourcesServerConfig):
     """The environment's registered id, like `FrozenLake-v1`, or `module:id`; for rows that name
     none."""
 
-    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    env_kwargs: JsonDict = Field(default_factory=dict)
     """Arguments of `gymnasium.make`."""
 
     actions: dict[str, int] = Field(default_factory=dict)
@@ -60,11 +60,11 @@ class GymnasiumRow(WireModel):
 
     env_id: str | None = Field(default=None, pattern=r"^[^:]+$")
     """A registered id. Rows may not name modules to import."""
-    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    env_kwargs: JsonDict = Field(default_factory=dict)
     actions: dict[str, int] = Field(default_factory=dict)
     seed: int | None = None
     """The same seed gives the same episode; without one every rollout has its own."""
-    options: dict[str, Any] | None = None
+    options: JsonDict | None = None
 
 
 @dataclass(slots=True)

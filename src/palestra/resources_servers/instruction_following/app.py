@@ -5,9 +5,9 @@ What the instructions ask for is in `keywords.py`, `lengths.py`, `formats.py`, `
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property, partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -15,7 +15,7 @@ from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.instruction_following.instruction import Answer, Instruction
 from palestra.resources_servers.instruction_following.registry import LanguageDetector, bind
 from palestra.resources_servers.key_metrics import key_metrics
-from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.schema import JsonDict, JsonObject, VerifyRequest, VerifyResponse
 from palestra.server import Aside, ResourcesServer, ResourcesServerConfig
 
 Grading = Literal["binary", "fraction"]
@@ -25,7 +25,7 @@ class InstructionFollowingVerifyRequest(VerifyRequest):  # type: ignore[no-redef
     """A row: its instructions, and the parameters of each."""
 
     instruction_id_list: list[str] = Field(min_length=1)
-    kwargs: list[dict[str, Any] | None]
+    kwargs: list[JsonDict | None]
     """One entry for each instruction, in the same order; null or empty for one without any."""
 
     grading_mode: Grading = "binary"
@@ -66,11 +66,11 @@ class InstructionFollowingServer(ResourcesServer):
             follow_instruction_list=followed,
         )
 
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    def compute_metrics(self, tasks: list[list[JsonDict]]) -> JsonDict:
         """pass@k with its averages; how many answers follow all, and how often each is followed."""
         return {**compute_pass_majority_metrics(tasks), **_accuracies(tasks)}
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+    def get_key_metrics(self, agent_metrics: JsonDict) -> JsonDict:
         """Average and best of as many attempts as there are, and IFEval's two accuracies."""
         of_k = key_metrics(agent_metrics)
         ours = ("prompt_accuracy", "instruction_accuracy")
@@ -91,7 +91,7 @@ def _followed(instructions: Iterable[Instruction], answer: Answer) -> list[bool]
     return [says_something and instruction.follows(answer) for instruction in instructions]
 
 
-def _accuracies(tasks: Iterable[Iterable[Mapping[str, Any]]]) -> dict[str, float]:
+def _accuracies(tasks: Iterable[Iterable[JsonObject]]) -> dict[str, float]:
     """In percent: of answers that follow all, of instructions, and of each instruction by id."""
     prompts: list[bool] = []
     by_id: dict[str, list[bool]] = defaultdict(list)

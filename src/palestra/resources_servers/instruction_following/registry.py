@@ -22,7 +22,7 @@ from palestra.resources_servers.instruction_following.instruction import (
     Relation,
     holds,
 )
-from palestra.schema import rejected_fields, rejection_text
+from palestra.schema import JsonObject, rejected_fields, rejection_text
 
 _LANGUAGES: Final = """
     af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk
@@ -198,7 +198,7 @@ FURTHER: Final[Mapping[str, type[Instruction]]] = MappingProxyType(
 INSTRUCTIONS: Final = MappingProxyType({**IFEVAL, **FURTHER})
 
 
-def bind(instruction_id: str, kwargs: Mapping[str, Any] | None) -> Instruction:
+def bind(instruction_id: str, kwargs: JsonObject | None) -> Instruction:
     """The instruction of a row. Raises ValueError for an unknown id, and for what kwargs lack."""
     found = INSTRUCTIONS.get(instruction_id)
     if found is None:

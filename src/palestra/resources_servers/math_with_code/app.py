@@ -7,7 +7,6 @@ defined, and ends with the session. How the answer is graded is `math_with_judge
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, Final, Self
@@ -26,6 +25,7 @@ from palestra.sandbox import (
     SandboxSettings,
 )
 from palestra.schema import (
+    JsonObject,
     Response,
     SeedSessionResponse,
     VerifyRequest,
@@ -145,7 +145,7 @@ class MathWithCodeServer(MathServer):
             await asyncio.wait(set(self._ending), timeout=_END_WITHIN_S)
         await super().stop()
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The expected answer in a box; a model that knows it need not compute."""
         return response_of(f"\\boxed{{{MathWithCodeRow.model_validate(row).expected}}}")
 

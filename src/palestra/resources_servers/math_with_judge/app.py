@@ -13,10 +13,10 @@ Whose fault an ending is decides what becomes of it:
 - ours: workers that do not start or are killed from outside, a bug. `verifier_error`, no reward.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
@@ -34,7 +34,7 @@ from palestra.sandbox import (
     Workers,
     open_workers,
 )
-from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
+from palestra.schema import JsonObject, Response, VerifyRequest, VerifyResponse, response_of
 from palestra.server import Hearing, Judge, JudgeConfig, Ruling
 
 _GRADING: Final = "palestra.resources_servers.math_with_judge.grading"
@@ -121,7 +121,7 @@ class Judged:
     """The verdict of the rules, or what the answer did to them."""
     extracted: str | None
     """The answer as it was read; None when none was."""
-    evaluations: Sequence[Mapping[str, Any]] | None
+    evaluations: Sequence[JsonObject] | None
     """Exchanges with the judge; None when none was asked."""
 
 
@@ -249,7 +249,7 @@ class MathWithJudgeServer(MathServer):
 
     config: MathWithJudgeConfig
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The expected answer in a box."""
         return response_of(f"\\boxed{{{row['expected_answer']}}}")
 

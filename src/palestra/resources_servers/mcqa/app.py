@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -23,7 +23,15 @@ from palestra.resources_servers.mcqa.grammars import (
     strict_single_letter_boxed,
 )
 from palestra.sandbox import Workers, open_workers
-from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
+from palestra.schema import (
+    JsonDict,
+    JsonObject,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+    response_of,
+)
 from palestra.server import ResourcesServerConfig
 
 GradingMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon"]
@@ -70,7 +78,7 @@ class McqaVerifyRequest(VerifyRequest):
     expected_answer: str
     """The letter of the right option."""
 
-    options: list[dict[str, Any]] | None = None
+    options: list[JsonDict] | None = None
     """One mapping of letter to text per option; without it any letter may be chosen."""
 
     grading_mode: GradingMode = "strict_single_letter_boxed"
@@ -105,7 +113,7 @@ class McqaServer(AttemptsServer):
 
     config: ResourcesServerConfig
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The right letter, in the form that the row's grading reads; None if that is not known."""
         pattern = (row.get("template_metadata") or {}).get("output_regex")
         mode = row.get("grading_mode", "strict_single_letter_boxed")

@@ -7,9 +7,8 @@ environment's.
 
 import asyncio
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from pydantic import Field, PrivateAttr
@@ -17,7 +16,7 @@ from pydantic import Field, PrivateAttr
 from palestra.errors import CallError, ConfigError, EnvironmentFault
 from palestra.resources_servers.actions import last_action
 from palestra.resources_servers.openenv.connection import ActionRefused, Observed, OpenEnvEpisode
-from palestra.schema import Response, WireModel, encode_json
+from palestra.schema import JsonDict, JsonObject, Response, WireModel, encode_json
 from palestra.server import Episode, Opening, ResourcesServerConfig, Session, Step, TurnsServer
 from palestra.transport import HttpClient, HttpRequest
 
@@ -50,7 +49,7 @@ class OpenEnvServerConfig(ResourcesServerConfig):
 class OpenEnvRow(WireModel):
     """What a row may say."""
 
-    reset: dict[str, Any] = Field(default_factory=dict)
+    reset: JsonDict = Field(default_factory=dict)
     """Arguments of the environment's `reset`, like `seed` or `episode_id`."""
 
 
@@ -139,7 +138,7 @@ class OpenEnvServer(TurnsServer):
             info={"observation": seen.observation},
         )
 
-    def _action(self, text: str) -> Mapping[str, Any]:
+    def _action(self, text: str) -> JsonObject:
         found = last_action(text)
         name = self.config.action_field
         if name is not None:

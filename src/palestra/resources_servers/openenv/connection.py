@@ -7,7 +7,6 @@ Each connection to `/ws` is an environment of its own. We send `{"type": "reset"
 """
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Final, final
 
 import orjson
@@ -16,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from palestra.errors import EnvironmentFault, InfraError
-from palestra.schema import WireModel
+from palestra.schema import JsonDict, JsonObject, WireModel
 
 LARGEST_MESSAGE: Final = 100 * 2**20
 """Bytes; what OpenEnv's own client takes: observations may be screenshots."""
@@ -28,7 +27,7 @@ _FULL: Final = "CAPACITY_REACHED"
 class Observed(WireModel):
     """What an episode looks like after a reset or a step."""
 
-    observation: dict[str, Any] = Field(default_factory=dict)
+    observation: JsonDict = Field(default_factory=dict)
     reward: float | None = None
     done: bool = False
 
@@ -41,7 +40,7 @@ class _Trouble(WireModel):
 
 class _Message(WireModel):
     type: str
-    data: dict[str, Any] = Field(default_factory=dict)
+    data: JsonDict = Field(default_factory=dict)
 
 
 class ActionRefused(Exception):
@@ -79,14 +78,14 @@ class OpenEnvEpisode:
             ) from error
         return cls(socket, where=where, answer_s=answer_s)
 
-    async def reset(self, arguments: Mapping[str, Any]) -> Observed:
+    async def reset(self, arguments: JsonObject) -> Observed:
         """Begin anew. Raises InfraError, EnvironmentFault when the environment fails."""
         try:
             return await self._exchange("reset", arguments)
         except ActionRefused as refusal:
             raise EnvironmentFault(f"{self._where} refuses the reset: {refusal}") from None
 
-    async def step(self, action: Mapping[str, Any]) -> Observed:
+    async def step(self, action: JsonObject) -> Observed:
         """Take an action. Raises ActionRefused besides what `reset` raises."""
         return await self._exchange("step", action)
 
@@ -94,7 +93,7 @@ class OpenEnvEpisode:
         """End the environment; its server may be gone already."""
         await self._socket.close()
 
-    async def _exchange(self, kind: str, data: Mapping[str, Any]) -> Observed:
+    async def _exchange(self, kind: str, data: JsonObject) -> Observed:
         raw = await self._answer(orjson.dumps({"type": kind, "data": data}).decode())
         try:
             message = _Message.model_validate(orjson.loads(raw))

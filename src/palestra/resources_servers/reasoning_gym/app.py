@@ -1,7 +1,6 @@
 """`ReasoningGymServer`: scores answers to the library's tasks with the library's scorers."""
 
 import json
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -12,7 +11,14 @@ from palestra.resources_servers.reasoning_gym.library import check_installed
 from palestra.resources_servers.reasoning_gym.scoring import UNKNOWN_FAMILY, extract_answer
 from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.sandbox import Workers, open_workers
-from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
+from palestra.schema import (
+    JsonObject,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+    response_of,
+)
 from palestra.server import ResourcesServer, ResourcesServerConfig, RewardRules
 
 LIMIT_S: Final = 10.0
@@ -54,7 +60,7 @@ class ReasoningGymServer(ResourcesServer):
         wrong=0.99, unsure={"mentioned": "some of the library's scorers search the whole text"}
     )
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The row's own answer; None for families that judge by the metadata alone."""
         answer = row.get("answer")
         return None if answer is None else response_of(f"<answer>{answer}</answer>")

@@ -22,9 +22,9 @@ from palestra.resources_servers.reasoning_gym.library import (
     families,
     load_reasoning_gym,
 )
-from palestra.schema import encode_json
+from palestra.schema import JsonDict, JsonObject, encode_json
 
-Overrides = Mapping[str, Mapping[str, Any]]
+Overrides = Mapping[str, JsonObject]
 
 ALL = "all"
 DEMO = "demo"
@@ -72,7 +72,7 @@ def generate_rows(
     seed: int = 0,
     config_overrides: Overrides | None = None,
     system: str | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonDict]:
     """`count` rows over the `wanted` families: names, "all" or "demo".
 
     `config_overrides`: by family, settings of its generator. `system`: a system message for every
@@ -87,7 +87,7 @@ def generate_rows(
 
 
 def _chosen(wanted: Sequence[str] | str, overrides: Overrides) -> tuple[list[str], Overrides]:
-    settings: dict[str, Mapping[str, Any]] = dict(overrides)
+    settings: dict[str, JsonObject] = dict(overrides)
     if wanted == ALL:
         names = [name for name in families() if name not in NOT_IN_ALL]
     elif wanted == DEMO:
@@ -102,22 +102,22 @@ def _chosen(wanted: Sequence[str] | str, overrides: Overrides) -> tuple[list[str
     return names, settings
 
 
-class _Stream(Iterator[dict[str, Any]]):
+class _Stream(Iterator[JsonDict]):
     """The endless tasks of one family; made, it has checked its settings."""
 
-    def __init__(self, name: str, seed: int, settings: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, seed: int, settings: JsonObject) -> None:
         self._name = name
         self._seed = seed
         self._settings = settings
         self._place = 0
         self._dataset = self._chunk(0)
 
-    def __next__(self) -> dict[str, Any]:
+    def __next__(self) -> JsonDict:
         chunk, index = divmod(self._place, CHUNK)
         if chunk and not index:
             self._dataset = self._chunk(chunk)
         self._place += 1
-        task: dict[str, Any] = self._dataset[index]
+        task: JsonDict = self._dataset[index]
         return task
 
     def _chunk(self, chunk: int) -> Any:
@@ -131,7 +131,7 @@ class _Stream(Iterator[dict[str, Any]]):
             ) from error
 
 
-def _row(task: Mapping[str, Any], system: str) -> dict[str, Any]:
+def _row(task: JsonObject, system: str) -> JsonDict:
     messages = [{"role": "user", "content": task["question"]}]
     if system:
         messages.insert(0, {"role": "system", "content": system})
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _write(rows: Iterator[dict[str, Any]], file: Any) -> None:
+def _write(rows: Iterator[JsonDict], file: Any) -> None:
     for row in rows:
         file.write(encode_json(row) + b"\n")
 

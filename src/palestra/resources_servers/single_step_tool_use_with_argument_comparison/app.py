@@ -4,9 +4,9 @@ A step is a message to the user or one function call. Whether a message says the
 not judged, only that a message was due; a call is judged by its tool and its arguments.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -14,6 +14,8 @@ from palestra.resources_servers.arguments import Called, exact_object, json_obje
 from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
+    JsonDict,
+    JsonObject,
     OutputMessage,
     Response,
     VerifyRequest,
@@ -75,7 +77,7 @@ class StepServer(ResourcesServer):
 
     config: StepServerConfig
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The expected call; None where any message, or any such call, is right."""
         due = row["expected_action"]
         if due["type"] == "message":
@@ -138,5 +140,5 @@ def _has_text(response: Response) -> bool:
     return any(isinstance(item, OutputMessage) and item.text.strip() for item in response.output)
 
 
-def _without(arguments: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+def _without(arguments: JsonObject, names: set[str]) -> JsonDict:
     return {name: value for name, value in arguments.items() if name not in names}

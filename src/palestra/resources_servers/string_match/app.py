@@ -4,13 +4,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
 from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.latex_text import last_box, plain_text
-from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
+from palestra.schema import JsonObject, Response, VerifyRequest, VerifyResponse, response_of
 from palestra.server import ResourcesServerConfig
 
 ExtractionMode = Literal["boxed", "final_answer", "last_line", "full"]
@@ -165,7 +165,7 @@ class StringMatchServer(AttemptsServer):
 
     config: ResourcesServerConfig
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The expected answer, where the row looks for it."""
         form = WRITTEN[row.get("extraction_mode") or "boxed"]
         return response_of(form.replace("?", str(row["expected_answer"])))

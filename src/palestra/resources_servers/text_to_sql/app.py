@@ -4,7 +4,6 @@ SQLite's queries are run, both of them, on the row's database and on variants of
 have no database here: a judge compares the queries.
 """
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from palestra.resources_servers.text_to_sql.execution import DIFFERENT, FAILED, 
 from palestra.resources_servers.text_to_sql.extraction import extract_sql
 from palestra.resources_servers.text_to_sql.queries import same_text
 from palestra.sandbox import Crashed, OutOfMemory, Raised, TimedOut, Workers, open_workers
-from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
+from palestra.schema import JsonObject, Response, VerifyRequest, VerifyResponse, response_of
 from palestra.server import Hearing, Judge, JudgeConfig, Ruling
 
 _EXECUTION = "palestra.resources_servers.text_to_sql.execution"
@@ -106,7 +105,7 @@ class TextToSqlServer(AttemptsServer):
 
     config: TextToSqlConfig
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The row's own query."""
         return response_of(f"```sql\n{row['sql']}\n```")
 

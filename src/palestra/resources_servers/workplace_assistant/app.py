@@ -7,7 +7,6 @@ judged again.
 
 import asyncio
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +26,7 @@ from palestra.resources_servers.workplace_assistant.records import Effects, Offi
 from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
+    JsonObject,
     Response,
     VerifyRequest,
     VerifyResponse,
@@ -143,7 +143,7 @@ class WorkplaceServer(
             self._office = Office.load(self.config.records)
         return self._office
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The gold calls; where nothing is to be changed, most answers are right."""
         gold = enumerate(row["ground_truth"])
         calls = [called(call["name"], call["arguments"], f"call_{number}") for number, call in gold]
@@ -179,7 +179,7 @@ class WorkplaceServer(
         self,
         session: Session,
         name: str,
-        arguments: Mapping[str, Any],
+        arguments: JsonObject,
         recorded: RecordedOutput,
     ) -> None:
         """Make a call again that was answered so when it was made.
@@ -209,9 +209,7 @@ class WorkplaceServer(
                 )
         return self.at(session).effects()
 
-    async def _replayed(
-        self, session: Session, name: str, arguments: Mapping[str, Any]
-    ) -> Output | None:
+    async def _replayed(self, session: Session, name: str, arguments: JsonObject) -> Output | None:
         """What a call is answered that could change anything; None where there is no such call."""
         method = self._tool_methods.get(name)
         if method is None:

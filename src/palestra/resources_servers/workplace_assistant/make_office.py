@@ -3,12 +3,12 @@
 import random
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from palestra.resources_servers.workplace_assistant.crm import PRODUCTS, STATUSES
 from palestra.resources_servers.workplace_assistant.projects import BOARDS, LISTS
+from palestra.schema import JsonDict
 
 NOW = datetime(2023, 11, 30, 23, 59)  # noqa: DTZ001  # office time
 PEOPLE = (
@@ -25,7 +25,7 @@ FIRST_NAMES = ("Ada", "Ben", "Cleo", "Dev", "Eva", "Finn", "Gita", "Hugo", "Ines
 SOURCES = ("direct", "referral", "search engine", "social media")
 
 
-def office(seed: int = 7) -> dict[str, Any]:
+def office(seed: int = 7) -> JsonDict:
     """All records."""
     rng = random.Random(seed)
     addresses = [f"{name}@example.com" for name in PEOPLE]

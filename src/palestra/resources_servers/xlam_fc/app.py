@@ -4,12 +4,10 @@ The order of calls does not matter, and a call that was made twice counts twice:
 that the calls made are exactly the expected ones.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from palestra.resources_servers.arguments import Called, ExpectedCall
 from palestra.schema import (
     FunctionCall,
+    JsonObject,
     Response,
     VerifyRequest,
     VerifyResponse,
@@ -31,7 +29,7 @@ class XlamServer(ResourcesServer):
 
     config: ResourcesServerConfig
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The expected calls."""
         wanted = enumerate(row["expected_answers"])
         return response_of(

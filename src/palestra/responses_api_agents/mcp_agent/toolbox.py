@@ -1,14 +1,14 @@
 """The tools of one rollout, from wherever they come, under names that differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
 from pydantic import Field
 
 from palestra.errors import CallError, WrongSetting
 from palestra.responses_api_agents.mcp_agent.connection import McpConnection, NoAnswerInTime
-from palestra.schema import FunctionTool, WireModel, encode_json
+from palestra.schema import FunctionTool, JsonDict, JsonObject, WireModel, encode_json
 from palestra.transport import Peer
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Offered:
 
     name: str
     description: str
-    parameters: Mapping[str, Any]
+    parameters: JsonObject
 
 
 class ToolSource(Protocol):
@@ -36,7 +36,7 @@ class ToolSource(Protocol):
     async def offered(self) -> Sequence[Offered]:
         """Its tools. Raises `CallError` when it does not say."""
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], /) -> str:
+    async def call(self, tool: str, arguments: JsonObject, /) -> str:
         """What a tool says, its errors included. Raises `CallError` when it gave no answer."""
 
 
@@ -65,7 +65,7 @@ class Toolbox:
                 )
             )
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+    async def call(self, name: str, arguments: JsonObject) -> str:
         """Run a tool; one of no source is the environment's to answer."""
         source, tool = self._tools.get(name, (None, name))
         if source is None:
@@ -76,7 +76,7 @@ class Toolbox:
 class _Tool(WireModel):
     name: str
     description: str = ""
-    inputSchema: dict[str, Any] = Field(default_factory=dict)  # noqa: N815  # the wire's spelling
+    inputSchema: JsonDict = Field(default_factory=dict)  # noqa: N815  # the wire's spelling
 
 
 class _Part(WireModel):
@@ -128,14 +128,14 @@ class EnvironmentTools:
         found = answer.result.tools if answer.result else []
         return [Offered(tool.name, tool.description, tool.inputSchema) for tool in found]
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], /) -> str:
+    async def call(self, tool: str, arguments: JsonObject, /) -> str:
         """The tool's text; what the server refuses is an answer too."""
         answer = await self._ask("tools/call", {"name": tool, "arguments": dict(arguments)})
         if answer.result is None:
             return _error(answer.error.message if answer.error else "no result")
         return "\n".join(part.text for part in answer.result.content)
 
-    async def _ask(self, method: str, params: Mapping[str, Any]) -> _Answer:
+    async def _ask(self, method: str, params: JsonObject) -> _Answer:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         return await self._environment.call(_MCP, message, _Answer)
 
@@ -159,7 +159,7 @@ class OutsideTools:
             for tool in await self._connection.tools()
         ]
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], /) -> str:
+    async def call(self, tool: str, arguments: JsonObject, /) -> str:
         """The tool's text; what the server refuses, or does not answer in time, is told too."""
         from mcp import MCPError
 

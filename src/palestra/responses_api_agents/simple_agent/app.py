@@ -11,7 +11,7 @@ tool that raised) goes back to it as the tool's output and never ends the rollou
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import orjson
@@ -21,6 +21,7 @@ from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
     InputItem,
+    JsonObject,
     Message,
     OutputItem,
     Response,
@@ -36,7 +37,7 @@ from palestra.transport import Peer
 
 _make_output = maker(FunctionCallOutput)
 
-CallTool = Callable[[str, Mapping[str, Any]], Awaitable[str]]
+CallTool = Callable[[str, JsonObject], Awaitable[str]]
 """Run a tool by name with its arguments: what the model reads of it, errors of the tool included.
 Raises `CallError` when there is no answer."""
 

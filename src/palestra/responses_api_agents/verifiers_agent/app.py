@@ -26,6 +26,7 @@ from palestra.responses_api_agents.verifiers_agent.rows import ROW_FIELD
 from palestra.schema import (
     AggregateMetrics,
     AggregateMetricsRequest,
+    JsonDict,
     RunRequest,
     VerifyResponse,
     WireModel,
@@ -45,7 +46,7 @@ class VerifiersAgentConfig(ServerConfig):
     env_id: str
     """The environment's id: the name of an installed module that has `load_environment`."""
 
-    env_args: dict[str, Any] = Field(default_factory=dict)
+    env_args: JsonDict = Field(default_factory=dict)
     """Arguments of its `load_environment`."""
 
 
@@ -175,10 +176,10 @@ def _own_signal_handlers() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def _none(tasks: Any) -> dict[str, Any]:
+def _none(tasks: Any) -> JsonDict:
     del tasks
     return {}
 
 
-def _means(agent_metrics: Any) -> dict[str, Any]:
+def _means(agent_metrics: Any) -> JsonDict:
     return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}

@@ -4,7 +4,7 @@ So a rollout's model calls carry its identity and deadline, and a failure keeps 
 library makes of every exception an error of its own, and a reward of zero.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 from openai.types.chat import ChatCompletion as NativeCompletion
@@ -13,7 +13,7 @@ from verifiers.clients.openai_chat_completions_client import (  # type: ignore[i
 )
 
 from palestra.errors import CallError
-from palestra.schema import ChatCompletion, encode_json
+from palestra.schema import ChatCompletion, JsonDict, JsonObject, encode_json
 from palestra.transport import Peer
 
 
@@ -29,9 +29,9 @@ class PeerClient(OpenAIChatCompletionsClient):  # type: ignore[misc]  # the libr
 
     async def get_native_response(
         self,
-        prompt: Sequence[Mapping[str, Any]],
+        prompt: Sequence[JsonObject],
         model: str,
-        sampling_args: Mapping[str, Any],
+        sampling_args: JsonObject,
         tools: Sequence[Any] | None = None,
         **_options: Any,
     ) -> NativeCompletion:
@@ -41,7 +41,7 @@ class PeerClient(OpenAIChatCompletionsClient):  # type: ignore[misc]  # the libr
             for message in prompt
         ]
         asked = {name: value for name, value in sampling_args.items() if value is not None}
-        body: dict[str, Any] = {"model": model, "messages": messages, **asked}
+        body: JsonDict = {"model": model, "messages": messages, **asked}
         if tools:
             body["tools"] = list(tools)
         peer: Peer = self.client

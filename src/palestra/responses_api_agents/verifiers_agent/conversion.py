@@ -1,18 +1,18 @@
 """Between our rows and responses and what the `verifiers` library reads and writes: chats."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
-from palestra.schema import Response, ResponseCreateParams, fields_of
+from palestra.schema import JsonDict, JsonObject, Response, ResponseCreateParams, fields_of
 from palestra.transport import new_id
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens"}
 
 
-def input_of(params: ResponseCreateParams, task: Mapping[str, Any]) -> dict[str, Any]:
+def input_of(params: ResponseCreateParams, task: JsonObject) -> JsonDict:
     """The library's input for a row: its prompt as chat messages, and the task's fields."""
     given = params.input
     prompt = [{"role": "user", "content": given}] if isinstance(given, str) else _chat(given)
@@ -21,17 +21,17 @@ def input_of(params: ResponseCreateParams, task: Mapping[str, Any]) -> dict[str,
     return {**task, "prompt": prompt}
 
 
-def sampling_of(params: ResponseCreateParams) -> dict[str, Any]:
+def sampling_of(params: ResponseCreateParams) -> JsonDict:
     """The row's sampling settings under their names in Chat Completions."""
     found = {theirs: getattr(params, ours) for ours, theirs in _SAMPLING.items()}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def response_of(output: Mapping[str, Any], *, model: str) -> Response:
+def response_of(output: JsonObject, *, model: str) -> Response:
     """The rollout's completion as one response; what the environment said is a user's message."""
     usage = output.get("token_usage") or {}
     read, written = (int(usage.get(f"{kind}_tokens") or 0) for kind in ("input", "output"))
-    made: dict[str, Any] = {
+    made: JsonDict = {
         "id": f"resp_{new_id()}",
         "created_at": int(time.time()),
         "model": model,
@@ -48,7 +48,7 @@ def response_of(output: Mapping[str, Any], *, model: str) -> Response:
     return Response.model_validate(made)
 
 
-def _chat(items: list[Any]) -> list[dict[str, Any]]:
+def _chat(items: list[Any]) -> list[JsonDict]:
     """Messages of a row as chat messages; parts of a content under their names there."""
     chat = []
     for item in items:
@@ -61,13 +61,13 @@ def _chat(items: list[Any]) -> list[dict[str, Any]]:
     return chat
 
 
-def _part(part: dict[str, Any]) -> dict[str, Any]:
+def _part(part: JsonDict) -> JsonDict:
     if part.get("type") == "input_image":
         return {"type": "image_url", "image_url": {"url": part.get("image_url")}}
     return {"type": "text", "text": part.get("text", "")}
 
 
-def _items(messages: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _items(messages: list[JsonObject]) -> Iterator[JsonDict]:
     for message in messages:
         role, content = message.get("role"), _text(message.get("content"))
         if role == "tool":
@@ -82,7 +82,7 @@ def _items(messages: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"type": "message", "role": role or "user", "content": content}
 
 
-def _said(message: Mapping[str, Any], content: str) -> Iterator[dict[str, Any]]:
+def _said(message: JsonObject, content: str) -> Iterator[JsonDict]:
     """One turn of the model: what it thought, said, and called."""
     if thought := message.get("reasoning_content"):
         summary = [{"type": "summary_text", "text": thought}]
@@ -100,9 +100,9 @@ def _said(message: Mapping[str, Any], content: str) -> Iterator[dict[str, Any]]:
     yield from calls
 
 
-def _call(call: Any) -> dict[str, Any]:
+def _call(call: Any) -> JsonDict:
     """A tool call, which some releases write as JSON text."""
-    found: Mapping[str, Any] = orjson.loads(call) if isinstance(call, str) else call
+    found: JsonObject = orjson.loads(call) if isinstance(call, str) else call
     function = found.get("function") or found
     return {
         "type": "function_call",

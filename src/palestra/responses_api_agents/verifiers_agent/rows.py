@@ -8,13 +8,13 @@ With `--split eval` its evaluation set; `--args '{"difficulty": 3}'` are those o
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
-from palestra.schema import encode_json
+from palestra.schema import JsonDict, JsonObject, encode_json
 
 ROW_FIELD: Final = "verifiers"
 """The row's field with what the environment needs besides the prompt."""
@@ -22,7 +22,7 @@ ROW_FIELD: Final = "verifiers"
 _KEPT = ("example_id", "answer", "info")
 
 
-def row_of(example: Mapping[str, Any]) -> dict[str, Any]:
+def row_of(example: JsonObject) -> JsonDict:
     """One example of an environment's dataset as a row."""
     task = {name: example[name] for name in _KEPT if example.get(name) is not None}
     messages = [
@@ -32,7 +32,7 @@ def row_of(example: Mapping[str, Any]) -> dict[str, Any]:
     return {"responses_create_params": {"input": messages}, ROW_FIELD: task}
 
 
-def rows_of(environment: Any, *, split: str = "train", count: int = -1) -> Iterator[dict[str, Any]]:
+def rows_of(environment: Any, *, split: str = "train", count: int = -1) -> Iterator[JsonDict]:
     """Rows of a loaded environment, in its order; all of them where `count` is negative."""
     take = environment.get_eval_dataset if split == "eval" else environment.get_dataset
     for example in take(n=count):

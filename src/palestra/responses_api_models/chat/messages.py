@@ -5,7 +5,7 @@ conversation and one message of a chat, so consecutive items of the model fold i
 What cannot be said in a chat is refused with a pointer to it, never left out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, final
 
@@ -22,6 +22,8 @@ from palestra.schema import (
     InputImage,
     InputItem,
     InputText,
+    JsonDict,
+    JsonObject,
     Message,
     OutputText,
     Reasoning,
@@ -41,10 +43,10 @@ _NEVER_SAID = frozenset({"input_image", "input_file", "input_video"})
 """Parts that a chat has no assistant message for. Others are the endpoint's own, said before."""
 
 
-def to_messages(params: ResponseCreateParams, settings: ConversionSettings) -> list[dict[str, Any]]:
+def to_messages(params: ResponseCreateParams, settings: ConversionSettings) -> list[JsonDict]:
     """The conversation as chat messages, instructions first. Raises `RowError`."""
     if isinstance(params.input, str):
-        messages: list[dict[str, Any]] = [{"role": "user", "content": params.input}]
+        messages: list[JsonDict] = [{"role": "user", "content": params.input}]
     else:
         messages = _fold(params.input, settings)
     if params.metadata:
@@ -54,7 +56,7 @@ def to_messages(params: ResponseCreateParams, settings: ConversionSettings) -> l
     return messages
 
 
-Piece = str | Mapping[str, Any]
+Piece = str | JsonObject
 """What the model said, in order: text, or a part that only its own endpoint reads."""
 
 
@@ -76,8 +78,8 @@ class _Turn:
         self._settings = settings
         self._pieces: list[Piece] = []
         self._thoughts: list[str] = []
-        self._calls: list[dict[str, Any]] = []
-        self._more: dict[str, Any] = {}
+        self._calls: list[JsonDict] = []
+        self._more: JsonDict = {}
         self._last_is_reasoning = False
         self._thinks = False
 
@@ -141,13 +143,13 @@ class _Turn:
         elif blocks:
             self._pieces.append(wrap_thinking(blocks))
 
-    def message(self) -> dict[str, Any]:
+    def message(self) -> JsonDict:
         """The chat message. No text at all is null beside tool calls, else the empty text."""
         thoughts = self._thoughts
         content: Any = self._content(thoughts) if self._pieces else ""
         if not self._pieces and self._calls:
             content = None
-        message: dict[str, Any] = {"role": "assistant", "content": content}
+        message: JsonDict = {"role": "assistant", "content": content}
         if thoughts and self._settings.uses_interleaved_reasoning:
             # Servers and templates disagree on the name.
             message["reasoning_content"] = message["reasoning"] = "\n\n".join(thoughts)
@@ -184,7 +186,7 @@ class _Turn:
         return text
 
 
-def _call(item: FunctionCall) -> dict[str, Any]:
+def _call(item: FunctionCall) -> JsonDict:
     function = {"name": item.name, "arguments": item.arguments}
     call = {"id": item.call_id, "type": "function", "function": function}
     signature = (item.model_extra or {}).get(CALL_SIGNATURE)
@@ -200,8 +202,8 @@ def _blocks(reasoning: Reasoning, position: int, *, elsewhere: bool) -> list[str
     return blocks
 
 
-def _fold(items: Sequence[InputItem], settings: ConversionSettings) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
+def _fold(items: Sequence[InputItem], settings: ConversionSettings) -> list[JsonDict]:
+    messages: list[JsonDict] = []
     turn: _Turn | None = None
     for index, item in enumerate(items):
         heard = _heard(item, index, settings)
@@ -219,7 +221,7 @@ def _fold(items: Sequence[InputItem], settings: ConversionSettings) -> list[dict
     return messages
 
 
-def _heard(item: InputItem, index: int, settings: ConversionSettings) -> dict[str, Any] | None:
+def _heard(item: InputItem, index: int, settings: ConversionSettings) -> JsonDict | None:
     """A message that the model reads, or None for an item of the model's own."""
     if isinstance(item, FunctionCallOutput):
         output: Any = item.output
@@ -238,20 +240,20 @@ def _heard(item: InputItem, index: int, settings: ConversionSettings) -> dict[st
     return heard | _name(item) if item.__pydantic_extra__ else heard
 
 
-def _name(message: Message) -> dict[str, Any]:
+def _name(message: Message) -> JsonDict:
     """Who of several speaks: of all that a message may carry, this a chat has a field for."""
     name = (message.model_extra or {}).get("name")
     return {"name": name} if name else {}
 
 
-def _raw_content(parts: list[Any], pointer: str) -> str | list[dict[str, Any]]:
+def _raw_content(parts: list[Any], pointer: str) -> str | list[JsonDict]:
     try:
         return _content(_PARTS.validate_python(parts), pointer)
     except ValidationError as error:
         refuse(pointer, f"text or content parts ({error.errors()[0]['msg']})")
 
 
-def _content(parts: Iterable[ContentPart], pointer: str) -> str | list[dict[str, Any]]:
+def _content(parts: Iterable[ContentPart], pointer: str) -> str | list[JsonDict]:
     """Plain text when that is all there is: not every chat template reads parts.
 
     No part at all is the empty text: an empty list is refused by some.
@@ -263,12 +265,12 @@ def _content(parts: Iterable[ContentPart], pointer: str) -> str | list[dict[str,
     return chat_parts or ""
 
 
-def _extra(part: ContentPart) -> dict[str, Any]:
+def _extra(part: ContentPart) -> JsonDict:
     """What else a part says (how to cache it, its place in a video): for whoever can read it."""
     return {name: value for name, value in (part.model_extra or {}).items() if value is not None}
 
 
-def _part(part: ContentPart, pointer: str) -> dict[str, Any]:
+def _part(part: ContentPart, pointer: str) -> JsonDict:
     extra = _extra(part)
     if isinstance(part, InputText | OutputText):
         return {"type": "text", "text": part.text, **extra}
@@ -284,7 +286,7 @@ def _part(part: ContentPart, pointer: str) -> dict[str, Any]:
     return {"type": part.type, **extra}
 
 
-def _with_instructions(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_instructions(text: str, messages: list[JsonDict]) -> list[JsonDict]:
     """One system message at the head: many chat templates accept no second one.
 
     One that says whose it is stays by itself: merged, nobody could tell.
@@ -300,13 +302,11 @@ def _with_instructions(text: str, messages: list[dict[str, Any]]) -> list[dict[s
     return [{"role": "system", "content": merged}, *messages[leading:]]
 
 
-def _is_told_to_the_model(message: Mapping[str, Any]) -> bool:
+def _is_told_to_the_model(message: JsonObject) -> bool:
     return message["role"] in {"system", "developer"} and "name" not in message
 
 
-def _with_audio(
-    metadata: Mapping[str, Any], messages: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def _with_audio(metadata: JsonObject, messages: list[JsonDict]) -> list[JsonDict]:
     """The row's audio (a data URL, or a WAV file in base64) before the last user message's text."""
     for name in ("audio_path", "audio_paths"):
         if metadata.get(name) is not None:
@@ -318,12 +318,12 @@ def _with_audio(
     if last < 0:
         refuse("/metadata/audio_data", "audio beside a user message, and there is none")
     if data.startswith("data:"):
-        audio: dict[str, Any] = {"type": "audio_url", "audio_url": {"url": data}}
+        audio: JsonDict = {"type": "audio_url", "audio_url": {"url": data}}
     else:
         audio = {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
     heard = {"role": "user", "content": [audio, *_as_parts(messages[last]["content"])]}
     return [*messages[:last], heard, *messages[last + 1 :]]
 
 
-def _as_parts(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _as_parts(content: str | list[JsonDict]) -> list[JsonDict]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

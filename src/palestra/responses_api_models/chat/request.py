@@ -10,7 +10,7 @@ import orjson
 
 from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.settings import ConversionSettings, refuse
-from palestra.schema import FunctionTool, ResponseCreateParams, Tool
+from palestra.schema import FunctionTool, JsonDict, JsonObject, ResponseCreateParams, Tool
 
 _LOGPROBS = "message.output_text.logprobs"
 
@@ -58,7 +58,7 @@ _REASONING_SAID = frozenset({"effort", "summary", "generate_summary"})
 
 def to_chat_request(
     params: ResponseCreateParams, *, model: str, settings: ConversionSettings
-) -> dict[str, Any]:
+) -> JsonDict:
     """The body to POST; it shares tool schemas with `params`, so it must not be changed.
 
     Weakest to strongest: configured `extra_body`, the row's `metadata.extra_body`, unknown
@@ -67,7 +67,7 @@ def to_chat_request(
     metadata = params.metadata or {}
     unknown = params.model_extra or {}
     _refuse_unsayable(params)
-    request: dict[str, Any] = {
+    request: JsonDict = {
         **settings.extra_body,
         **json_setting(metadata, "extra_body"),
         **{name: value for name, value in unknown.items() if value is not None},
@@ -99,14 +99,14 @@ def _refuse_unsayable(params: ResponseCreateParams) -> None:
 
 
 def template_kwargs(
-    metadata: Mapping[str, Any], asked: Mapping[str, Any], settings: ConversionSettings
-) -> dict[str, Any]:
+    metadata: JsonObject, asked: JsonObject, settings: ConversionSettings
+) -> JsonDict:
     """The chat template's arguments: whatever a row says goes over the configuration.
 
     Either may give them by themselves or inside of `extra_body`; `asked` are the request's own
     fields. Raises `RowError`.
     """
-    merged: dict[str, Any] = {}
+    merged: JsonDict = {}
     configured = settings.extra_body or settings.chat_template_kwargs
     if not metadata and not asked and not configured:
         return merged  # as nearly always: this is on the hottest path
@@ -125,7 +125,7 @@ def template_kwargs(
     return merged
 
 
-def json_setting(metadata: Mapping[str, Any], key: str) -> dict[str, Any]:
+def json_setting(metadata: JsonObject, key: str) -> JsonDict:
     """The JSON object that `metadata` holds as text under `key`. Raises `RowError`."""
     raw = metadata.get(key)
     if raw is None:
@@ -139,7 +139,7 @@ def json_setting(metadata: Mapping[str, Any], key: str) -> dict[str, Any]:
     return value
 
 
-def _sampling(params: ResponseCreateParams, settings: ConversionSettings) -> dict[str, Any]:
+def _sampling(params: ResponseCreateParams, settings: ConversionSettings) -> JsonDict:
     """Everything about how to answer, apart from tools."""
     given = params.__dict__
     asked = {name: value for name in _SAME_NAME if (value := given[name]) is not None}
@@ -160,7 +160,7 @@ def _sampling(params: ResponseCreateParams, settings: ConversionSettings) -> dic
     return asked
 
 
-def _effort(reasoning: Mapping[str, Any]) -> dict[str, Any]:
+def _effort(reasoning: JsonObject) -> JsonDict:
     for name, value in reasoning.items():
         if name in _REASONING_SAID:
             continue
@@ -172,8 +172,8 @@ def _effort(reasoning: Mapping[str, Any]) -> dict[str, Any]:
     return {} if effort is None else {"reasoning_effort": effort}
 
 
-def _text_format(text: Mapping[str, Any]) -> dict[str, Any]:
-    asked: dict[str, Any] = {}
+def _text_format(text: JsonObject) -> JsonDict:
+    asked: JsonDict = {}
     for name, value in text.items():
         if value is not None and name not in {"format", "verbosity"}:
             refuse(f"/text/{name}", "`format` and `verbosity` alone")
@@ -188,13 +188,13 @@ def _text_format(text: Mapping[str, Any]) -> dict[str, Any]:
     return asked
 
 
-def _tools(params: ResponseCreateParams, *, has_others: bool) -> dict[str, Any]:
+def _tools(params: ResponseCreateParams, *, has_others: bool) -> JsonDict:
     """Tools and how to use them; without tools, no word of them: endpoints refuse it.
 
     `has_others`: the request has tools from elsewhere, of which these take the place.
     """
     choice = params.tool_choice if "tool_choice" in params.model_fields_set else None
-    asked: dict[str, Any] = {}
+    asked: JsonDict = {}
     if params.tools:
         asked["tools"] = [_tool(tool, index) for index, tool in enumerate(params.tools)]
     elif not has_others:
@@ -211,11 +211,11 @@ def _tools(params: ResponseCreateParams, *, has_others: bool) -> dict[str, Any]:
     return asked
 
 
-def _tool(tool: Tool, index: int) -> dict[str, Any]:
+def _tool(tool: Tool, index: int) -> JsonDict:
     """`strict` is left out: only some endpoints know it, and they enforce what others ignore."""
     if not isinstance(tool, FunctionTool):
         refuse(f"/tools/{index}", f'a tool of type "function", got {tool.type!r}')
-    function: dict[str, Any] = {"name": tool.name}
+    function: JsonDict = {"name": tool.name}
     if tool.description is not None:
         function["description"] = tool.description
     if tool.parameters is not None:
@@ -224,7 +224,7 @@ def _tool(tool: Tool, index: int) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _tool_choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
+def _tool_choice(choice: str | JsonDict) -> str | JsonDict:
     if isinstance(choice, str):
         return choice
     if choice.get("type") == "function" and "name" in choice:

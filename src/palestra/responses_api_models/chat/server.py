@@ -1,9 +1,9 @@
 """`ChatCompletionsServer`: Responses API in front of any Chat Completions endpoint."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -28,6 +28,8 @@ from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S, Answe
 from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
+    JsonDict,
+    JsonObject,
     Response,
     ResponseCreateParams,
     decode_completion,
@@ -61,8 +63,8 @@ class ChatModelConfig(ModelServerConfig):
     """What the endpoint calls a row's `max_output_tokens`."""
     sequential_reasoning_allowed: bool = True
     """Whether a history may hold two reasoning items in a row; if not, such a row is refused."""
-    chat_template_kwargs: dict[str, Any] | None = None
-    extra_body: dict[str, Any] | None = None
+    chat_template_kwargs: JsonDict | None = None
+    extra_body: JsonDict | None = None
     """Fields added to every request, unless the row sets them itself."""
     default_headers: dict[str, str] = Field(default_factory=dict)
     request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
@@ -91,7 +93,7 @@ class ChatModelConfig(ModelServerConfig):
 
     @field_validator("extra_body")
     @classmethod
-    def _in_one_piece(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _in_one_piece(cls, value: JsonDict | None) -> JsonDict | None:
         return refuse_stream(value)
 
     def conversion(self) -> ConversionSettings:
@@ -171,7 +173,7 @@ class ChatCompletionsServer(ModelServer):
             return overflow_response(body, model=model, overflow=completion)
         return to_response(completion, body, model=model, settings=self._conversion)
 
-    async def post(self, path: str, body: Mapping[str, Any], session: Session) -> Answered:
+    async def post(self, path: str, body: JsonObject, session: Session) -> Answered:
         """POST to the session's endpoint; to another one when that does not answer."""
         return await self._upstream.post_to(self._model_endpoints, path, body, session=session.id)
 
@@ -186,7 +188,7 @@ class ChatCompletionsServer(ModelServer):
             return overflow_completion(body, model=model, overflow=found)
         return found
 
-    def _chat_request(self, body: ChatCreateParams) -> dict[str, Any]:
+    def _chat_request(self, body: ChatCreateParams) -> JsonDict:
         asked = to_plain(body)
         metadata = asked.pop("metadata", None) or {}
         request = {

@@ -1,10 +1,10 @@
 """What the conversion must know about an endpoint."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from palestra.errors import ConfigError, Evidence, FieldProblem, RowError
+from palestra.schema import JsonDict, JsonObject
 
 
 def refuse(pointer: str, expected: str) -> NoReturn:
@@ -15,7 +15,7 @@ def refuse(pointer: str, expected: str) -> NoReturn:
     )
 
 
-def refuse_stream(extra_body: dict[str, Any] | None) -> dict[str, Any] | None:
+def refuse_stream(extra_body: JsonDict | None) -> JsonDict | None:
     """The configured `extra_body`. Raises ConfigError where it asks for a stream."""
     if extra_body and extra_body.get("stream"):
         raise ConfigError(
@@ -38,6 +38,6 @@ class ConversionSettings:
     """Two reasoning items may follow each other in a history; else such a row is refused."""
     max_tokens_parameter: str = "max_tokens"
     """What the endpoint calls the limit of an answer's tokens."""
-    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    chat_template_kwargs: JsonObject = field(default_factory=dict)
+    extra_body: JsonObject = field(default_factory=dict)
     """Fields of every request; whatever a row sets itself goes over them."""

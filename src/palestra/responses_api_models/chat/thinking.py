@@ -8,12 +8,12 @@ may end inside of one, because the model reached its token limit. Where reasonin
 text, neither is so, and a lone tag is a word of the answer.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from palestra.errors import ModelError
-from palestra.schema import thought_in
+from palestra.schema import JsonObject, thought_in
 
 OPEN = "<think>"
 CLOSE = "</think>"
@@ -24,7 +24,7 @@ class TextSpan(NamedTuple):
 
     text: str
     is_reasoning: bool = False
-    part: Mapping[str, Any] | None = None
+    part: JsonObject | None = None
     """Where an endpoint answers in parts, the part that this was, unless it was plain text."""
 
 

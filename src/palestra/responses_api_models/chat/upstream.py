@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import orjson
 
@@ -24,7 +24,7 @@ from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
     provider_sentence,
 )
-from palestra.schema import encode_json
+from palestra.schema import JsonObject, encode_json
 from palestra.transport import (
     AnsweredRollouts,
     ConnectionFailed,
@@ -143,7 +143,7 @@ class Upstream:
         self._count = count or RetryCount()
         self._refusals = Refusals() if client is None else client.refusals
 
-    async def post(self, url: str, body: Mapping[str, Any]) -> bytes | ContextOverflow:
+    async def post(self, url: str, body: JsonObject) -> bytes | ContextOverflow:
         """POST `body` until an answer comes, within the rollout's deadline.
 
         Raises `CallError`: what `classify` makes of a refusal, or that no answer came.
@@ -152,7 +152,7 @@ class Upstream:
         return await self._post(encoded, partial(self._send_once, url, encoded), lambda: url)
 
     async def post_to(
-        self, endpoints: Endpoints, path: str, body: Mapping[str, Any], *, session: str
+        self, endpoints: Endpoints, path: str, body: JsonObject, *, session: str
     ) -> Answered:
         """POST `body` to the session's endpoint, or to another one when that is left.
 

@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from palestra.errors import ModelRejectedRow
+from palestra.schema import JsonDict
 from palestra.transport import new_id
 
-JSON = dict[str, Any]
 _TOKEN_LIMITS: Final = ("max_tokens", "max_completion_tokens")
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
@@ -78,14 +78,14 @@ def _call(entry: Any) -> WrittenCall | None:
 class EngineRequest:
     """A request as llama.cpp gets it, and how its answer is to be read."""
 
-    body: JSON
+    body: JsonDict
     has_tools: bool = False
     call_enforced: bool = False
     """The whole answer is one call, without tags around it."""
     parallel_calls: bool = True
 
 
-def to_engine_request(request: JSON, *, max_tokens: int, context_tokens: int) -> EngineRequest:
+def to_engine_request(request: JsonDict, *, max_tokens: int, context_tokens: int) -> EngineRequest:
     """The request with everything in it that llama.cpp would ignore or refuse put right.
 
     `max_tokens` applies when the request names no limit, and `context_tokens` when it names a
@@ -116,7 +116,7 @@ def to_engine_request(request: JSON, *, max_tokens: int, context_tokens: int) ->
     )
 
 
-def _limit_answer(body: JSON, default_tokens: int, most_tokens: int) -> None:
+def _limit_answer(body: JsonDict, default_tokens: int, most_tokens: int) -> None:
     limits = {name: body[name] for name in _TOKEN_LIMITS if body.get(name) is not None}
     for name, limit in limits.items():
         if limit < 1:  # -1 would mean no limit at all
@@ -128,7 +128,7 @@ def _limit_answer(body: JSON, default_tokens: int, most_tokens: int) -> None:
         body["max_tokens"] = min(default_tokens, most_tokens)
 
 
-def with_calls(completion: JSON, request: EngineRequest) -> JSON:
+def with_calls(completion: JsonDict, request: EngineRequest) -> JsonDict:
     """A completion with the calls that its text holds as `tool_calls`."""
     if not request.has_tools:
         return completion
@@ -136,7 +136,7 @@ def with_calls(completion: JSON, request: EngineRequest) -> JSON:
     return {**completion, "choices": choices}
 
 
-def _choice_with_calls(choice: JSON, request: EngineRequest) -> JSON:
+def _choice_with_calls(choice: JsonDict, request: EngineRequest) -> JsonDict:
     text = choice["message"].get("content") or ""
     rest, calls = ("", read_bare_calls(text)) if request.call_enforced else read_calls(text)
     if not calls:
@@ -160,7 +160,7 @@ def _choice_with_calls(choice: JSON, request: EngineRequest) -> JSON:
     }
 
 
-def _as_text(message: JSON, pointer: str) -> JSON:
+def _as_text(message: JsonDict, pointer: str) -> JsonDict:
     """The message with its calls as text, and a tool's output as the user's message."""
     content = message.get("content")
     if isinstance(content, list):
@@ -174,7 +174,7 @@ def _as_text(message: JSON, pointer: str) -> JSON:
     return {"role": message["role"], "content": "\n".join(written)}
 
 
-def _text_of(part: JSON, pointer: str) -> str:
+def _text_of(part: JsonDict, pointer: str) -> str:
     if part.get("type") != "text":
         raise ModelRejectedRow(
             f"the local model reads text only, not {part.get('type')!r}",
@@ -189,7 +189,7 @@ def _text_of(part: JSON, pointer: str) -> str:
     return text
 
 
-def _call_of(tool_call: JSON, pointer: str) -> WrittenCall:
+def _call_of(tool_call: JsonDict, pointer: str) -> WrittenCall:
     function = tool_call.get("function")
     fields = function if isinstance(function, Mapping) else {}
     name, arguments = fields.get("name"), fields.get("arguments")
@@ -201,7 +201,7 @@ def _call_of(tool_call: JSON, pointer: str) -> WrittenCall:
     return WrittenCall(name, arguments)
 
 
-def _chosen(tools: Sequence[JSON], choice: str | JSON) -> tuple[list[JSON], bool]:
+def _chosen(tools: Sequence[JsonDict], choice: str | JsonDict) -> tuple[list[JsonDict], bool]:
     """The tools that `tool_choice` leaves, and whether one of them must be called."""
     names = [_name(tool, index) for index, tool in enumerate(tools)]
     if choice in {"auto", "required"} if isinstance(choice, str) else False:
@@ -218,7 +218,7 @@ def _chosen(tools: Sequence[JSON], choice: str | JSON) -> tuple[list[JSON], bool
     return kept, enforce
 
 
-def _named(choice: str | JSON) -> tuple[list[str] | None, bool]:
+def _named(choice: str | JsonDict) -> tuple[list[str] | None, bool]:
     if not isinstance(choice, Mapping):
         return None, False
     allowed = choice.get("allowed_tools")
@@ -230,7 +230,7 @@ def _named(choice: str | JSON) -> tuple[list[str] | None, bool]:
     return (None if name is None else [str(name)]), True
 
 
-def _name(tool: JSON, index: int) -> str:
+def _name(tool: JsonDict, index: int) -> str:
     function = tool.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise ModelRejectedRow(
@@ -241,13 +241,13 @@ def _name(tool: JSON, index: int) -> str:
     return name
 
 
-def call_schema(tools: Sequence[JSON]) -> JSON:
+def call_schema(tools: Sequence[JsonDict]) -> JsonDict:
     """The JSON schema of one call of one of the tools.
 
     Each tool's parameters stand whole under `$defs`, their own references re-rooted there.
     """
-    definitions: JSON = {}
-    calls: list[JSON] = []
+    definitions: JsonDict = {}
+    calls: list[JsonDict] = []
     for index, tool in enumerate(tools):
         function = tool["function"]
         root = f"#/$defs/{index}"

@@ -6,7 +6,7 @@ import importlib.util
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar, final
@@ -19,7 +19,7 @@ from palestra.errors import ConfigError, DeadlineExceeded, InfraError, ServerDie
 from palestra.fleet import Child, ChildExit
 from palestra.responses_api_models.local_model.engine import READY, EngineOrder
 from palestra.responses_api_models.local_model.mending import to_engine_request, with_calls
-from palestra.schema import encode_json
+from palestra.schema import JsonObject, encode_json
 from palestra.transport import HttpReply, HttpRequest, HttpTransport
 
 logger = logging.getLogger("palestra.local_model")
@@ -193,7 +193,7 @@ class EngineTransport:
         return replace(reply, body=encode_json(with_calls(orjson.loads(reply.body), mended)))
 
     @asynccontextmanager
-    async def _turn(self, body: Mapping[str, Any], timeout_s: float | None) -> AsyncIterator[None]:
+    async def _turn(self, body: JsonObject, timeout_s: float | None) -> AsyncIterator[None]:
         """Room for one request, once no other one with the same prompt is running."""
         prompt = encode_json([body["messages"], body.get("chat_template_kwargs")])
         alone = self._prompts.setdefault(prompt, asyncio.Lock())

@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +29,8 @@ from palestra.responses_api_models.chat import (
 from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S
 from palestra.schema import (
     IncompleteDetails,
+    JsonDict,
+    JsonObject,
     Response,
     ResponseCreateParams,
     set_fields,
@@ -47,9 +48,7 @@ _OF_THE_ROW = re.compile(r"^(?:invalid|image|unsupported|empty|failed_to_downloa
 """OpenAI's codes of what a request can never be answered to: `invalid_prompt`, `image_too_large`."""
 
 
-def to_request(
-    params: ResponseCreateParams, *, model: str, extra_body: Mapping[str, Any]
-) -> dict[str, Any]:
+def to_request(params: ResponseCreateParams, *, model: str, extra_body: JsonObject) -> JsonDict:
     """The body to POST, which may hold objects of the schema; `model` is used when the row names
     none.
 
@@ -74,7 +73,7 @@ def to_request(
     return request
 
 
-def _without_tokens(item: Any) -> dict[str, Any]:
+def _without_tokens(item: Any) -> JsonDict:
     return without_tokens(set_fields(item) if isinstance(item, BaseModel) else item)
 
 
@@ -98,7 +97,7 @@ def read_response(body: bytes, *, model: str) -> Response:
     return Response.model_validate(plain)
 
 
-def _counted(usage: Mapping[str, Any]) -> dict[str, Any] | None:
+def _counted(usage: JsonObject) -> JsonDict | None:
     """A usage without nulls; None when it counts nothing."""
     given = {key: value for key, value in usage.items() if value is not None}
     for key, value in given.items():
@@ -125,7 +124,7 @@ def failure_of(response: Response) -> ModelError | None:
     return kind(f"{about}: {said}")
 
 
-def cut_at_limit(response: Response, request: Mapping[str, Any]) -> Response:
+def cut_at_limit(response: Response, request: JsonObject) -> Response:
     """`response`, marked as incomplete when it used up the tokens that `request` allowed.
 
     llama.cpp says `completed` of an answer that it cut off there.
@@ -153,7 +152,7 @@ class OpenAIModelConfig(ModelServerConfig):
     """Sent as a bearer token; empty sends none."""
     openai_model: str
     """The model asked for when a request names none."""
-    extra_body: dict[str, Any] | None = None
+    extra_body: JsonDict | None = None
     """Fields added to every request, unless the row sets them itself."""
     default_headers: dict[str, str] = Field(default_factory=dict)
     request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
@@ -161,7 +160,7 @@ class OpenAIModelConfig(ModelServerConfig):
 
     @field_validator("extra_body")
     @classmethod
-    def _in_one_piece(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _in_one_piece(cls, value: JsonDict | None) -> JsonDict | None:
         return refuse_stream(value)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -57,6 +57,8 @@ from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
     ChatMessage,
+    JsonDict,
+    JsonObject,
     Response,
     ResponseCreateParams,
     TokenVerdict,
@@ -217,7 +219,7 @@ class VLLMModel(ChatCompletionsServer):
     async def _turns(self, session: Session, *, later: bool) -> Turns:
         """What asks for a turn of the session. `later`: it continues another one."""
 
-        async def post(path: str, body: Mapping[str, Any]) -> Answered:
+        async def post(path: str, body: JsonObject) -> Answered:
             return await self.post(path, body, session)
 
         def lacking() -> None:
@@ -252,7 +254,7 @@ class VLLMModel(ChatCompletionsServer):
                 return other
         return await self._known.certain(home, later=later)
 
-    async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> ProbeReply:
+    async def _ask(self, method: str, url: str, body: JsonDict | None) -> ProbeReply:
         sent = None if body is None else encode_json(body)
         reply = await self._upstream.ask(method, url, sent, timeout_s=PROBE_TIMEOUT_S)
         said = self._upstream.mask(provider_sentence(reply.body))
@@ -329,7 +331,7 @@ def chat_answer(turn: Turn, *, model: str, with_log_probs: bool) -> ChatCompleti
 
 
 def _chat_message(made: UpstreamMessage) -> ChatMessage:
-    calls: list[dict[str, Any]] = [
+    calls: list[JsonDict] = [
         {
             "id": call.id or new_id("call_"),
             "type": "function",
@@ -345,10 +347,10 @@ def _chat_message(made: UpstreamMessage) -> ChatMessage:
     return message
 
 
-def _chat_log_probs(tokens: TurnTokens) -> dict[str, Any]:
+def _chat_log_probs(tokens: TurnTokens) -> JsonDict:
     # There may be too few: a trainer wants to hear of that itself.
     pairs = zip(tokens.generation, tokens.log_probs, strict=False)
-    content: list[dict[str, Any]] = [
+    content: list[JsonDict] = [
         {"token": f"token_id:{token}", "logprob": value, "bytes": None, "top_logprobs": []}
         for token, value in pairs
     ]

@@ -1,6 +1,6 @@
 """The last turn that a conversation carries token ids of, and whether it can be continued."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -19,6 +19,8 @@ from palestra.schema import (
     TOKEN_FIELDS,
     ChatMessage,
     InputItem,
+    JsonDict,
+    JsonObject,
     Message,
     ResponseCreateParams,
     TurnTokens,
@@ -40,7 +42,7 @@ def items_of(params: ResponseCreateParams) -> list[InputItem]:
 
 def previous_of_items(
     params: ResponseCreateParams,
-    messages: Sequence[Mapping[str, Any]],
+    messages: Sequence[JsonObject],
     settings: ConversionSettings,
 ) -> Found:
     """The turn that a Responses request continues; `messages` are what it was converted to."""
@@ -81,8 +83,8 @@ def previous_of_messages(messages: Sequence[ChatMessage], tools: Sequence[Any]) 
 
 
 def with_ids_of_items(
-    messages: Sequence[Mapping[str, Any]], params: ResponseCreateParams
-) -> list[dict[str, Any]]:
+    messages: Sequence[JsonObject], params: ResponseCreateParams
+) -> list[JsonDict]:
     """The messages that `params` were converted to, each turn of the model with its token ids."""
     turns = (list(turn) for own, turn in groupby(items_of(params), is_models_own) if own)
     carried = (next(filter(None, map(tokens_on, reversed(turn))), None) for turn in turns)
@@ -93,21 +95,21 @@ def with_ids_of_items(
 
 
 def with_ids_of_messages(
-    messages: Sequence[Mapping[str, Any]], carriers: Sequence[ChatMessage]
-) -> list[dict[str, Any]]:
+    messages: Sequence[JsonObject], carriers: Sequence[ChatMessage]
+) -> list[JsonDict]:
     """The messages with the token ids that `carriers`, the same ones as they came, hold."""
     pairs = zip(messages, carriers, strict=True)
     return [{**message, **_fields(tokens_on(carrier))} for message, carrier in pairs]
 
 
-def _fields(tokens: TurnTokens | None) -> dict[str, Any]:
+def _fields(tokens: TurnTokens | None) -> JsonDict:
     if tokens is None:
         return {}
     values = (tokens.prompt, tokens.generation, tokens.log_probs)
     return dict(zip(TOKEN_FIELDS, values, strict=True))
 
 
-def without_tokens(message: Mapping[str, Any]) -> dict[str, Any]:
+def without_tokens(message: JsonObject) -> JsonDict:
     """A chat message as an endpoint knows it; vLLM refuses fields that are there and null."""
     ours = {*TOKEN_FIELDS, CONTINUITY}
     return {

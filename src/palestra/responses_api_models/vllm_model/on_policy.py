@@ -20,10 +20,9 @@ python -m palestra.responses_api_models.vllm_model.on_policy [--allow-unsealed] 
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import orjson
 from pydantic import ValidationError
@@ -39,6 +38,7 @@ from palestra.responses_api_models.vllm_model.token_ids import (
 from palestra.schema import (
     TOKEN_FIELDS,
     InputItem,
+    JsonObject,
     OutputItem,
     Response,
     ResponseCreateParams,
@@ -123,7 +123,7 @@ class OnPolicyTally:
         return said
 
 
-def check_row(row: Mapping[str, Any]) -> OnPolicyTally:
+def check_row(row: JsonObject) -> OnPolicyTally:
     """Check one stored rollout: a row with `responses_create_params` and `response`.
 
     Raises `ValueError` when it is none.

@@ -31,6 +31,7 @@ from palestra.responses_api_models.vllm_model.wire import (
     Generated,
     to_parse,
 )
+from palestra.schema import JsonDict
 
 EVIDENCE = frozenset({400, 404, 405, 422, 501})
 """Statuses besides success that say something of an endpoint: it has no such path, or does not
@@ -52,7 +53,7 @@ class ProbeReply:
     said: str = ""
 
 
-Ask = Callable[[str, str, dict[str, Any] | None], Awaitable[ProbeReply]]
+Ask = Callable[[str, str, JsonDict | None], Awaitable[ProbeReply]]
 """(method, URL, JSON body). Raises `CallError`: no answer."""
 
 Finding = Callable[[Capabilities], Capabilities]
@@ -210,17 +211,17 @@ class _Asking:
         takes = isinstance(parsed, dict) and bool(parsed.get("choices"))
         return lambda now: replace(now, ids_in=takes)
 
-    def _word(self) -> dict[str, Any]:
+    def _word(self) -> JsonDict:
         """A chat that is answered by one token."""
         messages = [{"role": "user", "content": "Say a word."}]
         return {"model": self._model, "messages": messages, "max_tokens": 1}
 
-    async def _content(self, method: str, url: str, body: dict[str, Any] | None = None) -> Any:
+    async def _content(self, method: str, url: str, body: JsonDict | None = None) -> Any:
         """The decoded JSON of a success; None from an endpoint that has no such thing."""
         answer = await self._evidence(method, url, body)
         return answer.content if answer.status < 300 else None
 
-    async def _evidence(self, method: str, url: str, body: dict[str, Any] | None) -> ProbeReply:
+    async def _evidence(self, method: str, url: str, body: JsonDict | None) -> ProbeReply:
         try:
             answer = await self._ask(method, url, body)
         except Hopeless:

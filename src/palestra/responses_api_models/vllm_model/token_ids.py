@@ -29,6 +29,7 @@ from palestra.schema import (
     FunctionCallOutput,
     InputItem,
     InputText,
+    JsonObject,
     Message,
     OutputItem,
     OutputText,
@@ -151,7 +152,7 @@ def generated(choice: TokenChoice) -> tuple[list[int], list[float]]:
     return ids, log_probs
 
 
-def _spelt_ids(entries: Sequence[Mapping[str, Any]]) -> list[int] | None:
+def _spelt_ids(entries: Sequence[JsonObject]) -> list[int] | None:
     """The ids that stand for texts; None unless all do: a text may be a number, and is no id."""
     texts = [entry.get("token") for entry in entries]
     spelt = [_SPELT.fullmatch(text) if isinstance(text, str) else None for text in texts]
@@ -201,7 +202,7 @@ def seal_messages(
     messages: Iterable[ChatMessage],
     tokens: TurnTokens,
     *,
-    tools: Iterable[Mapping[str, Any]],
+    tools: Iterable[JsonObject],
 ) -> str:
     """The seal of a chat whose last message is the turn of `tokens`."""
     return _seal([[dict(tool) for tool in tools], [_plain_message(m) for m in messages]], tokens)
@@ -259,5 +260,5 @@ def _plain_message(message: ChatMessage) -> list[Any]:
     return [message.role, content, calls, message.tool_call_id or "", reasoning]
 
 
-def _arguments(call: Mapping[str, Any]) -> Any:
+def _arguments(call: JsonObject) -> Any:
     return (call.get("function") or {}).get("arguments")

@@ -6,7 +6,7 @@ its prompt can be the ids so far and the ids of the new messages: the endpoint r
 together, and parses what it generated, with its own tool and reasoning parsers.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -40,9 +40,9 @@ from palestra.responses_api_models.vllm_model.wire import (
     to_tokenize,
     without_stop,
 )
-from palestra.schema import TurnTokens, UpstreamMessage, UpstreamUsage
+from palestra.schema import JsonDict, JsonObject, TurnTokens, UpstreamMessage, UpstreamUsage
 
-Post = Callable[[str, Mapping[str, Any]], Awaitable[Answered]]
+Post = Callable[[str, JsonObject], Awaitable[Answered]]
 """POST a body to a path of the session's endpoint. Raises `CallError` for whatever it refuses."""
 
 ONE_ANSWER = (None, 1)
@@ -100,7 +100,7 @@ class Turns:
         self._log_probs_as_they_are = log_probs_as_they_are
 
     async def ask(
-        self, request: Mapping[str, Any], previous: Previous | None, why_not: Reason | None = None
+        self, request: JsonObject, previous: Previous | None, why_not: Reason | None = None
     ) -> Turn | ContextOverflow:
         """The next turn of the chat. `why_not`: why it cannot continue the turn before, if so.
 
@@ -133,7 +133,7 @@ class Turns:
 
     async def _chat(
         self,
-        request: Mapping[str, Any],
+        request: JsonObject,
         previous: Previous | None,
         state: State,
         reason: Reason | None,
@@ -152,9 +152,7 @@ class Turns:
                 return Turn(completion, tokens, continued)
         return Turn(completion, tokens, state, reason.value if reason is not None else "")
 
-    async def _tokenized(
-        self, request: Mapping[str, Any], usage: UpstreamUsage | None
-    ) -> list[int]:
+    async def _tokenized(self, request: JsonObject, usage: UpstreamUsage | None) -> list[int]:
         """The prompt's ids, from an endpoint that does not return them with the answer.
 
         Raises `ModelError` when they are not as many as the endpoint says that it read.
@@ -170,15 +168,13 @@ class Turns:
             raise self._other_prompt(len(found), usage.prompt_tokens)
         return found
 
-    async def _tokenize(self, body: Mapping[str, Any]) -> list[int] | ContextOverflow:
+    async def _tokenize(self, body: JsonObject) -> list[int] | ContextOverflow:
         answered = await self._post(TOKENIZE, body)
         return self._upstream.answers.read_as("list of token ids", *answered, read_ids)
 
     # A chat in three steps
 
-    async def _continuing(
-        self, request: Mapping[str, Any], previous: Previous
-    ) -> Turn | ContextOverflow:
+    async def _continuing(self, request: JsonObject, previous: Previous) -> Turn | ContextOverflow:
         rendered = await self._render(request)
         if isinstance(rendered, ContextOverflow):
             return rendered
@@ -189,12 +185,12 @@ class Turns:
             return await self._chat(request, previous, State.BROKEN, prompt)
         return await self._generate(request, {**rendered, "token_ids": prompt})
 
-    async def _render(self, request: Mapping[str, Any]) -> dict[str, Any] | ContextOverflow:
+    async def _render(self, request: JsonObject) -> JsonDict | ContextOverflow:
         answered = await self._post(RENDER, request)
         return self._upstream.answers.read_as("rendered chat", *answered, read_rendered)
 
     async def _continued(
-        self, request: Mapping[str, Any], rendered: Mapping[str, Any], previous: Previous
+        self, request: JsonObject, rendered: JsonObject, previous: Previous
     ) -> list[int] | Reason | ContextOverflow:
         """The prompt that continues the turn before, or why there is none."""
         before = previous.tokens.all
@@ -211,9 +207,7 @@ class Turns:
             return history
         return spliced(before, ids, history, self._can.closing_token)
 
-    async def _generate(
-        self, request: Mapping[str, Any], generate: Mapping[str, Any]
-    ) -> Turn | ContextOverflow:
+    async def _generate(self, request: JsonObject, generate: JsonObject) -> Turn | ContextOverflow:
         answered = await self._post(GENERATE, {**generate, "return_token_ids": True})
         made = self._upstream.answers.read(*answered, decode_generated)
         if isinstance(made, ContextOverflow):
@@ -237,7 +231,7 @@ class Turns:
         return Turn(completion, tokens, State.CONTINUED)
 
     async def _parse(
-        self, request: Mapping[str, Any], made: Generated, prompt: list[int]
+        self, request: JsonObject, made: Generated, prompt: list[int]
     ) -> UpstreamMessage:
         """The message that was generated, as the endpoint's own parsers read it."""
         choice = made.choices[0]
@@ -291,7 +285,7 @@ class Turns:
         return self._upstream.answers.failed(answered.url, body, error)
 
 
-def _require_one_answer(request: Mapping[str, Any]) -> None:
+def _require_one_answer(request: JsonObject) -> None:
     asked = request.get("n")
     if asked in ONE_ANSWER:
         return

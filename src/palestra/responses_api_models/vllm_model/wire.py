@@ -1,12 +1,11 @@
 """The paths, requests and answers of vLLM that have to do with token ids. Pure."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import orjson
 
-from palestra.schema import UpstreamUsage, completion_decoder
+from palestra.schema import JsonDict, JsonObject, UpstreamUsage, completion_decoder
 
 CHAT, RENDER, PARSE = (
     "/chat/completions",
@@ -65,7 +64,7 @@ class Generated(msgspec.Struct):
 decode_generated = completion_decoder(Generated)
 
 
-def to_tokenize(request: Mapping[str, Any]) -> dict[str, Any]:
+def to_tokenize(request: JsonObject) -> JsonDict:
     """The body for `/tokenize` that renders the prompt of a chat request.
 
     vLLM gives a chat's documents to its template, and has no field for them here.
@@ -77,9 +76,7 @@ def to_tokenize(request: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def to_parse(
-    request: Mapping[str, Any], made: Generated, prompt: list[int], said: list[int]
-) -> dict[str, Any]:
+def to_parse(request: JsonObject, made: Generated, prompt: list[int], said: list[int]) -> JsonDict:
     """The body that has the endpoint's own parsers read what was generated for a chat request.
 
     said: the ids that were generated, without one that only ends the turn.
@@ -104,9 +101,9 @@ def to_parse(
     }
 
 
-def read_rendered(answer: bytes) -> dict[str, Any]:
+def read_rendered(answer: bytes) -> JsonDict:
     """A rendered chat, with its `token_ids`. Raises as `read_ids` does."""
-    rendered: dict[str, Any] = orjson.loads(answer)
+    rendered: JsonDict = orjson.loads(answer)
     if not isinstance(rendered["token_ids"], list):
         raise TypeError("`token_ids` is no list")
     return rendered

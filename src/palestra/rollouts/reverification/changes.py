@@ -3,9 +3,9 @@
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 from palestra.rollouts.reverification.stored import StoredRow
+from palestra.schema import JsonDict
 
 MOST_PAIRS = 1000
 """Different pairs of rewards that are counted one by one; a continuous reward has too many."""
@@ -55,7 +55,7 @@ class Comparison:
         """Rows with a new reward."""
         return self.unchanged + self.changed + self.no_previous
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """For machines, and for the table."""
         both = self.unchanged + self.changed
         shown = sorted(self.pairs.items(), key=lambda pair: (-pair[1], pair[0]))[:SHOWN_PAIRS]
@@ -82,7 +82,7 @@ class Changes:
     """All rows of a re-verification, by environment."""
 
     by_environment: dict[str, Comparison] = field(default_factory=dict)
-    first: list[dict[str, Any]] = field(default_factory=list)
+    first: list[JsonDict] = field(default_factory=list)
 
     def verified(self, row: StoredRow, reward: float) -> None:
         """A row got its new reward."""
@@ -105,7 +105,7 @@ class Changes:
     def _of(self, row: StoredRow) -> Comparison:
         return self.by_environment.setdefault(row.server, Comparison())
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """Everything, by environment, with the first rows whose reward changed."""
         environments = sorted(self.by_environment.items())
         return {

@@ -7,7 +7,7 @@ a beginning of it. The last step makes the output of it, and the failures file b
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -18,7 +18,7 @@ from palestra.errors import InputDataError
 from palestra.rollouts.journal import JournalFailed, being_written, repair, write_json
 from palestra.rollouts.manifest import differences
 from palestra.rollouts.prepare import StaleRun
-from palestra.schema import FAILURE_CLASS
+from palestra.schema import FAILURE_CLASS, JsonDict, JsonObject
 from palestra.system import is_file_at, move, on_failure, open_locked, replacing, set_aside, sync
 
 FORMAT = 1
@@ -63,15 +63,15 @@ class Origin:
     rows: int
     inputs: str | None
     """Digest of the file with their task rows, when one was given."""
-    verifiers: Mapping[str, Any]
+    verifiers: JsonObject
     """Settings and code of the resources servers."""
     judge: str
     """`replayed` or `fresh`."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """As JSON gives it back, so that like is compared with like."""
         held = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        read_back: dict[str, Any] = orjson.loads(orjson.dumps(held, default=str))
+        read_back: JsonDict = orjson.loads(orjson.dumps(held, default=str))
         return read_back
 
 
@@ -81,7 +81,7 @@ class Begun:
 
     partial: "Partial"
     notices: tuple[str, ...] = ()
-    finished: Mapping[str, Any] | None = None
+    finished: JsonObject | None = None
     """The result, when an earlier session has reached the end already."""
 
 
@@ -158,7 +158,7 @@ def _set_aside(partial: "Partial") -> tuple[str, ...]:
 
 
 def _write_manifest(
-    paths: ReverifyPaths, origin: Origin, result: Mapping[str, Any] | None, version: str
+    paths: ReverifyPaths, origin: Origin, result: JsonObject | None, version: str
 ) -> None:
     write_json(
         paths.manifest,
@@ -171,10 +171,10 @@ def _write_manifest(
     )
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> JsonDict:
     """What is known of a re-verification. Raises InputDataError when the file does not tell it."""
     try:
-        held: dict[str, Any] = orjson.loads(path.read_bytes())
+        held: JsonDict = orjson.loads(path.read_bytes())
         if held["format"] > FORMAT:
             raise InputDataError(
                 f"{path} was written by a newer Palestra",
@@ -234,9 +234,7 @@ class Partial:
         """The next row. Raises JournalFailed when the disk will not take it."""
         self._try(lambda file: file.write(line + b"\n"))
 
-    def finish(
-        self, origin: Origin, result: Mapping[str, Any], *, failures: bool, version: str
-    ) -> None:
+    def finish(self, origin: Origin, result: JsonObject, *, failures: bool, version: str) -> None:
         """Make the output of it. Raises JournalFailed when the disk will not take it."""
         self._try(sync)
         paths = self.paths

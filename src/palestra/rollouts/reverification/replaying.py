@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from palestra.schema import JsonObject
 from palestra.transport import Peer
 
 _MCP = "mcp__"
@@ -21,7 +22,7 @@ async def replay_tools(peer: Peer, output: Any) -> None:
         await peer.call_tool(name, arguments)
 
 
-def answered_calls(output: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def answered_calls(output: Any) -> Iterator[tuple[str, JsonObject]]:
     """Name and arguments of each call that reached the environment, in their order."""
     held = output if isinstance(output, list) else []
     items = [item for item in held if isinstance(item, Mapping)]

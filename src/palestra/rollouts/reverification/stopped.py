@@ -6,12 +6,12 @@ goes on counts it as failed, and does not verify it again.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from palestra.errors import CallError, Outcome, RowIdentity
 from palestra.rollouts.journal import write_json
 from palestra.rollouts.results import described
 from palestra.rollouts.reverification.files import ReverifyPaths, read_manifest
+from palestra.schema import JsonObject
 
 STOPPED = "stopped"
 
@@ -31,7 +31,7 @@ def record_stopped(output: Path, error: CallError) -> Outcome | None:
     return error.outcome
 
 
-def stopped_rows(output: Path) -> Mapping[str, Mapping[str, Any]]:
+def stopped_rows(output: Path) -> Mapping[str, JsonObject]:
     """The failures that `record_stopped` has written, by `key_of_row`."""
     path = ReverifyPaths(output).manifest
     return read_manifest(path).get(STOPPED, {}) if path.exists() else {}

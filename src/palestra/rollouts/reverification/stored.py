@@ -22,6 +22,8 @@ from palestra.schema import (
     JUDGE_REPLAY,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    JsonDict,
+    JsonObject,
     Line,
     read_jsonl,
 )
@@ -55,8 +57,8 @@ class StoredRow:
     """One row to verify again. `line`: where it stands in its file, from 1."""
 
     line: int
-    row: Mapping[str, Any]
-    task: Mapping[str, Any]
+    row: JsonObject
+    task: JsonObject
     """Its task row, where one was given; it wins over what the rollout holds of the task."""
     server: str
     unverified: bool = False
@@ -73,11 +75,11 @@ class StoredRow:
         """The agent that made it; empty when it does not say."""
         return agent_of(self.row) or ""
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JsonDict:
         """The identity it has, which may be none."""
         return {key: self.row[key] for key in IDENTITY if key in self.row}
 
-    def task_fields(self) -> dict[str, Any]:
+    def task_fields(self) -> JsonDict:
         """What a session is seeded with and a verifier gets, besides the response."""
         kept = {k: v for k, v in self.row.items() if k not in _OF_THE_VERDICT}
         given = {k: v for k, v in self.task.items() if k not in _OF_THE_ROLLOUT}
@@ -191,7 +193,7 @@ class StoredRollouts:
             for line in more.lines(self._tasks):
                 yield line, more.path
 
-    def _add_server(self, row: Mapping[str, Any], servers: set[str]) -> list[str]:
+    def _add_server(self, row: JsonObject, servers: set[str]) -> list[str]:
         task = self._task_of(row)
         if isinstance(task, str):
             return [task]
@@ -201,15 +203,15 @@ class StoredRollouts:
         servers.add(server)
         return []
 
-    def _task_of(self, row: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    def _task_of(self, row: JsonObject) -> JsonObject | str:
         return {} if self._tasks is None else self._tasks.row_of(row)
 
-    def _server_of(self, row: Mapping[str, Any], task: Mapping[str, Any] | str) -> str | None:
+    def _server_of(self, row: JsonObject, task: JsonObject | str) -> str | None:
         known = {} if isinstance(task, str) else task
         return self._routes.of(agent_of(row) or agent_of(known))
 
 
-def agent_of(row: Mapping[str, Any]) -> str | None:
+def agent_of(row: JsonObject) -> str | None:
     """The name of the agent that made a row, when it tells."""
     ref = row.get(AGENT_REF)
     name = ref.get("name") if isinstance(ref, Mapping) else None

@@ -19,6 +19,8 @@ from palestra.schema import (
     CREATE_PARAMS,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    JsonDict,
+    JsonObject,
     plain_input,
 )
 
@@ -78,7 +80,7 @@ class TaskRows:
         self._add(row, offset)
         return ""
 
-    def _add(self, row: dict[str, Any], offset: int) -> None:
+    def _add(self, row: JsonDict, offset: int) -> None:
         known = False
         for key in () if self._by_prompt else _indices(row):
             self._indexed = True
@@ -92,7 +94,7 @@ class TaskRows:
             self._offsets[prompt] = _SEVERAL
         self._offsets.setdefault(prompt, offset)
 
-    def row_of(self, rollout: Mapping[str, Any]) -> dict[str, Any] | str:
+    def row_of(self, rollout: JsonObject) -> JsonDict | str:
         """The task row of a stored rollout, or why there is none."""
         if self._indexed and TASK_INDEX in rollout:
             for key in _indices(rollout):
@@ -106,23 +108,23 @@ class TaskRows:
             return f"{self.path.name} has rows that differ with its prompt"
         return self._read(offset)
 
-    def row_of_run(self, rollout: Mapping[str, Any]) -> dict[str, Any] | None:
+    def row_of_run(self, rollout: JsonObject) -> JsonDict | None:
         """The row that the indices of a rollout name, where these are inputs of its run."""
         for key in () if self._by_prompt else _indices(rollout):
             if key in self._offsets:
                 return self._read(self._offsets[key])
         return None
 
-    def _offset_by_prompt(self, rollout: Mapping[str, Any]) -> int | None:
+    def _offset_by_prompt(self, rollout: JsonObject) -> int | None:
         exact = self._offsets.get(_prompt(rollout))
         # Instructions are often given to a whole run, beside its tasks.
         return self._offsets.get(_prompt(rollout, instructed=False)) if exact is None else exact
 
-    def _read(self, offset: int) -> dict[str, Any]:
+    def _read(self, offset: int) -> JsonDict:
         if self._file is None:
             raise InputDataError(f"{self.path} is not open")
         self._file.seek(offset)
-        row: dict[str, Any] = orjson.loads(self._file.readline())
+        row: JsonDict = orjson.loads(self._file.readline())
         return row
 
 
@@ -160,7 +162,7 @@ class FoundTaskRows:
         """Of all the files; None when there are none."""
         return "+".join(file.digest for file in self._files) or None
 
-    def row_of(self, rollout: Mapping[str, Any]) -> dict[str, Any]:
+    def row_of(self, rollout: JsonObject) -> JsonDict:
         """The fields of its task that a rollout lacks."""
         for file in self._files:
             found = file.row_of(rollout)
@@ -171,7 +173,7 @@ class FoundTaskRows:
                 return lacking
         return {}
 
-    def row_of_run(self, rollout: Mapping[str, Any]) -> dict[str, Any] | None:
+    def row_of_run(self, rollout: JsonObject) -> JsonDict | None:
         """The row of the run's own inputs that the indices of a rollout name."""
         for file in self._files:
             found = file.row_of_run(rollout)
@@ -188,7 +190,7 @@ class FoundTaskRows:
 _NOT_OF_THE_TASK = frozenset({*IDENTITY, CREATE_PARAMS})
 
 
-def _indices(row: Mapping[str, Any]) -> Iterator[int]:
+def _indices(row: JsonObject) -> Iterator[int]:
     """Keys of a row with indices, the narrower first."""
     if TASK_INDEX in row:
         if ROLLOUT_INDEX in row:
@@ -196,7 +198,7 @@ def _indices(row: Mapping[str, Any]) -> Iterator[int]:
         yield _number(["task", row[TASK_INDEX]])
 
 
-def _prompt(row: Mapping[str, Any], *, instructed: bool = True) -> int:
+def _prompt(row: JsonObject, *, instructed: bool = True) -> int:
     params = row[CREATE_PARAMS]
     instructions = params.get("instructions") if instructed else None
     return _number(["prompt", instructions, plain_input(params.get("input"))])

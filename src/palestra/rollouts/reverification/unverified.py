@@ -24,6 +24,8 @@ from palestra.schema import (
     FAILURE_CLASS,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    JsonDict,
+    JsonObject,
     Line,
     read_jsonl,
 )
@@ -110,9 +112,7 @@ class UnverifiedAnswers:
         return f"{len(self)} of the failed rollouts have the model's answer{rest}"
 
 
-def _as_rollout(
-    number: int, failure: Mapping[str, Any], tasks: TaskRows | FoundTaskRows | None
-) -> Line:
+def _as_rollout(number: int, failure: JsonObject, tasks: TaskRows | FoundTaskRows | None) -> Line:
     task = None if tasks is None else tasks.row_of_run(failure)
     given = failure.get(VERIFY_FIELDS)
     sent = given if isinstance(given, Mapping) else {}
@@ -123,7 +123,7 @@ def _as_rollout(
     return Line(number, {**(task or {}), **sent, **identity, RESPONSE: failure[RESPONSE]})
 
 
-def _row(raw: bytes) -> dict[str, Any] | None:
+def _row(raw: bytes) -> JsonDict | None:
     """A row of failures; None for a torn line, and for what is no such row."""
     if not raw.endswith(b"\n"):
         return None
@@ -134,5 +134,5 @@ def _row(raw: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) and FAILURE_CLASS in row else None
 
 
-def _key(row: Mapping[str, Any]) -> Key:
+def _key(row: JsonObject) -> Key:
     return row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)

@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -40,6 +40,8 @@ from palestra.schema import (
     JUDGE_REPLAY,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    JsonDict,
+    JsonObject,
     Response,
     ResponseCreateParams,
     RolloutKey,
@@ -217,7 +219,7 @@ class Verifier:
         sessions: Sessions = _NO_SESSIONS,
         fresh_judge: bool = False,
         timeout_s: float = 600.0,
-        stopped: Mapping[str, Mapping[str, Any]] | None = None,
+        stopped: Mapping[str, JsonObject] | None = None,
     ) -> None:
         self._client = client
         self._stopped = stopped or {}
@@ -278,7 +280,7 @@ class Verifier:
         result = await peer.call("/verify", body, VerifyResponse)
         return _verified(stored, fields_of(result), sent)
 
-    def _parsed(self, stored: StoredRow) -> dict[str, Any]:
+    def _parsed(self, stored: StoredRow) -> JsonDict:
         """The parts of the row that an environment in this process gets as objects."""
         sent = {name: stored.row[name] for name in (CREATE_PARAMS, RESPONSE)}
         if self._client.target(stored.server).local is None:
@@ -302,7 +304,7 @@ def _row_identity(stored: StoredRow) -> RowIdentity:
     )
 
 
-def _verified(stored: StoredRow, fields: dict[str, Any], sent: Mapping[str, Any]) -> Verified:
+def _verified(stored: StoredRow, fields: JsonDict, sent: JsonObject) -> Verified:
     raise_if_marked(fields)
     reward = reward_in(fields)
     for name, given in sent.items():
@@ -318,7 +320,7 @@ def _verified(stored: StoredRow, fields: dict[str, Any], sent: Mapping[str, Any]
     return Verified(ending, line_of(made))
 
 
-def _unverified(stored: StoredRow, failure: Mapping[str, Any]) -> Unverified:
+def _unverified(stored: StoredRow, failure: JsonObject) -> Unverified:
     # The class comes first: that is how a failure's line is known.
     line = {
         FAILURE_CLASS: failure[FAILURE_CLASS],
@@ -346,7 +348,7 @@ class Reverification:
         verifier: Verifier,
         *,
         on_start: Callable[[Progress], None] | None = None,
-    ) -> dict[str, Any]:
+    ) -> JsonDict:
         """Verify what is not done yet, account for all rows, put the output in place.
 
         The result: counts of rows, verified and failed by class, and the changes. Raises what
@@ -404,7 +406,7 @@ class _Tally:
                 )
             self.add(row, done)
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> JsonDict:
         ended = sorted(self.accounting.ended.items())
         return {
             "rows": self.accounting.requested,
