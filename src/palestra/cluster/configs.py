@@ -24,7 +24,7 @@ from pydantic import (
 from palestra.cluster.places import parse_mounts
 from palestra.cluster.plan import ExitAction, OnExit
 from palestra.cluster.secrets import env_problems, variable_problem
-from palestra.config import did_you_mean
+from palestra.config import ConfigTree, did_you_mean
 from palestra.errors import ConfigError
 from palestra.settings import Line, Time, args_from
 
@@ -48,7 +48,7 @@ def exit_policy(text: Any) -> Any:
     raise ValueError("should be fatal, ignore or restart(N)")
 
 
-def _parts(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _parts(values: ConfigTree) -> ConfigTree:
     known = ("server", "sandbox", "driver", "ray")
     for name in values:
         if name not in known:
@@ -143,7 +143,7 @@ class ClusterConfig(BaseModel):
 
 
 def find_cluster(
-    given: str | Mapping[str, Any] | None,
+    given: str | ConfigTree | None,
     config_dir: str | None = None,
     *,
     environ: Mapping[str, str] | None = None,
@@ -188,7 +188,7 @@ def _file_of(name: str, folders: list[Path]) -> Path:
     )
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(path: Path) -> ConfigTree:
     try:
         tree = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -198,7 +198,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     return tree
 
 
-def _checked(tree: Mapping[str, Any], where: str) -> ClusterConfig:
+def _checked(tree: ConfigTree, where: str) -> ClusterConfig:
     unknown = [str(key) for key in tree if key not in ClusterConfig.model_fields]
     if unknown:
         near = did_you_mean(unknown[0], ClusterConfig.model_fields)

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 from palestra.cluster import ledger
 from palestra.cluster.executors import Executor, JobState, Phase
@@ -23,6 +22,7 @@ from palestra.cluster.shard import NotDone, count, is_done
 from palestra.cluster.stamping import with_stamped
 from palestra.cluster.units import RunUnit, units_of
 from palestra.errors import InputDataError
+from palestra.schema import JsonObject
 
 
 class Standing(StrEnum):
@@ -58,8 +58,8 @@ class UnitStatus:
     reason: str = ""
     restarts: int = 0
     rollouts: Mapping[str, int] = field(default_factory=dict)
-    servers: Mapping[str, Any] = field(default_factory=dict)
-    components: Sequence[Mapping[str, Any]] = ()
+    servers: JsonObject = field(default_factory=dict)
+    components: Sequence[JsonObject] = ()
     open_ids: tuple[str, ...] = ()
 
 
@@ -167,7 +167,7 @@ def _status(files: RunFiles, unit: RunUnit, told: JobState | None) -> UnitStatus
     )
 
 
-def _reason(result: Mapping[str, Any], told: JobState | None) -> str:
+def _reason(result: JsonObject, told: JobState | None) -> str:
     """Why a job ended, as its supervisor and the executor say."""
     reason = reason_of(result)
     if told is None:

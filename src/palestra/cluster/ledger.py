@@ -18,9 +18,9 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from palestra.cluster.records import append_line, read_lines
+from palestra.schema import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def append(path: Path, event: Mapping[str, object]) -> None:
     append_line(path, event)
 
 
-def events(path: Path) -> Iterator[dict[str, Any]]:
+def events(path: Path) -> Iterator[JsonDict]:
     """Every whole event, in order; none when there is no ledger yet."""
     return read_lines(path)
 

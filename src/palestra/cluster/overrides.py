@@ -27,6 +27,7 @@ from palestra.config import (
 )
 from palestra.errors import ConfigError
 from palestra.fleet import load_server_class
+from palestra.schema import JsonDict
 from palestra.settings import CollectArgs, CollectSettings, RolloutOptions, args_from, config_list
 
 OPTION_OF: Final = {
@@ -108,7 +109,7 @@ def _comparable(name: str, value: Any) -> str:
 
 def _with_key_variable(
     options: dict[str, Any], environ: Mapping[str, str]
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+) -> tuple[JsonDict, tuple[str, ...]]:
     """A key by value, of a server that runs already, as the variable that holds it: only names
     of variables are written down.
     """
@@ -242,7 +243,7 @@ def _how_to_give(*, use_env_yaml: bool) -> str:
 
 def _policy(options: RolloutOptions) -> Mapping[str, Any]:
     """What a job knows of the model, with something in place of what only the job knows."""
-    known: dict[str, Any] = {}
+    known: JsonDict = {}
     if options.self_hosted or options.server_address:
         known["policy_base_url"] = options.server_address or "http://server.invalid/v1"
         known["policy_api_key"] = "unknown"

@@ -27,11 +27,12 @@ since nobody knows their values earlier (only these exact tokens: other braces s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
+
+from palestra.schema import JsonObject
 
 FORMAT: Final = 1
 
@@ -383,7 +384,7 @@ def from_json(text: bytes) -> Run:
         raise ValueError(f"it is no plan ({error!r})") from error
 
 
-def _job(held: Mapping[str, Any]) -> Job:
+def _job(held: JsonObject) -> Job:
     return _made(
         Job,
         held,
@@ -393,7 +394,7 @@ def _job(held: Mapping[str, Any]) -> Job:
     )
 
 
-def _component(held: Mapping[str, Any]) -> Component:
+def _component(held: JsonObject) -> Component:
     on_exit, probe = held["on_exit"], held["probe"]
     return _made(
         Component,
@@ -411,7 +412,7 @@ _PLAIN: Final = {"str": (str,), "int": (int,), "float": (int, float), "bool": (b
 """What a field may hold, by its annotation."""
 
 
-def _made(cls: type[_Made], held: Mapping[str, Any], **parts: object) -> _Made:
+def _made(cls: type[_Made], held: JsonObject, **parts: object) -> _Made:
     """The record of these fields, of which `parts` are made already; lists are tuples in it."""
     values = {name: tuple(x) if isinstance(x, list) else x for name, x in held.items()}
     for one in fields(cls):  # type: ignore[arg-type]  # each is a dataclass

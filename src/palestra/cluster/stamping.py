@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -22,7 +22,14 @@ from palestra.cluster.layout import RunFiles, shard_name
 from palestra.cluster.plan import Run, Shard
 from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts import StaleRun, materialize, whole_or_absent, with_seed, write_json
-from palestra.schema import CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
+from palestra.schema import (
+    CREATE_PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    JsonDict,
+    JsonObject,
+    read_jsonl,
+)
 from palestra.settings import LARGEST_SEED, CollectSettings
 from palestra.settings import Shard as Share
 
@@ -163,7 +170,7 @@ class _Cut:
                     if of_chunk == chunk:
                         output.write(orjson.dumps(self._stamped(line.row, seed)) + b"\n")
 
-    def _stamped(self, row: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    def _stamped(self, row: JsonObject, seed: int) -> JsonDict:
         task, repeat = row[TASK_INDEX], row[ROLLOUT_INDEX]
         made = {**row, ROLLOUT_INDEX: seed * self.repeats[task] + repeat}
         if self.seeded:

@@ -1,9 +1,7 @@
 """The units of a run: its shards and the jobs that follow them, each as it was submitted last."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from palestra.cluster import ledger
 from palestra.cluster.executors import unit_ids
@@ -11,6 +9,7 @@ from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.ledger import known_run
 from palestra.cluster.plan import Run, read_plan
 from palestra.errors import InputDataError
+from palestra.schema import JsonDict, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def _units(files: RunFiles, run: Run, told: ledger.Submitted) -> list[RunUnit]:
     ]
 
 
-def _unit_that_started(files: RunFiles, event: Mapping[str, Any]) -> RunUnit:
+def _unit_that_started(files: RunFiles, event: JsonObject) -> RunUnit:
     submission, job = str(event["submission"]), str(event["job"])
     shard: str | None = event.get("shard")
     return RunUnit(
@@ -122,5 +121,5 @@ def _unit_that_started(files: RunFiles, event: Mapping[str, Any]) -> RunUnit:
     )
 
 
-def _started(files: RunFiles) -> list[dict[str, Any]]:
+def _started(files: RunFiles) -> list[JsonDict]:
     return [event for event in ledger.events(files.ledger) if event.get("event") == "started"]

@@ -16,6 +16,7 @@ from palestra.compat.nemo_gym.global_config import (
     get_first_server_config_dict,
 )
 from palestra.compat.rows import recorded_reply
+from palestra.config import ConfigTree
 from palestra.errors import CallError, Evidence, Hop, excerpt, from_body, without_answer
 from palestra.fleet import server_client
 from palestra.transport import HttpReply, ServerReply, Target
@@ -205,7 +206,7 @@ def get_server_url(server_name: str, global_config_dict: Any = None) -> str:
     return f"http://{settings['host']}:{settings['port']}"
 
 
-def with_addresses(tree: Mapping[str, Any], targets: Mapping[str, Target]) -> DictConfig:
+def with_addresses(tree: ConfigTree, targets: Mapping[str, Target]) -> DictConfig:
     """The configuration of a fleet with the host and port of every instance filled in."""
     held = OmegaConf.create(dict(tree))
     for name, target in targets.items():
@@ -217,7 +218,7 @@ def with_addresses(tree: Mapping[str, Any], targets: Mapping[str, Target]) -> Di
     return held
 
 
-def _targets(tree: Mapping[str, Any]) -> dict[str, Target]:
+def _targets(tree: ConfigTree) -> dict[str, Target]:
     found: dict[str, Target] = {}
     for name, value in tree.items():
         kind = next((k for k in SERVER_TYPES if isinstance(value, Mapping) and k in value), None)

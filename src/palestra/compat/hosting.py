@@ -36,7 +36,7 @@ from palestra.errors import (
     PromptTooLong,
 )
 from palestra.fleet import build_server, http_url, listen, server_client, serving
-from palestra.schema import SchemaComponents, complete_document, request_body
+from palestra.schema import JsonDict, SchemaComponents, complete_document, request_body
 from palestra.server import (
     CHECK_PATH,
     AuthorMethod,
@@ -205,7 +205,7 @@ async def _status() -> dict[str, str]:
     return {"status": "ok"}
 
 
-def _complete_document(app: FastAPI, document: dict[str, Any]) -> None:
+def _complete_document(app: FastAPI, document: JsonDict) -> None:
     """Mark what its schemas cannot tell, and say how failures are answered."""
     components = SchemaComponents(document)
     for route in app.routes:

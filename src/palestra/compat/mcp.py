@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from palestra.errors import from_body
-from palestra.schema import encode_json
+from palestra.schema import JsonDict, encode_json
 from palestra.server import SESSION_ID_KEY, CallTool, McpDoor, NoSuchTool, ToolAnswer
 from palestra.transport import ASGIApp, call_asgi
 
@@ -34,7 +34,7 @@ def mcp_door(app: FastAPI, whole: WholeApp, *, server: str, secret: str) -> McpD
 
 
 def _caller(tools: dict[str, Any], whole: WholeApp) -> CallTool:
-    async def call(name: str, arguments: dict[str, Any], request: Request) -> ToolAnswer:
+    async def call(name: str, arguments: JsonDict, request: Request) -> ToolAnswer:
         if name not in tools:
             raise NoSuchTool(name)
         reply = await call_asgi(
@@ -57,7 +57,7 @@ def _caller(tools: dict[str, Any], whole: WholeApp) -> CallTool:
     return call
 
 
-def _entries(app: FastAPI) -> Iterator[dict[str, Any]]:
+def _entries(app: FastAPI) -> Iterator[JsonDict]:
     for route in app.routes:
         if not isinstance(route, APIRoute) or "POST" not in (route.methods or ()):
             continue
@@ -67,7 +67,7 @@ def _entries(app: FastAPI) -> Iterator[dict[str, Any]]:
         yield {"name": name, "description": route.description, "parameters": _schema(route)}
 
 
-def _schema(route: APIRoute) -> dict[str, Any]:
+def _schema(route: APIRoute) -> JsonDict:
     kind = route.body_field.field_info.annotation if route.body_field is not None else None
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return kind.model_json_schema()

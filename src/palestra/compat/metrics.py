@@ -5,13 +5,13 @@ from typing import Any
 
 from palestra.compat.nemo_gym.config_types import AggregateMetrics
 from palestra.metrics import aggregate_metrics
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonDict
 
 
 def aggregated(
-    verify_responses: Sequence[dict[str, Any]],
-    compute_metrics: Callable[[list[list[dict[str, Any]]]], Any],
-    get_key_metrics: Callable[[dict[str, Any]], Any],
+    verify_responses: Sequence[JsonDict],
+    compute_metrics: Callable[[list[list[JsonDict]]], Any],
+    get_key_metrics: Callable[[JsonDict], Any],
 ) -> AggregateMetrics:
     """Statistics over all rollouts, and what the hooks make of them.
 
@@ -22,20 +22,20 @@ def aggregated(
         for place, row in enumerate(verify_responses)
     ]
 
-    def compute(tasks: Any) -> dict[str, Any]:
+    def compute(tasks: Any) -> JsonDict:
         return _plain(compute_metrics([[dict(row) for row in task] for task in tasks]))
 
-    def pick(metrics: Any) -> dict[str, Any]:
+    def pick(metrics: Any) -> JsonDict:
         return _plain(get_key_metrics(dict(metrics)))
 
     found = aggregate_metrics(rows, compute_metrics=compute, get_key_metrics=pick)
     return AggregateMetrics.model_validate(found)
 
 
-def _plain(metrics: Any) -> dict[str, Any]:
+def _plain(metrics: Any) -> JsonDict:
     # What authors return may iterate as the parts that it was taken apart into.
     return {name: metrics[name] for name in metrics.keys()} if metrics else {}  # noqa: SIM118
 
 
-def _identified(row: dict[str, Any], place: int) -> dict[str, Any]:
+def _identified(row: JsonDict, place: int) -> JsonDict:
     return {TASK_INDEX: place, ROLLOUT_INDEX: 0, **row}

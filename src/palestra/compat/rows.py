@@ -6,7 +6,7 @@
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, final
@@ -18,6 +18,8 @@ from palestra.errors import JudgeFailure
 from palestra.schema import (
     JUDGE_EVALUATIONS,
     JUDGE_REPLAY,
+    JsonDict,
+    JsonObject,
     JudgeReplay,
     ResponseCreateParams,
     encode_json,
@@ -32,7 +34,7 @@ _replay: ContextVar[JudgeReplay | None] = ContextVar("palestra_compat_replay", d
 
 
 @contextmanager
-def replaying(body: Mapping[str, Any]) -> Iterator[None]:
+def replaying(body: JsonObject) -> Iterator[None]:
     """Answer the judge's questions in the body from what a stored row holds."""
     held = body.get(JUDGE_EVALUATIONS)
     replay = JudgeReplay(held if isinstance(held, list) else (), replays=True)
@@ -43,12 +45,12 @@ def replaying(body: Mapping[str, Any]) -> Iterator[None]:
         _replay.reset(token)
 
 
-def is_replayed(body: Mapping[str, Any]) -> bool:
+def is_replayed(body: JsonObject) -> bool:
     """Whether a verify request is one of a stored row, with its judge's answers."""
     return body.get(JUDGE_REPLAY) is True
 
 
-def is_stored(body: Mapping[str, Any]) -> bool:
+def is_stored(body: JsonObject) -> bool:
     """Whether it is one of a stored row, whoever is to judge: tasks hold no judge's answers."""
     return is_replayed(body) or JUDGE_EVALUATIONS in body
 
@@ -146,7 +148,7 @@ async def _read(receive: Receive) -> tuple[list[Message], bytes]:
             return messages, b"".join(each.get("body", b"") for each in messages)
 
 
-def _object(raw: bytes) -> dict[str, Any] | None:
+def _object(raw: bytes) -> JsonDict | None:
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -154,7 +156,7 @@ def _object(raw: bytes) -> dict[str, Any] | None:
     return body if isinstance(body, dict) else None
 
 
-def _name_plainly(body: dict[str, Any], server: str) -> None:
+def _name_plainly(body: JsonDict, server: str) -> None:
     response = body.get("response")
     output = response.get("output") if isinstance(response, dict) else None
     for item in output if isinstance(output, list) else ():
@@ -174,7 +176,7 @@ class _Whole:
         """What the app sends."""
         self._messages.append(message)
 
-    async def pass_on(self, send: Send, told: dict[str, Any]) -> None:
+    async def pass_on(self, send: Send, told: JsonDict) -> None:
         """Send it on; one that is an object with `told` as its `mcp`."""
         start, body = self._messages[0], b"".join(m.get("body", b"") for m in self._messages[1:])
         seeded = _object(body) if start["status"] < 300 else None

@@ -27,6 +27,7 @@ from palestra.sandbox import (
     conversing,
 )
 from palestra.sandbox import Sandbox as Door
+from palestra.schema import JsonDict, JsonObject
 
 
 class SandboxError(RuntimeError):
@@ -60,7 +61,7 @@ class SandboxSpec(BaseModel):
     image: str | None = None
     resources: Any = None
     env: dict[str, str] = Field(default_factory=dict)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: JsonDict = Field(default_factory=dict)
     workdir: str | None = None
 
 
@@ -250,15 +251,15 @@ class AsyncSandbox:
         """Relative paths are below the working directory."""
         return path if path.startswith("/") else f"{self.spec.workdir or '.'}/{path}"
 
-    async def _file(self, asked: Mapping[str, Any], content: bytes = b"") -> bytes:
+    async def _file(self, asked: JsonObject, content: bytes = b"") -> bytes:
         told, data = await self._ask(asked, content, within_s=DEFAULT_TIMEOUT_S)
         if "error" in told:
             raise SandboxError(told["error"])
         return data
 
     async def _ask(
-        self, asked: Mapping[str, Any], content: bytes = b"", *, within_s: float
-    ) -> tuple[dict[str, Any], bytes]:
+        self, asked: JsonObject, content: bytes = b"", *, within_s: float
+    ) -> tuple[JsonDict, bytes]:
         async with self._turn:
             conversation = self._conversation
             if conversation is None:
@@ -296,7 +297,7 @@ class _Ended(SandboxError):
         self.result = result
 
 
-def _settings(provider: Mapping[str, Any]) -> SandboxSettings:
+def _settings(provider: JsonObject) -> SandboxSettings:
     name = provider_name(provider)
     if name not in PROVIDERS:
         known = ", ".join(PROVIDERS)

@@ -53,12 +53,14 @@ from palestra.config.resolved import (
 )
 from palestra.config.settings import settings_from
 from palestra.config.spelling import did_you_mean, nearest
+from palestra.config.tree import ConfigTree
 
 __all__ = [
     "MASK",
     "PACKAGE_ROOT",
     "RESERVED_KEYS",
     "SERVER_TREES",
+    "ConfigTree",
     "Flag",
     "InstanceConfig",
     "Override",

@@ -33,7 +33,7 @@ from palestra.config.sources import (
     read_sources,
     take_config_paths,
 )
-from palestra.config.tree import ABSENT, children, merge, plain
+from palestra.config.tree import ABSENT, ConfigTree, children, merge, plain
 from palestra.errors import ConfigError
 
 
@@ -41,7 +41,7 @@ def load_config(
     *,
     overrides: Sequence[str] = (),
     config_paths: Sequence[str] = (),
-    extra: Mapping[str, Any] | None = None,
+    extra: ConfigTree | None = None,
     cwd: Path | None = None,
     package_root: Path | None = None,
     require_all: bool = True,
@@ -104,7 +104,7 @@ def read_settings(
     *,
     overrides: Sequence[str] = (),
     config_paths: Sequence[str] = (),
-    extra: Mapping[str, Any] | None = None,
+    extra: ConfigTree | None = None,
 ) -> dict[str, Any]:
     """Those of the top-level settings `names` that `load_config` would find.
 
@@ -176,7 +176,7 @@ def _ignored(overrides: Sequence[Override]) -> tuple[str, ...]:
 
 
 def config_from_tree(
-    tree: Mapping[str, Any], *, cwd: Path | None = None, package_root: Path | None = None
+    tree: ConfigTree, *, cwd: Path | None = None, package_root: Path | None = None
 ) -> ResolvedConfig:
     """Validate a tree that is already resolved, as a server process gets it from its fleet.
 
@@ -185,9 +185,7 @@ def config_from_tree(
     return _validated(tree, _places(cwd, package_root))
 
 
-def _validated(
-    tree: Mapping[str, Any], places: SearchPaths, *, references: bool = True
-) -> ResolvedConfig:
+def _validated(tree: ConfigTree, places: SearchPaths, *, references: bool = True) -> ResolvedConfig:
     resolved = plain(tree, where="the resolved config")
     instances, warnings = find_instances(resolved, places)
     if references:

@@ -14,6 +14,7 @@ from typing import Any
 from palestra.config.paths import PACKAGE_ROOT
 from palestra.config.redact import redact, secrets_in
 from palestra.config.spelling import did_you_mean
+from palestra.config.tree import ConfigTree
 from palestra.config.yaml_text import write_yaml
 from palestra.errors import ConfigError
 
@@ -45,7 +46,7 @@ class InstanceConfig:
     type: ServerType
     implementation: str
     """Names the folder `<server type>/<implementation>/`."""
-    settings: Mapping[str, Any] = field(repr=False)
+    settings: ConfigTree = field(repr=False)
     """The server's own settings: all of the block except the fleet's keys."""
     host: str
     port: int | None
@@ -85,7 +86,7 @@ class InstanceConfig:
 class ResolvedConfig:
     """The configuration as the system sees it. Treat `tree` as read-only."""
 
-    tree: Mapping[str, Any] = field(repr=False)
+    tree: ConfigTree = field(repr=False)
     """Plain dicts, lists and scalars; merged, composed and interpolated."""
     instances: Mapping[str, InstanceConfig]
     sources: tuple[Path, ...] = ()

@@ -9,7 +9,7 @@ from palestra.config.problems import raise_problems
 from palestra.config.redact import Redactor, find_secrets
 from palestra.config.resolved import InstanceConfig
 from palestra.config.spelling import did_you_mean
-from palestra.config.tree import dotted
+from palestra.config.tree import ConfigTree, dotted
 from palestra.errors import KnownCause, Problem
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _NOT_SET_HERE = frozenset({"name"})
 
 
 def settings_from(
-    model: "type[ModelT]", instance: InstanceConfig, *, extra: Mapping[str, Any] | None = None
+    model: "type[ModelT]", instance: InstanceConfig, *, extra: ConfigTree | None = None
 ) -> "ModelT":
     """The instance's settings as `model`.
 

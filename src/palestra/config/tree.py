@@ -6,12 +6,15 @@ change their arguments.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from palestra.config.directives import opened
 from palestra.errors import ConfigError
 
 type_of_scalars = (bool, int, float, type(None))
+
+ConfigTree: TypeAlias = Mapping[str, Any]
+"""A configuration, or a part of one that is a mapping, as plain values."""
 
 Steps = tuple[Any, ...]
 

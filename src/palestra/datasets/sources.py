@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from palestra.config import Redactor, find_secrets
+from palestra.config import ConfigTree, Redactor, find_secrets
 from palestra.datasets.entries import DatasetEntry, DatasetType, DataSource
 from palestra.datasets.extras import needs
 from palestra.datasets.registry import RegistryAddress
@@ -41,7 +41,7 @@ def _login() -> frozenset[str]:
 class Sources:
     """Fetches entries' files; called as `entries.Download` is."""
 
-    tree: Mapping[str, Any] = field(repr=False)
+    tree: ConfigTree = field(repr=False)
     """The configuration: `hf_token`, `mlflow_tracking_uri`, `mlflow_tracking_token`."""
     environ: Mapping[str, str] = field(repr=False)
     progress: UploadProgress = field(default_factory=Silent)

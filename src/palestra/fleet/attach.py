@@ -20,6 +20,7 @@ from palestra.errors import (
 from palestra.fleet.instance import InstanceState
 from palestra.fleet.runfile import RunFile, live_run_files, read_run_file
 from palestra.fleet.sockets import LOOPBACK, HeadAddress, same_host
+from palestra.schema import JsonObject
 from palestra.server import CHECK_PATH
 from palestra.transport import HttpRequest, HttpTransport, Target
 
@@ -42,7 +43,7 @@ class AttachedFleet:
 
     address: HeadAddress
     config_yaml: str
-    instances: tuple[Mapping[str, Any], ...]
+    instances: tuple[JsonObject, ...]
     run: RunFile | None = None
     """Its run file; None for a fleet of another machine."""
 
@@ -173,7 +174,7 @@ def summary_line(statuses: list[ServerStatus]) -> str:
     return f"{len(statuses)} servers found ({healthy} healthy, {len(statuses) - healthy} unhealthy)"
 
 
-async def _probe_one(item: Mapping[str, Any], http: HttpTransport) -> ServerStatus:
+async def _probe_one(item: JsonObject, http: HttpTransport) -> ServerStatus:
     state, reason = InstanceState(item["status"]), str(item.get("reason") or "")
     if state is InstanceState.HEALTHY and item["url"]:
         try:
@@ -196,7 +197,7 @@ async def _probe_one(item: Mapping[str, Any], http: HttpTransport) -> ServerStat
     )
 
 
-async def _endpoint(item: Mapping[str, Any], http: HttpTransport) -> str:
+async def _endpoint(item: JsonObject, http: HttpTransport) -> str:
     if item["server_type"] != ServerType.MODEL or not item["url"]:
         return ""
     try:

@@ -5,11 +5,12 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
+from palestra.config import ConfigTree, InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError, PalestraError, ServerDied
 from palestra.fleet.isolation import WorkerFunctionCalls
 from palestra.fleet.loading import load_server_class
 from palestra.fleet.ray_clusters import RAY_ADDRESS
+from palestra.schema import JsonDict
 from palestra.server import FunctionServer, ResourcesServer, Server, own_frames
 from palestra.transport import (
     CONNECTOR_LIMIT,
@@ -58,7 +59,7 @@ def server_client(
     )
 
 
-def profiler_for(tree: Mapping[str, Any], *, shared: bool) -> "Profiler | None":
+def profiler_for(tree: ConfigTree, *, shared: bool) -> "Profiler | None":
     """What times the functions of this process's servers, if the configuration asks for it.
 
     `shared`: several servers live in this process. Raises ConfigError when it cannot be.
@@ -136,7 +137,7 @@ def _isolate(server: Server, instance: InstanceConfig, client: ServerClient) -> 
         server.isolate(workers_of(server, instance, client))
 
 
-def _facts(instance: InstanceConfig, client: ServerClient) -> dict[str, Any]:
+def _facts(instance: InstanceConfig, client: ServerClient) -> JsonDict:
     """What the fleet knows of an instance, for settings that have a field for it."""
     target = client.targets.get(instance.name)
     port = target.urls[0].rpartition(":")[2] if target is not None and target.urls else ""

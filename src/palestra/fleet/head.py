@@ -12,12 +12,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
-from palestra.config import Redactor, ResolvedConfig, dump_yaml
+from palestra.config import ConfigTree, Redactor, ResolvedConfig, dump_yaml
 from palestra.errors import CallError, ConfigError, Evidence, InfraError, PalestraError
 from palestra.fleet.fleet import Fleet
 from palestra.fleet.instance import RunningInstance
@@ -30,7 +29,7 @@ from palestra.fleet.runfile import (
     write_run_file,
 )
 from palestra.fleet.sockets import LOOPBACK, HeadAddress, holder_of, listen, serving
-from palestra.schema import complete_document
+from palestra.schema import JsonDict, complete_document
 from palestra.server import Boundary, OwnErrors, RefusalEnvelopes, describe, error_text
 from palestra.transport import ASGIApp, new_id
 
@@ -57,7 +56,7 @@ def head_app(
     async def global_config_dict_yaml() -> JSONResponse:
         return JSONResponse(dump_yaml(replace(config, tree={**config.tree, **added_settings()})))
 
-    @app.get("/server_instances", response_model=list[dict[str, Any]])
+    @app.get("/server_instances", response_model=list[JsonDict])
     async def server_instances() -> JSONResponse:
         return JSONResponse([instance.as_json() for instance in instances()])
 
@@ -159,12 +158,12 @@ def _leave_word(fleet: Fleet, run: RunFile, error: Exception | None) -> None:
         write_ended_fleet(run, ended)
 
 
-def check_head_port(tree: Mapping[str, Any]) -> None:
+def check_head_port(tree: ConfigTree) -> None:
     """Raise ConfigError now, before any server is started, when the head's port is taken."""
     _listen(_address(tree)).close()
 
 
-def _address(tree: Mapping[str, Any]) -> HeadAddress:
+def _address(tree: ConfigTree) -> HeadAddress:
     address = HeadAddress.from_tree(tree)
     if address.host not in LOOPBACK and not address.token:
         raise ConfigError(

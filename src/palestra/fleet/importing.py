@@ -9,15 +9,16 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 
+from palestra.config import ConfigTree
 from palestra.errors import ConfigError, ServerDied
 from palestra.fleet.stacks import executing_place
 from palestra.server import AuthorsPlace, is_servers_file
@@ -67,7 +68,7 @@ class AuthorImport(msgspec.Struct, frozen=True, tag_field="what", tag="import"):
         return cls(str(file), _limit.get().seconds, _limit.get().longer)
 
 
-def start_timeout_of(tree: Mapping[str, Any]) -> float:
+def start_timeout_of(tree: ConfigTree) -> float:
     """Seconds that a server of a configuration may take to start.
 
     Raises ConfigError when the setting is no number of seconds above 0.

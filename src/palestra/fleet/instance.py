@@ -3,7 +3,9 @@
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
+
+from palestra.schema import JsonDict
 
 STUCK_AFTER_S: Final = 10.0
 """An instance whose event loop has not run for so long is stuck."""
@@ -44,7 +46,7 @@ class RunningInstance:
     is_shipped: bool = False
     """Whether its code came with Palestra."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """The fields of the head server's `/server_instances`."""
         url = self.urls[0] if self.urls else ""
         host, _, port = url.rpartition("://")[2].rpartition(":")

@@ -25,6 +25,7 @@ from palestra.fleet.importing import AuthorImport, import_too_long, importing, s
 from palestra.fleet.stacks import place_on
 from palestra.fleet.unimportable import unimportable
 from palestra.fleet.venvs import interpreter_for, requirements_of, unsatisfied
+from palestra.schema import JsonDict
 from palestra.server import Environment, Server, server_class_of
 from palestra.system import on_failure, run_async, write_whole
 
@@ -181,7 +182,7 @@ class FileRows:
     """What an evaluation needs of the file: the environment's name, and its rows."""
 
     name: str
-    rows: Iterator[dict[str, Any]]
+    rows: Iterator[JsonDict]
     """Raises InputDataError for a row that the prompt or the function cannot be given."""
     count: int
 
@@ -233,7 +234,7 @@ def write_rows() -> None:
     one, and this process ends, whatever holds the interpreter's lock.
     """
     path, answer, stack = map(Path, sys.argv[1:4])
-    found: dict[str, Any]
+    found: JsonDict
     try:
         with stack.open("w") as file, _ends_after(float(sys.argv[4]), file):
             read = _of(path)

@@ -1,11 +1,11 @@
 """What a server process is told to do, by the fleet that starts it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
 from palestra.errors import ConfigError, PalestraError, ServerDied
+from palestra.schema import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class WorkOrder:
     """What one server process is to do. `targets`: instance -> (server type, urls)."""
 
     instance: str
-    tree: dict[str, Any]
+    tree: JsonDict
     targets: dict[str, tuple[str, list[str]]]
     fd: int
     secret: str

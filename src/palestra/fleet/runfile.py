@@ -11,11 +11,12 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from palestra.fleet.sockets import http_url, reachable_host
+from palestra.schema import JsonDict
 from palestra.system import born_at, write_whole
 
 ENDED_KEPT_S: Final = 3600.0
@@ -98,7 +99,7 @@ def _ended_path(port: int) -> Path:
     return run_dir() / f"{port}.ended"
 
 
-def _write(name: str, fields: dict[str, Any]) -> Path:
+def _write(name: str, fields: JsonDict) -> Path:
     folder = run_dir()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(folder / name, orjson.dumps(fields), mode=0o600)

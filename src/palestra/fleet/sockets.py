@@ -7,14 +7,14 @@ import contextlib
 import random
 import resource
 import socket
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 
-from palestra.config import InstanceConfig, ResolvedConfig
+from palestra.config import ConfigTree, InstanceConfig, ResolvedConfig
 from palestra.errors import ConfigError
 from palestra.transport import ASGIApp
 
@@ -208,7 +208,7 @@ class HeadAddress:
     """What the fleet asks its callers for; empty when it asks for nothing."""
 
     @classmethod
-    def from_tree(cls, tree: Mapping[str, Any]) -> "HeadAddress":
+    def from_tree(cls, tree: ConfigTree) -> "HeadAddress":
         """As `head_server.host`, `head_server.port` and `fleet_token` say."""
         settings = tree.get("head_server") or {}
         host = str(settings.get("host") or tree.get("default_host") or DEFAULT_HOST)

@@ -15,11 +15,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import CodeType, FrameType
-from typing import Any, Final, Self, final
+from typing import Final, Self, final
 
+from palestra.config import ConfigTree
 from palestra.server import Endpoint, Server, is_servers_file
 from palestra.system import current_pulse
 
@@ -33,7 +34,7 @@ UNBLAMED_S: Final = 2.0
 """Thousands of rollouts that begin at once take a moment: that is nothing to warn of."""
 
 
-def watchdog_threshold_s(tree: Mapping[str, Any]) -> float:
+def watchdog_threshold_s(tree: ConfigTree) -> float:
     """The setting `watchdog`: from how many seconds on a block is told; 0 turns it off."""
     threshold_s = tree.get("watchdog")
     return THRESHOLD_S if threshold_s is None else float(threshold_s)

@@ -23,7 +23,7 @@ import contextlib
 import hmac
 import ipaddress
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Final, Self, TypeVar, final
 from urllib.parse import urlsplit
@@ -58,6 +58,8 @@ from palestra.sandbox.service_wire import (
 )
 from palestra.schema import (
     JSON_TYPE,
+    JsonDict,
+    JsonObject,
     SchemaComponents,
     complete_document,
     documented_answers,
@@ -256,17 +258,17 @@ def _problem(status: int, failure: CallError) -> Response:
     return Response(orjson.dumps(to_body(failure)), status_code=status, media_type=JSON_TYPE)
 
 
-def _described() -> dict[str, Any]:
+def _described() -> JsonDict:
     """The OpenAPI document of the service."""
-    document: dict[str, Any] = {
+    document: JsonDict = {
         "openapi": "3.1.0",
         "info": {"title": SERVICE, "version": "1"},
         "paths": {},
     }
     components = SchemaComponents(document)
 
-    def operation(answers: Any, *, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        described: dict[str, Any] = {"responses": {"200": documented_answers(answers, components)}}
+    def operation(answers: Any, *, body: JsonObject | None = None) -> JsonDict:
+        described: JsonDict = {"responses": {"200": documented_answers(answers, components)}}
         return described if body is None else {"requestBody": dict(body), **described}
 
     program = request_body(components.placed(json_schema_of(ProgramMessage)))
@@ -280,7 +282,7 @@ def _described() -> dict[str, Any]:
         "/conversations/{id}": {
             "parameters": [conversation],
             "post": {**operation({RAW: str}, body=raw), "parameters": [within]},
-            "put": operation({JSON_TYPE: dict[str, Any]}),
+            "put": operation({JSON_TYPE: JsonDict}),
             "delete": operation({JSON_TYPE: SandboxResult}),
         },
     }

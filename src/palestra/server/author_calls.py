@@ -16,6 +16,7 @@ import msgspec
 from anyio import CapacityLimiter, to_thread
 
 from palestra.errors import RowIdentity
+from palestra.schema import JsonDict
 from palestra.system import Driven, Pulse, current_pulse
 from palestra.transport import current_call, encoded_with, fields_of_request
 
@@ -100,7 +101,7 @@ class AuthorMethod:
             file=code.co_filename if code is not None else "",
             line=code.co_firstlineno if code is not None else 0,
         )
-        self._fields: dict[str, Any] = msgspec.to_builtins(self._call)
+        self._fields: JsonDict = msgspec.to_builtins(self._call)
 
     async def executed(self, pulse: Pulse, begin: Callable[[], Any], body: Any = None) -> Any:
         """What `begin` returns, awaited where that is to be; the pulse tells while it executes.

@@ -22,6 +22,8 @@ from palestra.config import did_you_mean
 from palestra.errors import InputDataError, RowError
 from palestra.schema import (
     CREATE_PARAMS,
+    JsonDict,
+    JsonObject,
     Response,
     VerifyRequest,
     VerifyResponse,
@@ -44,7 +46,7 @@ class Environment:
 
     name: str
     verify: Callable[..., Any]
-    data: tuple[Mapping[str, Any], ...]
+    data: tuple[JsonObject, ...]
     prompt: str
     system: str
     gold: str = ""
@@ -54,7 +56,7 @@ class Environment:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.verify(*args, **kwargs)
 
-    def rows(self) -> Iterable[dict[str, Any]]:
+    def rows(self) -> Iterable[JsonDict]:
         """Task rows.
 
         Raises InputDataError naming each row that lacks a field of the prompt, or one that the
@@ -118,7 +120,7 @@ class Environment:
 
 def environment(
     *,
-    data: Iterable[Mapping[str, Any]],
+    data: Iterable[JsonObject],
     prompt: str,
     system: str = "",
     name: str = "",
@@ -212,7 +214,7 @@ class FunctionServer(ResourcesServer):
             return None
         return AuthorMethod(made.verify, self, path)
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """The environment's `gold`, filled from the row."""
         gold = self.made_environment().gold
         return response_of(gold.format(**row)) if gold else None

@@ -26,7 +26,7 @@ from palestra.errors import (
     status_for,
     to_body,
 )
-from palestra.schema import encode_json
+from palestra.schema import JsonDict, encode_json
 from palestra.server.author_calls import AuthorMethod
 from palestra.server.authors_errors import ESCAPES, TIME_LIMIT, stops_this_task
 from palestra.server.caller import PREFIX, Caller, Message, Receive, without_prefix
@@ -71,7 +71,7 @@ class SessionCookie:
         # Derived once: for each signature it costs as much as the signature.
         self._signer = Signer(Signer(secret, salt=name).derive_key(), key_derivation="none")
 
-    def read(self, cookie_header: str) -> dict[str, Any] | None:
+    def read(self, cookie_header: str) -> JsonDict | None:
         """What the cookie holds, or None when it is absent or was not signed by us."""
         if self.name not in cookie_header:
             return None
@@ -90,7 +90,7 @@ class SessionCookie:
         given = parse_set_cookies(cookie_header.split(";")).get(self.worker[0], "")
         return given if given != self.worker[1] else ""
 
-    def write(self, held: dict[str, Any]) -> str:
+    def write(self, held: JsonDict) -> str:
         """A Set-Cookie header's value."""
         signed = self._signer.sign(b64encode(json.dumps(held).encode())).decode()
         return f"{self.name}={signed}; path=/; httponly; samesite=lax"
@@ -235,7 +235,7 @@ class Boundary:
         held = self._cookie.read(cookies)
         if given and (held is None or held.get(SESSION_ID_KEY) != given):
             held = {SESSION_ID_KEY: given}
-        session: dict[str, Any] = held or {}
+        session: JsonDict = held or {}
         session.setdefault(SESSION_ID_KEY, new_id())
         scope["session"] = session
         return _OpenSession(self._cookie, session, None if held is None else dict(session))
@@ -260,9 +260,7 @@ class _OpenSession:
 
     __slots__ = ("_before", "_cookie", "_session")
 
-    def __init__(
-        self, cookie: SessionCookie, session: dict[str, Any], before: dict[str, Any] | None
-    ) -> None:
+    def __init__(self, cookie: SessionCookie, session: JsonDict, before: JsonDict | None) -> None:
         self._cookie = cookie
         self._session = session
         self._before = before

@@ -11,7 +11,7 @@ in its path (`/ng-rollout/<id>/`), which names no run: it is of the only one tha
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Self, TypeVar, final
 
 import msgspec
@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from palestra.errors import RowIdentity
 from palestra.schema import (
     ChatCompletion,
+    JsonObject,
     Response,
     TokenVerdict,
     TurnTokens,
@@ -82,7 +83,7 @@ class TurnsTaken(msgspec.Struct):
     """Turns that had to be forgotten before they were asked for, of all runs, since the start."""
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Self:
+    def of(cls, answer: JsonObject) -> Self:
         """What a model server of another process answered. Raises `msgspec.ValidationError`."""
         return msgspec.convert(answer, cls)
 

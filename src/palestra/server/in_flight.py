@@ -6,8 +6,9 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, final
+from typing import Final, final
 
+from palestra.schema import JsonDict
 from palestra.transport import CallContext
 
 IN_FLIGHT_PATH: Final = "/palestra/in_flight"
@@ -40,7 +41,7 @@ class InFlightCalls:
         """It has been answered, or its caller has left."""
         self._calls.pop(token, None)
 
-    def as_json(self) -> list[dict[str, Any]]:
+    def as_json(self) -> list[JsonDict]:
         """The oldest first."""
         now = time.monotonic()
         return [

@@ -25,7 +25,15 @@ from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 from starlette.routing import Route
 
-from palestra.schema import JSON_TYPE, FunctionCall, Response, changed, encode_json
+from palestra.schema import (
+    JSON_TYPE,
+    FunctionCall,
+    JsonDict,
+    JsonObject,
+    Response,
+    changed,
+    encode_json,
+)
 from palestra.server.sessions import SESSION_ID_KEY
 
 MCP_PATH: Final = "/mcp"
@@ -49,7 +57,7 @@ class ToolAnswer:
     failed: bool = False
 
 
-CallTool = Callable[[str, dict[str, Any], Request], Awaitable[ToolAnswer]]
+CallTool = Callable[[str, JsonDict, Request], Awaitable[ToolAnswer]]
 """Run a tool in the session of the request. Raises NoSuchTool, or what a broken tool raises."""
 
 
@@ -57,7 +65,7 @@ class _Call(BaseModel):
     """Parameters of `tools/call`."""
 
     name: str
-    arguments: dict[str, Any] | None = None
+    arguments: JsonDict | None = None
 
 
 class _JsonRpc(BaseModel):
@@ -67,7 +75,7 @@ class _JsonRpc(BaseModel):
 
     id: str | int | None = None
     method: str | None = None
-    params: dict[str, Any] = Field(default_factory=dict)
+    params: JsonDict = Field(default_factory=dict)
 
 
 class _Refused(Exception):
@@ -85,7 +93,7 @@ class McpDoor:
     """The route at `/mcp` of one server. `tools`: Responses API tool entries, by name."""
 
     def __init__(
-        self, *, server: str, secret: str, tools: Mapping[str, Mapping[str, Any]], call: CallTool
+        self, *, server: str, secret: str, tools: Mapping[str, JsonObject], call: CallTool
     ) -> None:
         self._server = server
         self._signer = Signer(secret, salt=f"mcp {server}")
@@ -97,7 +105,7 @@ class McpDoor:
         """POST only: a GET would wait for messages of ours, and there are none."""
         return Route(MCP_PATH, self.answer, methods=["POST"])
 
-    def described(self, session_id: str) -> dict[str, Any]:
+    def described(self, session_id: str) -> JsonDict:
         """What `seed_session` answers as `mcp`: how to reach the tools in this session."""
         return {
             "server_name": self._server,
@@ -123,9 +131,7 @@ class McpDoor:
             headers[MCP_SESSION_HEADER] = self._token(request.session[SESSION_ID_KEY])
         return _reply({"id": found.id, "result": result}, headers=headers)
 
-    async def _result(
-        self, method: str, params: Mapping[str, Any], request: Request
-    ) -> dict[str, Any]:
+    async def _result(self, method: str, params: JsonObject, request: Request) -> JsonDict:
         match method:
             case "initialize":
                 return self._welcome(params.get("protocolVersion"))
@@ -137,14 +143,14 @@ class McpDoor:
                 return await self._called(params, request)
         raise _Refused(_NO_METHOD, f"{self._server} has no method {method!r}")
 
-    def _welcome(self, asked: Any) -> dict[str, Any]:
+    def _welcome(self, asked: Any) -> JsonDict:
         return {
             "protocolVersion": asked if asked in MCP_REVISIONS else MCP_REVISIONS[-1],
             "capabilities": {"tools": {"listChanged": False}},
             "serverInfo": {"name": self._server, "version": "1"},
         }
 
-    async def _called(self, params: Mapping[str, Any], request: Request) -> dict[str, Any]:
+    async def _called(self, params: JsonObject, request: Request) -> JsonDict:
         try:
             wanted = _Call.model_validate(params)
             said = await self._call(wanted.name, wanted.arguments or {}, request)
@@ -207,7 +213,7 @@ def _message(raw: bytes) -> _JsonRpc:
         ) from None
 
 
-def _entry(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(tool: JsonObject) -> JsonDict:
     """A Responses API tool entry as MCP has it."""
     return {
         "name": tool["name"],
@@ -217,7 +223,7 @@ def _entry(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reply(
-    body: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
+    body: JsonObject, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
     content = encode_json({"jsonrpc": "2.0", **body})
     return HttpResponse(content, status, headers, media_type=JSON_TYPE)

@@ -23,6 +23,7 @@ from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
     ChatMessage,
+    JsonDict,
     Response,
     ResponseCreateParams,
     TokenVerdict,
@@ -221,13 +222,13 @@ class ModelServer(Server):
         """Check the token ids of an answer, for the trainer whose rollout it belongs to."""
         return tokens.verdict
 
-    async def _training_run(self, body: TrainingRun) -> dict[str, Any]:
+    async def _training_run(self, body: TrainingRun) -> JsonDict:
         self._palestra_capture.told(body)
         return {}
 
-    async def _training_turns(self, body: TurnsWanted) -> dict[str, Any]:
+    async def _training_turns(self, body: TurnsWanted) -> JsonDict:
         row = RowIdentity(body.task, body.rollout, body.attempt, run=body.run)
-        told: dict[str, Any] = msgspec.to_builtins(self.captured_turns(row))
+        told: JsonDict = msgspec.to_builtins(self.captured_turns(row))
         return told
 
     @property

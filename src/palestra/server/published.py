@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from palestra.schema import TRANSFORMS, TRANSFORMS_VALUE, OpenApiSchema
+from palestra.schema import TRANSFORMS, TRANSFORMS_VALUE, JsonDict, JsonObject, OpenApiSchema
 
 _PLAIN = frozenset(
     {
@@ -72,12 +72,12 @@ _UNLIKE_JSON_SCHEMA = {
 """Constraints after which a plain kind is none."""
 
 
-def describe(app: FastAPI, finish: Callable[[dict[str, Any]], None]) -> None:
+def describe(app: FastAPI, finish: Callable[[JsonDict], None]) -> None:
     """Have `finish` change the app's document, once, when it is first asked for."""
     begun = app.openapi
-    finished: dict[str, Any] = {}
+    finished: JsonDict = {}
 
-    def openapi() -> dict[str, Any]:
+    def openapi() -> JsonDict:
         if not finished:
             document = begun()
             finish(document)
@@ -87,7 +87,7 @@ def describe(app: FastAPI, finish: Callable[[dict[str, Any]], None]) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
 
 
-def published_schema(model: type[BaseModel]) -> dict[str, Any]:
+def published_schema(model: type[BaseModel]) -> JsonDict:
     """The JSON Schema of `model`, with `TRANSFORMS` on each field that changes its input.
 
     On the schema itself when the model does.
@@ -110,7 +110,7 @@ def published_schema(model: type[BaseModel]) -> dict[str, Any]:
     return schema
 
 
-def _fields(node: Any, named: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | None:
+def _fields(node: Any, named: JsonObject) -> tuple[JsonDict, bool] | None:
     """The fields of a model, and whether it changes every string.
 
     None when something looks at the input before the fields do.
@@ -127,16 +127,14 @@ def _fields(node: Any, named: Mapping[str, Any]) -> tuple[dict[str, Any], bool] 
     return node["fields"], text_changes
 
 
-def _names(name: str, field: Mapping[str, Any]) -> set[str]:
+def _names(name: str, field: JsonObject) -> set[str]:
     """Every name under which a field may stand in the JSON Schema."""
     alias = field.get("validation_alias", name)
     paths = alias if isinstance(alias, list) else [alias]
     return {name, *(str(path[0] if isinstance(path, list) else path) for path in paths)}
 
 
-def _transforms(
-    node: Any, named: Mapping[str, Any], seen: frozenset[str], *, text_changes: bool
-) -> bool:
+def _transforms(node: Any, named: JsonObject, seen: frozenset[str], *, text_changes: bool) -> bool:
     """Whether the JSON Schema of `node` may refuse what `node` takes."""
     kind: str = node["type"]
     if kind == "definition-ref":
@@ -155,7 +153,7 @@ def _transforms(
     )
 
 
-def _takes_more(node: Mapping[str, Any]) -> bool:
+def _takes_more(node: JsonObject) -> bool:
     kind: str = node["type"]
     if kind == "literal":  # True is 1, members of an enum have values
         return not all(type(item) is str or item is None for item in node["expected"])
@@ -169,15 +167,15 @@ def _takes_more(node: Mapping[str, Any]) -> bool:
     return isinstance(node.get("validation_alias"), list) or _renames(node)
 
 
-def _renames(node: Mapping[str, Any]) -> bool:
+def _renames(node: JsonObject) -> bool:
     return any(name in node.get("config", {}) for name in _RENAMING)
 
 
-def _changes_text(node: Mapping[str, Any]) -> bool:
+def _changes_text(node: JsonObject) -> bool:
     return any(node.get("config", {}).get(name) for name in _CHANGING_TEXT)
 
 
-def _below(node: Mapping[str, Any]) -> Iterator[Any]:
+def _below(node: JsonObject) -> Iterator[Any]:
     for key in _BELOW:
         held = node.get(key, ())
         if isinstance(held, Mapping):

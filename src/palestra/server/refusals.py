@@ -30,7 +30,7 @@ from palestra.errors import (
     mask_error,
     to_body,
 )
-from palestra.schema import encode_json
+from palestra.schema import JsonDict, encode_json
 from palestra.transport import RESERVED_PATHS, Activity, add_verify_request, current_call
 
 LONGEST_DETAIL = 500
@@ -78,7 +78,7 @@ class RefusalEnvelopes:
 
     def body(
         self, method: str, path: str, status: int, detail: Any, *, routed: bool = True
-    ) -> dict[str, Any]:
+    ) -> JsonDict:
         """The envelope of one refusal. `routed`: whether some route was found for the path."""
         failure = self._failure(method, path, status, detail, routed=routed)
         call = current_call()

@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 from abc import abstractmethod
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -16,6 +15,8 @@ from palestra.errors import CallError, JudgeFailure, Outcome, PromptTooLong, Ver
 from palestra.schema import (
     AggregateMetrics,
     AggregateMetricsRequest,
+    JsonDict,
+    JsonObject,
     Response,
     SeedSessionResponse,
     VerifyRequest,
@@ -123,7 +124,7 @@ class ResourcesServer(Server):
         if self._palestra_workers is not None:
             await self._palestra_workers.close()
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+    def gold_response(self, row: JsonObject) -> Response | None:
         """What a perfect model would answer to a task row; None when that is not known.
 
         `palestra.schema.response_of` makes one of texts and calls. Calls of tools that this server
@@ -157,11 +158,11 @@ class ResourcesServer(Server):
         known = {name: fields.pop(name) for name in _OF_VERIFY_RESPONSE if name in fields}
         return _make_verify_response(known, fields)
 
-    def tools(self) -> dict[str, dict[str, Any]]:
+    def tools(self) -> dict[str, JsonDict]:
         """The `@tool` methods as Responses API tool entries, by name."""
         return {name: tool_schema(method) for name, method in self._tool_methods.items()}
 
-    async def _closed(self, session: Session) -> dict[str, Any]:
+    async def _closed(self, session: Session) -> JsonDict:
         """The rollout was given up before `verify`: what its session holds is released."""
         del session
         return {}
@@ -182,7 +183,7 @@ class ResourcesServer(Server):
             )
         )
 
-    def compute_metrics(self, tasks: Any) -> dict[str, Any]:
+    def compute_metrics(self, tasks: Any) -> JsonDict:
         """Metrics of your own; none by default. Called in a thread beside the event loop.
 
         `tasks`: for each task the verify responses of its rollouts, as dicts, to be read only.
@@ -193,7 +194,7 @@ class ResourcesServer(Server):
         del tasks
         return {}
 
-    def get_key_metrics(self, agent_metrics: Any) -> dict[str, Any]:
+    def get_key_metrics(self, agent_metrics: Any) -> JsonDict:
         """The few metrics to show first: by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 
@@ -257,7 +258,7 @@ class ResourcesServer(Server):
             server=self.name, secret=self._palestra_secret, tools=self.tools(), call=self._mcp_call
         )
 
-    async def _mcp_call(self, name: str, arguments: dict[str, Any], request: Request) -> ToolAnswer:
+    async def _mcp_call(self, name: str, arguments: JsonDict, request: Request) -> ToolAnswer:
         endpoint = self.typed_endpoint(f"/{name}")
         if endpoint is None or not endpoint.is_tool:
             raise NoSuchTool(name)

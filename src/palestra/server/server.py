@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from palestra.config import ServerType
 from palestra.errors import CallError, Evidence, RejectedRows, RowError
-from palestra.schema import SchemaComponents, complete_document, rejected_fields
+from palestra.schema import JsonDict, SchemaComponents, complete_document, rejected_fields
 from palestra.server.author_calls import AuthorMethod, is_by_author
 from palestra.server.authors_errors import error_text
 from palestra.server.boundary import Boundary, SessionCookie
@@ -197,7 +197,7 @@ class Server(BaseModel):
         describe(app, self._complete_document)
         return app
 
-    def _complete_document(self, document: dict[str, Any]) -> None:
+    def _complete_document(self, document: JsonDict) -> None:
         components = SchemaComponents(document)
         for endpoint in self._palestra_endpoints.values():
             path = document["paths"].setdefault(endpoint.path, {})
@@ -247,7 +247,7 @@ async def _status() -> dict[str, str]:
 
 
 def _request_error(server: str, path: str, error: RequestValidationError) -> RowError:
-    given: dict[str, Any] = {"body": error.body}
+    given: JsonDict = {"body": error.body}
     for problem in error.errors():
         if problem["loc"][0] != "body":
             given.setdefault(problem["loc"][0], {})[problem["loc"][-1]] = problem["input"]

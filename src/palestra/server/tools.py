@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, Field, create_model
 
+from palestra.schema import JsonDict
 from palestra.server.sessions import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,7 +42,7 @@ def arguments_model(method: Callable[..., Any]) -> Any:
     """A pydantic model of the tool's parameters, without `self` and the session."""
     hints = get_type_hints(method, include_extras=True)
     notes = _parameter_notes(inspect.getdoc(method) or "")
-    fields: dict[str, Any] = {}
+    fields: JsonDict = {}
     for name, parameter in inspect.signature(method).parameters.items():
         kind = hints.get(name, Any)
         spread = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
@@ -56,7 +57,7 @@ def arguments_model(method: Callable[..., Any]) -> Any:
     )
 
 
-def tool_schema(method: Callable[..., Any]) -> dict[str, Any]:
+def tool_schema(method: Callable[..., Any]) -> JsonDict:
     """The tool as a Responses API `tools` entry."""
     schema = arguments_model(method).model_json_schema()
     schema.pop("title", None)

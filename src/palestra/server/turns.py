@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 from pydantic import Field
 
 from palestra.errors import NoSession
-from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel
+from palestra.schema import JsonDict, Response, VerifyRequest, VerifyResponse, WireModel
 from palestra.server.endpoints import Endpoint
 from palestra.server.resources_server import ResourcesServer, ReverifyMode
 from palestra.server.sessions import Session
@@ -26,7 +26,7 @@ class Opening(WireModel):
 
     observation: str | None = None
     """Added to the task's input as a user's message; None when the input says it all."""
-    info: dict[str, Any] = Field(default_factory=dict)
+    info: JsonDict = Field(default_factory=dict)
 
 
 class StepRequest(WireModel):
@@ -45,7 +45,7 @@ class Step(WireModel):
     """The episode came to an end of its own."""
     truncated: bool = False
     """The episode was cut off, by a limit on its steps for instance."""
-    info: dict[str, Any] = Field(default_factory=dict)
+    info: JsonDict = Field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Episode:
     steps: int = 0
     terminated: bool = False
     truncated: bool = False
-    info: dict[str, Any] = field(default_factory=dict)
+    info: JsonDict = field(default_factory=dict)
 
     @property
     def over(self) -> bool:

@@ -1,11 +1,11 @@
 """The row that an agent answered, kept as it came."""
 
-from typing import Any, Self, final
+from typing import Self, final
 
 import orjson
 from pydantic import BaseModel
 
-from palestra.schema import encode_json, fields_of
+from palestra.schema import JsonDict, encode_json, fields_of
 
 
 @final
@@ -17,8 +17,8 @@ class RawRow:
 
     __slots__ = ("_given", "_line")
 
-    def __init__(self, given: BaseModel | dict[str, Any] | bytes) -> None:
-        self._given: BaseModel | dict[str, Any] | None = None
+    def __init__(self, given: BaseModel | JsonDict | bytes) -> None:
+        self._given: BaseModel | JsonDict | None = None
         self._line: bytes | None = None
         if isinstance(given, bytes):
             self._line = given
@@ -34,9 +34,9 @@ class RawRow:
             self._line = encode_json(fields)
         return self._line
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonDict:
         """As plain values, made anew for whoever asks."""
-        fields: dict[str, Any] = orjson.loads(self.line)
+        fields: JsonDict = orjson.loads(self.line)
         return fields
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:

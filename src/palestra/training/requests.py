@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from palestra.errors import InputDataError
+from palestra.schema import JsonObject
 from palestra.training.checks import MAPPING, NAME, SECONDS, Rule, problems_in, shown, whole
 
 
@@ -23,7 +24,7 @@ class Key(NamedTuple):
 class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One rollout that is wanted. `row` is the task as a dataset has it, and is not changed."""
 
-    row: Mapping[str, Any]
+    row: JsonObject
     """With `responses_create_params`, what the verifier reads, and `agent_ref` where the client
     names no agent."""
     task_id: int | str
@@ -31,7 +32,7 @@ class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
     rollout_index: int = 0
     group_id: int | str | None = None
     """Rollouts that are compared with each other; None: those of the same task."""
-    sampling: Mapping[str, Any] = {}
+    sampling: JsonObject = {}
     """Merged over the row's `responses_create_params` (`temperature`, `max_output_tokens`, …)."""
     seed: int | None = None
     """Goes to the endpoint with every model call of the rollout."""

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from palestra.cluster.plan import Job, Run
 from palestra.errors import Layer, RunFailed
+from palestra.schema import JsonObject
 from palestra.system import signal_name
 
 
@@ -88,7 +89,7 @@ _ERROR: Final = "error: "
 MOST_CHARACTERS: Final = 400
 
 
-def reason_of(result: Mapping[str, Any]) -> str:
+def reason_of(result: JsonObject) -> str:
     """Why the job ended, with the last word of the log where the reason is no more than an exit.
 
     Empty when there is no reason, as after a job that went well.

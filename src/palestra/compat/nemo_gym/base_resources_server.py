@@ -21,6 +21,7 @@ from palestra.compat.openai_types.responses import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from palestra.compat.servers import BaseServer, SimpleServer
+from palestra.schema import JsonDict
 
 
 class ReverifyMode(StrEnum):
@@ -109,12 +110,12 @@ class SimpleResourcesServer(BaseResourcesServer, SimpleServer):
             aggregated, body.verify_responses, self.compute_metrics, self.get_key_metrics
         )
 
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    def compute_metrics(self, tasks: list[list[JsonDict]]) -> JsonDict:
         """Metrics of your own, of the verify responses of each task's rollouts; none by default."""
         del tasks
         return {}
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+    def get_key_metrics(self, agent_metrics: JsonDict) -> JsonDict:
         """The few to show first: by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 

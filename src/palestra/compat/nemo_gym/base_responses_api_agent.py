@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fastapi import Body, FastAPI, Request, Response
 
@@ -21,6 +21,7 @@ from palestra.compat.openai_types.responses import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from palestra.compat.servers import BaseServer, SimpleServer
+from palestra.schema import JsonDict
 
 
 class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
@@ -72,12 +73,12 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, SimpleServer):
         )
         return AggregateMetrics.model_validate(await response_json(reply))
 
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    def compute_metrics(self, tasks: list[list[JsonDict]]) -> JsonDict:
         """Metrics of your own, instead of the environment's; none by default."""
         del tasks
         return {}
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+    def get_key_metrics(self, agent_metrics: JsonDict) -> JsonDict:
         """The few to show first: by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 

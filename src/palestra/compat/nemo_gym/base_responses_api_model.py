@@ -1,6 +1,6 @@
 """`nemo_gym.base_responses_api_model`: what answers as a model."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fastapi import Body, FastAPI, HTTPException, Request, Response
 
@@ -14,8 +14,8 @@ from palestra.compat.openai_types.responses import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from palestra.compat.servers import BaseServer, SimpleServer
+from palestra.schema import JsonDict, encode_json
 from palestra.schema import Response as OurResponse
-from palestra.schema import encode_json
 from palestra.server import (
     EVENT_STREAM,
     MessagesRequest,
@@ -66,7 +66,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
                 return Response(message_events(answer), media_type=EVENT_STREAM)
             return Response(encode_json(answer), media_type="application/json")
 
-        async def models() -> dict[str, Any]:
+        async def models() -> JsonDict:
             found = [getattr(self.config, name, None) for name in ("model", "openai_model")]
             data = [{"id": name, "object": "model"} for name in found if isinstance(name, str)]
             return {"object": "list", "data": data}

@@ -4,12 +4,12 @@ Names of its keys that are not listed follow the rule `SOME_KEY_NAME = "some"`.
 """
 
 import os
-from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from palestra.config import ConfigTree
 from palestra.schema import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX
 
 TASK_INDEX_KEY_NAME: Final = TASK_INDEX
@@ -36,7 +36,7 @@ _KEY_NAME = "_KEY_NAME"
 _held: list[DictConfig] = []
 
 
-def set_global_config_dict(tree: Mapping[str, Any]) -> DictConfig:
+def set_global_config_dict(tree: ConfigTree) -> DictConfig:
     """Make `tree` the configuration that this process answers with."""
     held = OmegaConf.create(dict(tree))
     _held[:] = [held]

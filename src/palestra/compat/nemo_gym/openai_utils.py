@@ -69,6 +69,7 @@ from palestra.compat.openai_types.responses import (
     accumulate_response_usage,
     empty_response_usage,
 )
+from palestra.schema import JsonDict
 
 
 class NeMoGymAsyncOpenAI(BaseModel):
@@ -80,38 +81,38 @@ class NeMoGymAsyncOpenAI(BaseModel):
     api_key: str = ""
     default_headers: dict[str, str] = Field(default_factory=dict)
 
-    async def create_response(self, **params: Any) -> dict[str, Any]:
+    async def create_response(self, **params: Any) -> JsonDict:
         """`POST /responses`."""
         return await self._post("responses", params)
 
-    async def create_chat_completion(self, **params: Any) -> dict[str, Any]:
+    async def create_chat_completion(self, **params: Any) -> JsonDict:
         """`POST /chat/completions`."""
         return await self._post("chat/completions", params)
 
-    async def create_completion(self, **params: Any) -> dict[str, Any]:
+    async def create_completion(self, **params: Any) -> JsonDict:
         """`POST /completions`."""
         return await self._post("completions", params)
 
-    async def create_embedding(self, **params: Any) -> dict[str, Any]:
+    async def create_embedding(self, **params: Any) -> JsonDict:
         """`POST /embeddings`."""
         return await self._post("embeddings", params)
 
-    async def create_models(self, **params: Any) -> dict[str, Any]:
+    async def create_models(self, **params: Any) -> JsonDict:
         """`GET /models`."""
         return await self._ask("GET", "models", params=params)
 
-    async def list_models(self) -> dict[str, Any]:
+    async def list_models(self) -> JsonDict:
         """`GET /models`."""
         return await self._ask("GET", "models")
 
-    async def create_tokenize(self, **params: Any) -> dict[str, Any]:
+    async def create_tokenize(self, **params: Any) -> JsonDict:
         """`POST /tokenize`, which vLLM has beside its `/v1`."""
         return await self._post(urljoin(self._url("x"), "../tokenize"), params)
 
     def _url(self, path: str) -> str:
         return path if "://" in path else f"{self.base_url.rstrip('/')}/{path}"
 
-    async def _post(self, path: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def _post(self, path: str, params: JsonDict) -> JsonDict:
         headers = params.pop("extra_headers", None) or {}
         body = {**params, **(params.pop("extra_body", None) or {})}
         body.pop("extra_body", None)
@@ -119,14 +120,14 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
     async def _ask(
         self, method: str, path: str, *, headers: dict[str, str] | None = None, **how: Any
-    ) -> dict[str, Any]:
+    ) -> JsonDict:
         sent = {
             "Authorization": f"Bearer {self.api_key}",
             **self.default_headers,
             **(headers or {}),
         }
         response = await request(method, self._url(path), headers=sent, **how)
-        told: dict[str, Any] = await response_json(response)
+        told: JsonDict = await response_json(response)
         return told
 
 

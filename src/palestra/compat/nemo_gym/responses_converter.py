@@ -1,6 +1,6 @@
 """`nemo_gym.responses_converter`: between the Responses API and Chat Completions, over our own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -19,6 +19,8 @@ from palestra.compat.openai_types.responses import (
 from palestra.responses_api_models.chat import ConversionSettings, to_chat_request, to_response
 from palestra.schema import (
     ChatCreateParams,
+    JsonDict,
+    JsonObject,
     ResponseCreateParams,
     decode_completion,
     encode_json,
@@ -68,7 +70,7 @@ class ResponsesConverter(BaseModel):
             del body["model"]
         return NeMoGymChatCompletionCreateParamsNonStreaming.model_validate(body)
 
-    def responses_input_to_chat_messages(self, items: Any) -> list[dict[str, Any]]:
+    def responses_input_to_chat_messages(self, items: Any) -> list[JsonDict]:
         """A conversation as chat messages."""
         asked = {"input": [to_plain(plain(item)) for item in input_messages(items)]}
         found = self.responses_to_chat_completion_create_params(asked).messages
@@ -121,7 +123,7 @@ class ResponsesConverter(BaseModel):
         completion = {"id": "", "created": 0, "model": _NAMELESS, "choices": [held]}
         return list(self.chat_completion_to_response(completion).output)
 
-    def postprocess_assistant_message_dict(self, message_dict: Mapping[str, Any]) -> list[Any]:
+    def postprocess_assistant_message_dict(self, message_dict: JsonObject) -> list[Any]:
         """The items of one assistant message."""
         return self.postprocess_chat_response({"index": 0, "message": dict(message_dict)})
 
@@ -133,7 +135,7 @@ class ResponsesConverter(BaseModel):
         found = completion_from_response(Response.model_validate(to_plain(plain(response))))
         return NeMoGymChatCompletion.model_validate(to_plain(found))
 
-    def _put_tokens(self, items: list[dict[str, Any]], message: Mapping[str, Any]) -> None:
+    def _put_tokens(self, items: list[JsonDict], message: JsonObject) -> None:
         if not self.return_token_id_information or not items:
             return
         if without_tokens(message) != dict(message):

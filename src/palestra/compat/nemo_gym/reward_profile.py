@@ -1,22 +1,21 @@
 """`nemo_gym.reward_profile`: the metrics of repeated attempts, over our own."""
 
 import re
-from collections.abc import Callable, ItemsView, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, KeysView, Sequence, ValuesView
 from typing import Any
 
 from palestra.compat.metrics import aggregated
 from palestra.compat.nemo_gym.config_types import AggregateMetrics
 from palestra.metrics import AVERAGE, pass_metrics
-from palestra.schema import finite_reward
+from palestra.schema import JsonDict, JsonObject, finite_reward
 
-Row = Mapping[str, Any]
-ScoreFunction = Callable[[dict[str, Any]], Mapping[str, Any]]
+ScoreFunction = Callable[[JsonDict], JsonObject]
 
 REWARD = "reward"
 _ANSWER = "__answer__"
 
 
-class PassMetrics(tuple[dict[str, Any], Any, Any, int]):
+class PassMetrics(tuple[JsonDict, Any, Any, int]):
     """(metrics, scores of every rollout, names of the scores, largest k).
 
     Authors take it apart, or use it as the metrics themselves: it also reads by name.
@@ -31,7 +30,7 @@ class PassMetrics(tuple[dict[str, Any], Any, Any, int]):
         return key in self.metrics
 
     @property
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> JsonDict:
         """By name."""
         metrics, *_ = self
         return metrics
@@ -54,7 +53,7 @@ class PassMetrics(tuple[dict[str, Any], Any, Any, int]):
 
 
 def compute_pass_majority_metrics(
-    tasks: Sequence[Sequence[Row]],
+    tasks: Sequence[Sequence[JsonObject]],
     score_fn: ScoreFunction | None = None,
     answer_key: str | None = None,
     **how: Any,
@@ -82,14 +81,14 @@ def compute_pass_majority_metrics(
 
 
 def compute_subset_metrics(
-    tasks: Sequence[Sequence[Row]],
+    tasks: Sequence[Sequence[JsonObject]],
     subset_key: str,
     score_fn: ScoreFunction | None = None,
     answer_key: str | None = None,
     **how: Any,
-) -> dict[str, Any]:
+) -> JsonDict:
     """The same for each value of a field, under `{value}/…`; a task's first row decides."""
-    subsets: dict[str, list[Sequence[Row]]] = {}
+    subsets: dict[str, list[Sequence[JsonObject]]] = {}
     for task in tasks:
         if task and task[0].get(subset_key) is not None:
             subsets.setdefault(str(task[0][subset_key]), []).append(task)
@@ -103,12 +102,12 @@ def compute_subset_metrics(
 
 
 def highest_k_metrics(
-    agent_metrics: Mapping[str, Any],
+    agent_metrics: JsonObject,
     pattern: str = AVERAGE,
     score_names: Sequence[str] | None = None,
     exclude_names: Sequence[str] | None = None,
     **_how: Any,
-) -> dict[str, Any]:
+) -> JsonDict:
     """The metrics `pattern/{name}` at the largest k there is; `{k}` stands for k in the pattern."""
     matcher = re.compile(re.escape(pattern).replace(r"\{k\}", r"(\d+)") + r"/([^/]+)")
     matches = [match for match in map(matcher.fullmatch, agent_metrics.keys()) if match]
@@ -123,7 +122,7 @@ def highest_k_metrics(
 
 
 def compute_aggregate_metrics(
-    verify_responses: Sequence[dict[str, Any]],
+    verify_responses: Sequence[JsonDict],
     compute_metrics_fn: Callable[[Any], Any] | None = None,
     get_key_metrics_fn: Callable[[Any], Any] | None = None,
 ) -> AggregateMetrics:
@@ -131,22 +130,22 @@ def compute_aggregate_metrics(
     return aggregated(verify_responses, compute_metrics_fn or _none, get_key_metrics_fn or _means)
 
 
-def _none(_tasks: Any) -> dict[str, Any]:
+def _none(_tasks: Any) -> JsonDict:
     return {}
 
 
-def _means(metrics: Mapping[str, Any]) -> dict[str, Any]:
+def _means(metrics: JsonObject) -> JsonDict:
     return {name: value for name, value in metrics.items() if name.startswith("mean/")}
 
 
-def _scores(row: Row, score_fn: ScoreFunction | None, names: Any) -> dict[str, float]:
+def _scores(row: JsonObject, score_fn: ScoreFunction | None, names: Any) -> dict[str, float]:
     if score_fn is None:
-        given: Mapping[str, Any] = {name: row.get(name) for name in names or (REWARD,)}
+        given: JsonObject = {name: row.get(name) for name in names or (REWARD,)}
     else:
         given = score_fn(dict(row))
     found = {name: finite_reward(value) for name, value in given.items()}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _answer(row: Row, key: str | None) -> dict[str, Any]:
+def _answer(row: JsonObject, key: str | None) -> JsonDict:
     return {} if key is None else {_ANSWER: row.get(key)}

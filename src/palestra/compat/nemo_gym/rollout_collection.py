@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from palestra.compat.client import ServerClient
 from palestra.compat.http import response_json
-from palestra.schema import AGENT_REF, FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST
+from palestra.schema import AGENT_REF, FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST, JsonDict
 
 NG_FAILURE_CLASS_KEY: Final = FAILURE_CLASS
 NG_FAILURE_TERMINAL_KEY: Final = FAILURE_TERMINAL
@@ -29,15 +29,15 @@ class RolloutCollectionHelper(BaseModel):
 
     def run_examples(
         self,
-        examples: Sequence[dict[str, Any]],
+        examples: Sequence[JsonDict],
         head_server_config: Any = None,
         semaphore: Any = None,
-    ) -> "Iterator[asyncio.Future[tuple[dict[str, Any], dict[str, Any]]]]":
+    ) -> "Iterator[asyncio.Future[tuple[JsonDict, JsonDict]]]":
         """Futures of (row, result), in the order in which they end."""
         client = self.setup_server_client(head_server_config)
         bound = semaphore or contextlib.nullcontext()
 
-        async def run(row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        async def run(row: JsonDict) -> tuple[JsonDict, JsonDict]:
             async with bound:
                 reply = await client.post(row[AGENT_REF]["name"], "/run", json=row)
                 return row, await response_json(reply)

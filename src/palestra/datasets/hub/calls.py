@@ -7,7 +7,7 @@ anew without a pause when two repositories are being created at once; its client
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import httpx2
 from huggingface_hub import HfApi, get_token, set_client_factory
@@ -23,6 +23,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils.logging import set_verbosity_error
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
+from palestra.config import ConfigTree
 from palestra.datasets.transfer import TransferPatience, Trouble
 from palestra.errors import (
     ConfigError,
@@ -56,9 +57,7 @@ class Hub:
     patience: TransferPatience = field(default_factory=TransferPatience)
 
     @classmethod
-    def of(
-        cls, tree: Mapping[str, Any], environ: Mapping[str, str], patience: TransferPatience
-    ) -> "Hub":
+    def of(cls, tree: ConfigTree, environ: Mapping[str, str], patience: TransferPatience) -> "Hub":
         """With the token of `hf_token`, else of HF_TOKEN, else of the hub's own login."""
         given = tree.get("hf_token")
         token = given if isinstance(given, str) and given else get_token()

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Final, Self
 from urllib.parse import urlsplit
 
+from palestra.config import ConfigTree
 from palestra.errors import ConfigError
 
 _WHERE: Final = {
@@ -27,7 +28,7 @@ class RegistryAddress:
     token: str = field(repr=False)
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any], environ: Mapping[str, str]) -> Self:
+    def of(cls, tree: ConfigTree, environ: Mapping[str, str]) -> Self:
         """From the configuration, else from the environment.
 
         Raises ConfigError that names all that is missing, and where to put it.

@@ -13,11 +13,11 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self, final
 
+from palestra.config import ConfigTree
 from palestra.errors import ConfigError
 from palestra.fleet.ray_clusters.importing import ImportWatch
 from palestra.fleet.ray_clusters.keeper import ADDRESS, AUTH_MODE, LOG, PID
@@ -63,7 +63,7 @@ class RayPlace:
         """The variables of this process that were changed, as they were."""
 
     @classmethod
-    def of_fleet(cls, tree: Mapping[str, Any]) -> Self:
+    def of_fleet(cls, tree: ConfigTree) -> Self:
         """The place for a fleet that this process starts."""
         address = str(tree.get(RAY_ADDRESS) or os.environ.get(VARIABLE) or _address_here())
         # Short, and not the temporary folder of this process: Ray makes sockets below it.
@@ -95,7 +95,7 @@ class RayPlace:
         except OSError:
             return []
 
-    async def check(self, tree: Mapping[str, Any]) -> None:
+    async def check(self, tree: ConfigTree) -> None:
         """Raise ConfigError when nothing listens at the address that the configuration names.
 
         What the environment names is only for servers that import Ray.

@@ -4,13 +4,14 @@ import asyncio
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self, final
 
 from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 
+from palestra.config import ConfigTree
 from palestra.errors import CallError, ConfigError, Evidence, InfraError
 from palestra.fleet.server_profiles.attributed import ProfiledServer, running
 from palestra.fleet.server_profiles.picture import Callee, FunctionTimes, flame_chart
@@ -74,7 +75,7 @@ def _named_first(lines: Sequence[str], functions: Sequence[FunctionTimes]) -> st
 FOLDER: Final = "profiling_results_dirpath"
 
 
-def profiler_of(tree: Mapping[str, Any], *, shared: bool) -> "Profiler":
+def profiler_of(tree: ConfigTree, *, shared: bool) -> "Profiler":
     """The profiler of this process. `shared`: several servers live in it.
 
     Raises ConfigError without a folder for the results, and without yappi.

@@ -1,12 +1,14 @@
 """What both fronts need: refusing, token ids, and parameters put together."""
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pydantic import ValidationError
 
 from palestra.errors import Evidence, FieldProblem, RowError
 from palestra.schema import (
+    JsonDict,
+    JsonObject,
     Reasoning,
     Response,
     ResponseCreateParams,
@@ -23,8 +25,6 @@ TOKEN_FIELDS = (
 )
 """What a model server under training puts on the last item of a turn, and a chat on its message."""
 
-JSON = dict[str, Any]
-
 
 def refuse(pointer: str, expected: str) -> NoReturn:
     """Say what of a request cannot be served. Raises `RowError`."""
@@ -34,7 +34,7 @@ def refuse(pointer: str, expected: str) -> NoReturn:
     )
 
 
-def params_from(fields: JSON) -> ResponseCreateParams:
+def params_from(fields: JsonDict) -> ResponseCreateParams:
     """The fields as parameters. Raises `RowError` where a value has the wrong type."""
     given = {name: value for name, value in fields.items() if value is not None}
     try:
@@ -46,7 +46,7 @@ def params_from(fields: JSON) -> ResponseCreateParams:
         raise RowError(message, evidence=Evidence(problems=problems)) from None
 
 
-def with_tokens(items: list[JSON], given: Mapping[str, Any]) -> list[JSON]:
+def with_tokens(items: list[JsonDict], given: JsonObject) -> list[JsonDict]:
     """The items of one turn, the last one with the token ids of its message."""
     tokens = {name: given[name] for name in TOKEN_FIELDS if given.get(name) is not None}
     if not tokens or not items:
@@ -54,7 +54,7 @@ def with_tokens(items: list[JSON], given: Mapping[str, Any]) -> list[JSON]:
     return [*items[:-1], {**items[-1], **tokens}]
 
 
-def unpacked(message: Mapping[str, Any]) -> JSON:
+def unpacked(message: JsonObject) -> JsonDict:
     """An assistant message with its token ids where we put them.
 
     LiteLLM packs every field that it does not know into `provider_specific_fields`, both ways.
@@ -68,7 +68,7 @@ def unpacked(message: Mapping[str, Any]) -> JSON:
     return kept
 
 
-def without_tokens(message: Mapping[str, Any]) -> JSON:
+def without_tokens(message: JsonObject) -> JsonDict:
     """A message as an endpoint knows it: token ids are long, and nothing to it.
 
     Nor is a field that is there and null: clients send an answer back with all that were, and
@@ -81,7 +81,7 @@ def without_tokens(message: Mapping[str, Any]) -> JSON:
     }
 
 
-def tokens_of(response: Response) -> JSON:
+def tokens_of(response: Response) -> JsonDict:
     """The token ids of a response's last turn, wherever among its items they are."""
     for item in reversed(response.output):
         found = {name: getattr(item, name, None) for name in TOKEN_FIELDS}

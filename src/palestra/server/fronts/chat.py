@@ -11,6 +11,7 @@ from palestra.schema import (
     ChatCreateParams,
     ChatMessage,
     FunctionCall,
+    JsonDict,
     OutputMessage,
     OutputText,
     Reasoning,
@@ -22,7 +23,6 @@ from palestra.schema import (
     to_plain,
 )
 from palestra.server.fronts.asked import (
-    JSON,
     params_from,
     refuse,
     thoughts_of,
@@ -83,7 +83,7 @@ def completion_from_response(response: Response) -> ChatCompletion:
     calls = [item for item in response.output if isinstance(item, FunctionCall)]
     parts = [part for item in said for part in item.content]
     text = _chat_text(parts)
-    message: JSON = {"role": "assistant", "content": text if text or not calls else None}
+    message: JsonDict = {"role": "assistant", "content": text if text or not calls else None}
     if thoughts := thoughts_of(response):
         message["reasoning_content"] = thoughts
     message |= _beside_reasoning(response)
@@ -112,7 +112,7 @@ def completion_from_response(response: Response) -> ChatCompletion:
     )
 
 
-def _tool(tool: JSON, pointer: str) -> JSON:
+def _tool(tool: JsonDict, pointer: str) -> JsonDict:
     function = tool.get("function")
     if tool.get("type") != "function" or not isinstance(function, Mapping):
         refuse(pointer, 'a tool of type "function"')
@@ -129,8 +129,8 @@ def _tool_choice(choice: Any) -> Any:
     return choice
 
 
-def _text(asked: JSON) -> JSON:
-    text: JSON = {}
+def _text(asked: JsonDict) -> JsonDict:
+    text: JsonDict = {}
     if (wanted := asked.get("response_format")) is not None:
         schema = wanted.get("json_schema")
         is_schema = wanted.get("type") == "json_schema" and isinstance(schema, Mapping)
@@ -140,7 +140,7 @@ def _text(asked: JSON) -> JSON:
     return text
 
 
-def _chat_text(parts: list[Any]) -> str | list[JSON]:
+def _chat_text(parts: list[Any]) -> str | list[JsonDict]:
     """What was said: text, or parts where an endpoint of ours said more than text."""
     if not any(isinstance(part, UnknownPart) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, OutputText))
@@ -151,8 +151,8 @@ def _chat_text(parts: list[Any]) -> str | list[JSON]:
     ]
 
 
-def _beside_reasoning(response: Response) -> JSON:
-    found: JSON = {}
+def _beside_reasoning(response: Response) -> JsonDict:
+    found: JsonDict = {}
     for item in response.output:
         if isinstance(item, Reasoning):
             extra = item.model_extra or {}
@@ -160,7 +160,7 @@ def _beside_reasoning(response: Response) -> JSON:
     return found
 
 
-def _chat_call(call: FunctionCall) -> JSON:
+def _chat_call(call: FunctionCall) -> JsonDict:
     function = {"name": call.name, "arguments": call.arguments}
     found = {"id": call.call_id, "type": "function", "function": function}
     signature = (call.model_extra or {}).get(CALL_SIGNATURE)
@@ -174,14 +174,14 @@ def _finish_reason(response: Response, *, has_calls: bool) -> str:
     return "tool_calls" if has_calls else "stop"
 
 
-def _said_of_the_end(response: Response) -> JSON:
+def _said_of_the_end(response: Response) -> JsonDict:
     """What the endpoint said of a context that is full."""
     details = response.incomplete_details
     said = None if details is None else (details.model_extra or {}).get("provider_message")
     return {"provider_message": said} if said else {}
 
 
-def _usage(usage: Usage) -> JSON:
+def _usage(usage: Usage) -> JsonDict:
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,

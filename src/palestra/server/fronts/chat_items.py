@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from palestra.schema import BESIDE_REASONING, CALL_SIGNATURE, block_of_part, thought_in
-from palestra.server.fronts.asked import JSON, refuse, with_tokens
+from palestra.schema import BESIDE_REASONING, CALL_SIGNATURE, JsonDict, block_of_part, thought_in
+from palestra.server.fronts.asked import refuse, with_tokens
 
 _NEVER_BACK = {
     "function_call": "`tool_calls`, which took its place",
@@ -19,7 +19,7 @@ _ONLY_HEARD = frozenset({"image_url", "input_audio", "audio_url", "video_url", "
 """Parts that no message of the model has. What is not listed is an endpoint's own."""
 
 
-def items_from_message(message: JSON, pointer: str) -> list[JSON]:
+def items_from_message(message: JsonDict, pointer: str) -> list[JsonDict]:
     """The items that one message is, several for a turn of the model. Raises `RowError`."""
     role, content = message["role"], message.get("content")
     if role == "assistant":
@@ -36,15 +36,15 @@ def items_from_message(message: JSON, pointer: str) -> list[JSON]:
     return [{"type": "message", "role": role, "content": heard, **_name(message)}]
 
 
-def _name(message: JSON) -> JSON:
+def _name(message: JsonDict) -> JsonDict:
     return {"name": message["name"]} if message.get("name") else {}
 
 
-def _own_items(message: JSON, pointer: str) -> list[JSON]:
+def _own_items(message: JsonDict, pointer: str) -> list[JsonDict]:
     for name, instead in _NEVER_BACK.items():
         if message.get(name):
             refuse(f"{pointer}/{name}", instead)
-    items: list[JSON] = []
+    items: list[JsonDict] = []
     beside = {name: message[name] for name in BESIDE_REASONING if message.get(name)}
     thoughts = message.get("reasoning_content") or message.get("reasoning")
     if thoughts or beside:
@@ -67,11 +67,11 @@ def _own_items(message: JSON, pointer: str) -> list[JSON]:
     return items or [_own_message([], message)]
 
 
-def _own_message(parts: list[JSON], message: JSON) -> JSON:
+def _own_message(parts: list[JsonDict], message: JsonDict) -> JsonDict:
     return {"type": "message", "role": "assistant", "content": parts, **_name(message)}
 
 
-def _said(content: str | list[JSON], pointer: str) -> Iterator[JSON]:
+def _said(content: str | list[JsonDict], pointer: str) -> Iterator[JsonDict]:
     """Parts of what the model said; thoughts among them as the text of a summary."""
     if isinstance(content, str):
         yield {"type": "output_text", "text": content, "annotations": []}
@@ -91,14 +91,14 @@ def _said(content: str | list[JSON], pointer: str) -> Iterator[JSON]:
             yield part
 
 
-def _text_of(part: JSON, pointer: str) -> str:
+def _text_of(part: JsonDict, pointer: str) -> str:
     text = part.get("text")
     if not isinstance(text, str):
         refuse(f"{pointer}/text", f"text, got {text!r:.40}")
     return text
 
 
-def _heard(content: Any, pointer: str) -> str | list[JSON]:
+def _heard(content: Any, pointer: str) -> str | list[JsonDict]:
     if content is None:
         return ""
     if isinstance(content, str):
@@ -106,7 +106,7 @@ def _heard(content: Any, pointer: str) -> str | list[JSON]:
     return [_heard_part(part, f"{pointer}/{index}") for index, part in enumerate(content)]
 
 
-def _heard_part(part: JSON, pointer: str) -> JSON:
+def _heard_part(part: JsonDict, pointer: str) -> JsonDict:
     kind = part.get("type")
     if kind == "text":
         return {**part, "type": "input_text", "text": _text_of(part, pointer)}
@@ -123,7 +123,7 @@ def _heard_part(part: JSON, pointer: str) -> JSON:
     return part
 
 
-def _function_call(call: JSON, pointer: str) -> JSON:
+def _function_call(call: JsonDict, pointer: str) -> JsonDict:
     function = call.get("function")
     if not isinstance(function, Mapping) or "name" not in function:
         refuse(f"{pointer}/function", "a function with a name and arguments")

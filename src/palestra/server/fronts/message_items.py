@@ -9,16 +9,17 @@ from palestra.schema import (
     BESIDE_REASONING,
     CALL_SIGNATURE,
     CHAT_PART,
+    JsonDict,
     block_of_part,
     thought_in,
 )
-from palestra.server.fronts.asked import JSON, refuse, with_tokens
+from palestra.server.fronts.asked import refuse, with_tokens
 
 FAILED = "Error"
 """Before what a tool said as it failed."""
 
 
-def text_of(block: JSON, pointer: str) -> str:
+def text_of(block: JsonDict, pointer: str) -> str:
     """The words of a block that is text. Raises `RowError` for any other."""
     text = block.get("text")
     if block.get("type") != "text" or not isinstance(text, str):
@@ -26,7 +27,7 @@ def text_of(block: JSON, pointer: str) -> str:
     return text
 
 
-def items_from_message(message: JSON, pointer: str) -> list[JSON]:
+def items_from_message(message: JsonDict, pointer: str) -> list[JsonDict]:
     """The items that one message is. Raises `RowError`."""
     role, content = message.get("role"), message.get("content")
     if role not in {"user", "assistant"}:
@@ -38,7 +39,7 @@ def items_from_message(message: JSON, pointer: str) -> list[JSON]:
     return with_tokens(own or [_own_message("")], message)
 
 
-def _blocks_in(content: Any, pointer: str) -> list[JSON]:
+def _blocks_in(content: Any, pointer: str) -> list[JsonDict]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):
@@ -49,9 +50,9 @@ def _blocks_in(content: Any, pointer: str) -> list[JSON]:
     return content
 
 
-def _heard(blocks: list[JSON], pointer: str) -> Iterator[JSON]:
+def _heard(blocks: list[JsonDict], pointer: str) -> Iterator[JsonDict]:
     """Results of tools, each an item, and what the user said between them as messages."""
-    parts: list[JSON] = []
+    parts: list[JsonDict] = []
     is_empty = not blocks
     for index, block in enumerate(blocks):
         where = f"{pointer}/{index}"
@@ -66,14 +67,14 @@ def _heard(blocks: list[JSON], pointer: str) -> Iterator[JSON]:
         yield {"type": "message", "role": "user", "content": parts}
 
 
-def _tool_output(block: JSON, pointer: str) -> JSON:
+def _tool_output(block: JsonDict, pointer: str) -> JsonDict:
     call_id = block.get("tool_use_id")
     if not isinstance(call_id, str):
         refuse(
             f"{pointer}/tool_use_id", f"the id of the call that this answers, got {call_id!r:.40}"
         )
     content, where = block.get("content"), f"{pointer}/content"
-    output: str | list[JSON]
+    output: str | list[JsonDict]
     if content is None or isinstance(content, str):
         output = content or ""
     else:
@@ -84,7 +85,7 @@ def _tool_output(block: JSON, pointer: str) -> JSON:
     return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
-def _as_error(output: str | list[JSON]) -> str | list[JSON]:
+def _as_error(output: str | list[JsonDict]) -> str | list[JsonDict]:
     """What a tool said as it failed, told as such: an output has no field that says so."""
     if isinstance(output, str):
         return f"{FAILED}: {output}" if output else FAILED
@@ -94,7 +95,7 @@ def _as_error(output: str | list[JSON]) -> str | list[JSON]:
     return [{"type": "input_text", "text": FAILED}, *output]
 
 
-def _part(block: JSON, pointer: str, or_else: str = "") -> JSON:
+def _part(block: JsonDict, pointer: str, or_else: str = "") -> JsonDict:
     kind, source = block.get("type"), block.get("source")
     if kind == "text":
         return {"type": "input_text", "text": text_of(block, pointer)}
@@ -108,7 +109,7 @@ def _part(block: JSON, pointer: str, or_else: str = "") -> JSON:
     return {"type": "input_image", "image_url": source["url"]}
 
 
-def _own_item(block: JSON, pointer: str) -> JSON:
+def _own_item(block: JsonDict, pointer: str) -> JsonDict:
     kind = block.get("type")
     if kind not in {"text", "thinking", "tool_use"}:
         refuse(pointer, f"text, thinking or a tool_use, got type {kind!r:.40}")
@@ -129,7 +130,7 @@ def _own_item(block: JSON, pointer: str) -> JSON:
     }
 
 
-def _reasoning(block: JSON) -> JSON:
+def _reasoning(block: JsonDict) -> JsonDict:
     text, part = str(block.get("thinking") or ""), block.get(CHAT_PART)
     beside = {name: block[name] for name in BESIDE_REASONING if block.get(name)}
     if isinstance(part, dict) and thought_in(part) == text:
@@ -139,12 +140,12 @@ def _reasoning(block: JSON) -> JSON:
     return {"type": "reasoning", "summary": summary, **beside}
 
 
-def _own_message(text: str) -> JSON:
+def _own_message(text: str) -> JsonDict:
     part = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "role": "assistant", "content": [part]}
 
 
-def _arguments(block: JSON) -> str:
+def _arguments(block: JsonDict) -> str:
     """The arguments as the model wrote them, where they still mean the same."""
     given, written = block.get("input", {}), block.get("arguments")
     if isinstance(written, str) and as_object(written) == given:
@@ -152,7 +153,7 @@ def _arguments(block: JSON) -> str:
     return orjson.dumps(given).decode()
 
 
-def as_object(arguments: str) -> JSON:
+def as_object(arguments: str) -> JsonDict:
     """What a `tool_use` can say of arguments: they must be an object there."""
     try:
         found = orjson.loads(arguments)

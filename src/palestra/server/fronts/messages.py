@@ -12,6 +12,7 @@ from palestra.schema import (
     CHAT_PART,
     ChatCompletion,
     FunctionCall,
+    JsonDict,
     OutputMessage,
     Reasoning,
     Refusal,
@@ -23,7 +24,7 @@ from palestra.schema import (
     part_of_block,
     to_plain,
 )
-from palestra.server.fronts.asked import JSON, params_from, refuse, tokens_of
+from palestra.server.fronts.asked import params_from, refuse, tokens_of
 from palestra.server.fronts.message_items import as_object, items_from_message, text_of
 
 _STOP = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
@@ -63,14 +64,14 @@ _ELSEWHERE = ("mcp_servers", "container")
 class MessagesRequest(WireModel):
     """What is asked of `/v1/messages`."""
 
-    messages: list[JSON]
+    messages: list[JsonDict]
     max_tokens: int
     model: str | None = None
-    system: str | list[JSON] | None = None
-    tools: list[JSON] | None = None
-    tool_choice: JSON | None = None
+    system: str | list[JsonDict] | None = None
+    tools: list[JsonDict] | None = None
+    tool_choice: JsonDict | None = None
     stop_sequences: list[str] | None = None
-    thinking: JSON | None = None
+    thinking: JsonDict | None = None
     stream: bool | None = None
 
 
@@ -89,7 +90,7 @@ class MessagesAnswer(WireModel):
     type: str = "message"
     role: str = "assistant"
     model: str
-    content: list[JSON]
+    content: list[JsonDict]
     stop_reason: str | None
     stop_sequence: str | None = None
     usage: MessagesUsage = Field(default_factory=MessagesUsage)
@@ -102,7 +103,7 @@ def params_from_messages(body: MessagesRequest) -> ResponseCreateParams:
         if asked.get(name):
             refuse(f"/{name}", "nothing: it is Anthropic's servers that do this")
     named = _TRANSLATED.union(_LEFT_OUT, _ELSEWHERE)
-    fields: JSON = {name: value for name, value in asked.items() if name not in named}
+    fields: JsonDict = {name: value for name, value in asked.items() if name not in named}
     fields["max_output_tokens"] = body.max_tokens
     fields["instructions"] = _system(body.system)
     fields["input"] = [
@@ -122,9 +123,9 @@ def params_from_messages(body: MessagesRequest) -> ResponseCreateParams:
     return params_from(fields)
 
 
-def _output(asked: JSON) -> JSON:
+def _output(asked: JsonDict) -> JsonDict:
     """How to answer."""
-    found: JSON = {}
+    found: JsonDict = {}
     output = asked.get("output_config") or {}
     for name, value in output.items():
         if value is not None and name not in {"effort", "format"}:
@@ -160,26 +161,26 @@ def message_from_response(response: Response) -> MessagesAnswer:
     )
 
 
-def _system(system: str | list[JSON] | None) -> str | None:
+def _system(system: str | list[JsonDict] | None) -> str | None:
     if not isinstance(system, list):
         return system
     return "\n\n".join(text_of(block, f"/system/{index}") for index, block in enumerate(system))
 
 
-def _tool(tool: JSON, pointer: str) -> JSON:
+def _tool(tool: JsonDict, pointer: str) -> JsonDict:
     if "name" not in tool or "input_schema" not in tool:
         refuse(pointer, "a tool with a name and an input_schema (tools of the provider are not)")
     said = {name: tool[name] for name in ("description", "strict") if tool.get(name) is not None}
     return {"type": "function", "name": tool["name"], "parameters": tool["input_schema"], **said}
 
 
-def _tool_choice(choice: JSON) -> Any:
+def _tool_choice(choice: JsonDict) -> Any:
     if choice.get("type") == "tool":
         return {"type": "function", "name": choice.get("name")}
     return {"any": "required"}.get(str(choice.get("type")), choice.get("type"))
 
 
-def _blocks(item: Any) -> Iterator[JSON]:
+def _blocks(item: Any) -> Iterator[JsonDict]:
     if isinstance(item, Reasoning):
         yield from _thinking(item)
     elif isinstance(item, OutputMessage):
@@ -193,7 +194,7 @@ def _blocks(item: Any) -> Iterator[JSON]:
         yield _tool_use(item)
 
 
-def _thinking(reasoning: Reasoning) -> Iterator[JSON]:
+def _thinking(reasoning: Reasoning) -> Iterator[JsonDict]:
     """What was thought, with what only its provider can read of it, for the way back."""
     extra = reasoning.model_extra or {}
     beside = {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
@@ -205,9 +206,9 @@ def _thinking(reasoning: Reasoning) -> Iterator[JSON]:
         beside = {}
 
 
-def _tool_use(call: FunctionCall) -> JSON:
+def _tool_use(call: FunctionCall) -> JsonDict:
     given = as_object(call.arguments)
-    block: JSON = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": given}
+    block: JsonDict = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": given}
     if orjson.dumps(given).decode() != call.arguments:
         # As the model wrote them, for the way back: JSON may be written in many ways.
         block["arguments"] = call.arguments
@@ -215,7 +216,7 @@ def _tool_use(call: FunctionCall) -> JSON:
     return block if signature is None else {**block, CALL_SIGNATURE: signature}
 
 
-def _stop_reason(response: Response, content: list[JSON]) -> str:
+def _stop_reason(response: Response, content: list[JsonDict]) -> str:
     details = response.incomplete_details
     if details is not None and details.reason in _STOP:
         return _STOP[details.reason]
@@ -238,7 +239,7 @@ def chat_events(completion: ChatCompletion, *, with_usage: bool) -> bytes:
     plain = to_plain(completion)
     head = {key: plain[key] for key in ("id", "created", "model") if key in plain}
     head["object"] = "chat.completion.chunk"
-    chunks: list[JSON] = []
+    chunks: list[JsonDict] = []
     for choice in plain["choices"]:
         index = choice.get("index", 0)
         said = {"index": index, "delta": _delta(choice["message"]), "finish_reason": None}
@@ -262,14 +263,14 @@ def message_events(answer: MessagesAnswer) -> bytes:
     )
 
 
-def _delta(message: JSON) -> JSON:
+def _delta(message: JsonDict) -> JsonDict:
     calls = message.get("tool_calls")
     if not calls:
         return message
     return {**message, "tool_calls": [{"index": i, **call} for i, call in enumerate(calls)]}
 
 
-def _message_events(plain: JSON) -> Iterator[tuple[str, JSON]]:
+def _message_events(plain: JsonDict) -> Iterator[tuple[str, JsonDict]]:
     usage = plain["usage"]
     begun = {**plain, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 0}}
     yield "message_start", {"message": begun}
@@ -284,7 +285,7 @@ def _message_events(plain: JSON) -> Iterator[tuple[str, JSON]]:
     yield "message_stop", {}
 
 
-def _in_pieces(block: JSON) -> tuple[JSON, Iterable[JSON]]:
+def _in_pieces(block: JsonDict) -> tuple[JsonDict, Iterable[JsonDict]]:
     """A block without what it says, and what it says."""
     if block["type"] == "text":
         return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Self, final
+from typing import ClassVar, Final, Self, final
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -22,6 +22,7 @@ from palestra.config import PACKAGE_ROOT, resolve_path
 from palestra.errors import JudgeFailure, excerpt
 from palestra.schema import (
     CONTEXT_FULL,
+    JsonObject,
     JudgeExchange,
     JudgeReplay,
     Response,
@@ -40,9 +41,6 @@ from palestra.server.judging.questions import (
 )
 from palestra.server.resources_server import ResourcesServerConfig
 from palestra.transport import ServerClient
-
-Evaluation = Mapping[str, Any]
-"""One exchange: `responses_create_params`, `response`, `verdict_label`."""
 
 _CUT_HINTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -205,8 +203,9 @@ class Hearing:
         self._replay = replay
         self._swaps = swaps
         self._replayed_last = False
-        self.evaluations: list[Evaluation] = []
-        """For the row's `judge_evaluations`, from which `reverify` replays them."""
+        self.evaluations: list[JsonObject] = []
+        """For the row's `judge_evaluations`, from which `reverify` replays them: each has
+        `responses_create_params`, `response` and `verdict_label`."""
 
     @property
     def has_recorded(self) -> bool:

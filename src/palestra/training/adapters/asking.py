@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from palestra.errors import ConfigError, InputDataError
+from palestra.schema import JsonDict, JsonObject
 
 PARAMETERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -35,7 +36,7 @@ _OURS: Final = frozenset({"logprobs", "prompt_logprobs", "return_token_ids", "st
 """The model server asks for token ids and log probs itself."""
 
 
-def row_of(given: Any, where: str) -> Mapping[str, Any]:
+def row_of(given: Any, where: str) -> JsonObject:
     """A task's row, given as a mapping or as the JSON of one (Arrow tables mix up mappings).
 
     Raises InputDataError, naming `where` it was looked for.
@@ -54,7 +55,7 @@ def row_of(given: Any, where: str) -> Mapping[str, Any]:
     return row
 
 
-def sampling_for(row: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def sampling_for(row: JsonObject, given: JsonObject) -> JsonDict:
     """A trainer's sampling parameters as those of a request for `row`.
 
     What the Responses API has no word for (`top_k`, `min_p`, `stop`, …) goes to the endpoint as it
@@ -64,8 +65,8 @@ def sampling_for(row: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
         raise ConfigError(
             f"n is {given['n']}: a request has one answer; ask for each rollout by itself"
         )
-    found: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
+    found: JsonDict = {}
+    extra: JsonDict = {}
     for name, value in given.items():
         if value is None or name == "n" or name in _OURS:
             continue

@@ -11,7 +11,7 @@ the actor itself. Those who call the actor directly get Ray's own errors, which 
 ours as well.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from palestra.config import load_config
 from palestra.errors import ConfigError, PalestraError, RunFailed
 from palestra.fleet import PROCESS, Fleet
+from palestra.schema import JsonObject
 from palestra.training.client import Health, RolloutClient
 from palestra.training.errors import LOWER_IN_TRAINER, Cause, IncompleteRollouts
 from palestra.training.outcomes import Completed, Outcome, Timings
@@ -78,7 +79,7 @@ class RolloutActor:
         self._client = await self._stack.enter_async_context(client)
 
     async def run_rollouts(
-        self, rows: Sequence[Mapping[str, Any] | RolloutRequest]
+        self, rows: Sequence[JsonObject | RolloutRequest]
     ) -> AsyncIterator[tuple[int, Outcome, Timings | None]]:
         """Run all rows, and yield each as it ends: index, outcome, timing.
 
@@ -111,7 +112,7 @@ class RolloutActor:
         return self._client
 
 
-def requests_of(rows: Sequence[Mapping[str, Any] | RolloutRequest]) -> list[RolloutRequest]:
+def requests_of(rows: Sequence[JsonObject | RolloutRequest]) -> list[RolloutRequest]:
     """Requests as they are; rows by their `_ng_task_index` and `_ng_rollout_index`, or their place.
 
     Raises InputDataError when there is none.
@@ -122,7 +123,7 @@ def requests_of(rows: Sequence[Mapping[str, Any] | RolloutRequest]) -> list[Roll
     )
 
 
-def _request_of(row: Mapping[str, Any], index: int) -> RolloutRequest:
+def _request_of(row: JsonObject, index: int) -> RolloutRequest:
     return RolloutRequest(
         row=row,
         task_id=row.get("_ng_task_index", index),
@@ -155,7 +156,7 @@ def start_actor(
     return actor
 
 
-def rollouts(actor: Any, rows: Sequence[Mapping[str, Any] | RolloutRequest]) -> Iterator[Landed]:
+def rollouts(actor: Any, rows: Sequence[JsonObject | RolloutRequest]) -> Iterator[Landed]:
     """Run the rows on the actor, and yield each as it ends.
 
     Raises what the client raises; for an actor that died, whatever killed it, IncompleteRollouts.

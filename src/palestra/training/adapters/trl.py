@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Protocol, final
 
 from palestra.errors import ConfigError, InputDataError, RunFailed
+from palestra.schema import JsonDict, JsonObject
 from palestra.training.adapters.asking import row_of, sampling_for
 from palestra.training.adapters.clients import SyncClient
 from palestra.training.adapters.sequences import Sample, nothing_said, the_sample
@@ -61,10 +62,10 @@ class TrlRollouts:
     def __init__(
         self,
         client: SyncClient,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[JsonObject],
         *,
         push_weights: Callable[[Any, int], None] | None = None,
-        sampling: Mapping[str, Any] | None = None,
+        sampling: JsonObject | None = None,
     ) -> None:
         self._client = client
         self._rows = [row_of(row, f"row {index}") for index, row in enumerate(rows)]
@@ -72,7 +73,7 @@ class TrlRollouts:
         self._sampling = sampling
         self._pushed: int | None = None
 
-    def dataset(self) -> list[dict[str, Any]]:
+    def dataset(self) -> list[JsonDict]:
         """The training set, for `datasets.Dataset.from_list`: a prompt for each row."""
         return [{"prompt": _prompt(row, index)} for index, row in enumerate(self._rows)]
 
@@ -127,7 +128,7 @@ class TrlRollouts:
             )
         return index
 
-    def _sampling_of(self, trainer: Trainer) -> Mapping[str, Any]:
+    def _sampling_of(self, trainer: Trainer) -> JsonObject:
         if self._sampling is not None:
             return self._sampling
         args = trainer.args
@@ -149,7 +150,7 @@ def environment_reward(*, environment_reward: list[float | None], **_: Any) -> l
     return environment_reward
 
 
-def _prompt(row: Mapping[str, Any], index: int) -> list[dict[str, Any]]:
+def _prompt(row: JsonObject, index: int) -> list[JsonDict]:
     """The row's messages as far as TRL shows them: who said what, as plain text."""
     given = row["responses_create_params"].get("input") or ""
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
