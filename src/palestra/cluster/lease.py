@@ -15,12 +15,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from palestra.cluster.records import read_object, write_object
-from palestra.schema import JsonObject
 from palestra.system import Process, born_at, create_whole
 
 HEARTBEAT_S = 5.0
@@ -240,7 +240,7 @@ class LeaseWatch:
         return f"no word of the supervisor for {silent_s:.0f} s" * (silent_s > self._silent_after_s)
 
 
-def _beats(path: Path) -> JsonObject:
+def _beats(path: Path) -> Mapping[str, Any]:
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -27,12 +27,11 @@ since nobody knows their values earlier (only these exact tokens: other braces s
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import Final, TypeVar
-
-from palestra.schema import JsonObject
+from typing import Any, Final, TypeVar
 
 FORMAT: Final = 1
 
@@ -384,7 +383,7 @@ def from_json(text: bytes) -> Run:
         raise ValueError(f"it is no plan ({error!r})") from error
 
 
-def _job(held: JsonObject) -> Job:
+def _job(held: Mapping[str, Any]) -> Job:
     return _made(
         Job,
         held,
@@ -394,7 +393,7 @@ def _job(held: JsonObject) -> Job:
     )
 
 
-def _component(held: JsonObject) -> Component:
+def _component(held: Mapping[str, Any]) -> Component:
     on_exit, probe = held["on_exit"], held["probe"]
     return _made(
         Component,
@@ -412,7 +411,7 @@ _PLAIN: Final = {"str": (str,), "int": (int,), "float": (int, float), "bool": (b
 """What a field may hold, by its annotation."""
 
 
-def _made(cls: type[_Made], held: JsonObject, **parts: object) -> _Made:
+def _made(cls: type[_Made], held: Mapping[str, Any], **parts: object) -> _Made:
     """The record of these fields, of which `parts` are made already; lists are tuples in it."""
     values = {name: tuple(x) if isinstance(x, list) else x for name, x in held.items()}
     for one in fields(cls):  # type: ignore[arg-type]  # each is a dataclass

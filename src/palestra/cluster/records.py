@@ -10,8 +10,8 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from palestra.schema import JsonDict
 from palestra.system import lock, write_whole
 
 TAIL_BYTES = 4096
@@ -26,7 +26,7 @@ def write_object(path: Path, value: object, *, mode: int = 0o666) -> None:
     write_whole(path, text.encode(), mode=mode)
 
 
-def read_object(path: Path) -> JsonDict | None:
+def read_object(path: Path) -> dict[str, Any] | None:
     """The JSON object of a file; None when there is no such file, or no object in it."""
     try:
         held = json.loads(path.read_bytes())
@@ -56,7 +56,7 @@ def append_line(path: Path, record: Mapping[str, object]) -> None:
         os.fsync(file.fileno())
 
 
-def read_lines(path: Path) -> Iterator[JsonDict]:
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The whole records of a file of lines; torn ones, and lines that are none, are left out."""
     try:
         file = path.open("rb")

@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from palestra.cluster.layout import RunFiles, ShardFiles
 from palestra.cluster.records import read_object, write_object
-from palestra.schema import JsonDict, JsonObject
 from palestra.system import set_aside
 
 TASK, ROLLOUT, TERMINAL = "_ng_task_index", "_ng_rollout_index", "_ng_failure_terminal"
@@ -102,7 +102,7 @@ def set_shard_aside(run: RunFiles, name: str, suffix: str) -> list[str]:
     return [path.name for path in set_aside((*own, *files.derived), suffix)]
 
 
-def _rows(path: Path) -> Iterator[JsonDict]:
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -113,5 +113,5 @@ def _rows(path: Path) -> Iterator[JsonDict]:
                 yield json.loads(line)
 
 
-def _key(row: JsonObject) -> tuple[int, int]:
+def _key(row: Mapping[str, Any]) -> tuple[int, int]:
     return row[TASK], row[ROLLOUT]
