@@ -13,32 +13,27 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Self, final
 
 from palestra.config import InstanceConfig, Redactor, ResolvedConfig
 from palestra.errors import (
-    CallError,
     ConfigError,
     DeadlineExceeded,
     InfraError,
     PalestraError,
-    RowIdentity,
     ServerDied,
 )
 from palestra.fleet.build import build_server, profiler_for, server_client, start_server, starting
-from palestra.fleet.child import Child, ChildExit
+from palestra.fleet.child import ChildExit
 from palestra.fleet.importing import LONGER, import_here, start_timeout_of, starting_within
 from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.orders import WorkOrder
-from palestra.fleet.process_watch import ProcessWatch
 from palestra.fleet.ray_clusters import RayPlace
+from palestra.fleet.server_processes import ServerProcesses
 from palestra.fleet.sockets import (
-    LOOPBACK,
-    HeadAddress,
-    holder_of,
+    check_hosts,
     http_url,
-    listen,
-    listen_in_range,
+    listen_for,
     raise_descriptor_limit,
     reachable_host,
     serving,
@@ -51,7 +46,6 @@ from palestra.fleet.venvs import (
     unsatisfied,
 )
 from palestra.server import Server
-from palestra.system import LOOK_EVERY_S, Pulse
 from palestra.transport import ASGIApp, HttpRequest, Target, new_id
 
 if TYPE_CHECKING:
@@ -95,32 +89,29 @@ class Fleet:
             )
         self.config = config
         self._default = default_placement
-        self._redact = Redactor(config.secrets)
-        self._on_line = on_line or _ignore
         self._token = str(config.tree.get("fleet_token") or "")
         self._secret = new_id()
         self._targets: dict[str, Target] = {}
         self._servers: list[Server] = []
-        self._children: list[Child] = []
         self._listening: list[socket.socket] = []
         self._watchers: list[asyncio.Task[None]] = []
-        self._failed = asyncio.Event()
-        self.failure: PalestraError | None = None
-        self.ending: ChildExit | None = None
-        """How the first process ended that ended by itself."""
         self.instances: dict[str, RunningInstance] = {}
         self._embedded: dict[str, Server] = {}
         self._ray = RayPlace.of_fleet(config.tree)
         self._profiler = profiler_for(config.tree, shared=True)
         self._tree = dict(config.tree)
         self.client = server_client(self._targets, self._tree, token=self._token)
-        self._watches: list[ProcessWatch] = []
-        self.client.overrun_of = self._overrun_of
-        self.client.standing_still = self._standing_still
+        self._processes = ServerProcesses(
+            on_line=on_line,
+            redact=Redactor(config.secrets),
+            logs=config.tree.get("nemo_gym_log_dir"),
+        )
+        self.client.overrun_of = self._processes.overrun_of
+        self.client.standing_still = self._processes.standing_still
 
     async def __aenter__(self) -> Self:
         raise_descriptor_limit()
-        self._check_hosts()
+        check_hosts(self.config, self._token)
         try:
             await self._start()
         except BaseException:
@@ -140,9 +131,17 @@ class Fleet:
 
     async def watch(self) -> None:
         """Wait until a server process ends by itself, and raise the `ServerDied` that says how."""
-        await self._failed.wait()
-        if self.failure is not None:
-            raise self.failure
+        raise await self._processes.failed()
+
+    @property
+    def failure(self) -> PalestraError | None:
+        """Why the fleet failed: the process that ended by itself, or was ended for a call."""
+        return self._processes.failure
+
+    @property
+    def ending(self) -> ChildExit | None:
+        """How the first process ended that ended by itself."""
+        return self._processes.ending
 
     def server(self, name: str) -> Server | None:
         """The server object of an embedded instance."""
@@ -176,7 +175,9 @@ class Fleet:
         }
         for instance, placement in placed:
             self._announce(instance, placement, sockets[instance.name])
-        self._watchers.append(asyncio.create_task(self._look_after(), name="watch over processes"))
+        self._watchers.append(
+            asyncio.create_task(self._processes.look_after(), name="watch over processes")
+        )
         try:
             async with asyncio.TaskGroup() as tasks:
                 for instance, placement in placed:
@@ -209,52 +210,23 @@ class Fleet:
 
     async def _not_ready(self, instance: InstanceConfig, limit_s: float) -> ServerDied:
         """Why an instance did not start in time: the line on which its import stands, if it does."""
-        for watch in self._watches:
-            if watch.instance == instance.name and (died := await watch.import_too_long()):
-                return died
+        if died := await self._processes.import_too_long(instance.name):
+            return died
         file = None if instance.folder is None else instance.folder / instance.entrypoint
         return (file and import_here(file, limit_s)) or ServerDied(
             f"{instance.name} was not ready within {limit_s:g} s",
             hint=f"its log may say why; {LONGER} gives it longer",
         )
 
-    def _check_hosts(self) -> None:
-        """Anything reachable from outside needs the fleet's token."""
-        outside = [
-            f"{instance.name} ({instance.host})"
-            for instance in self.config.instances.values()
-            if instance.placement != REMOTE and instance.host not in LOOPBACK
-        ]
-        if outside and not self._token:
-            raise ConfigError(
-                f"not on loopback, and no token to protect it: {', '.join(outside)}",
-                hint="set ++fleet_token=<a long random text>, the same for every command",
-            )
-
     def _sockets(
         self, instance: InstanceConfig, placement: str, *, exposed: bool
     ) -> list[socket.socket]:
         if placement == REMOTE or (placement == EMBEDDED and not exposed):
             return []
-        found: list[socket.socket] = []
-        for index in range(instance.num_workers if placement == PROCESS else 1):
-            if instance.port is not None and index == 0:
-                found.append(_listen_on(instance))
-            else:
-                found.append(self._any_port(instance.host))
-            self._listening.append(found[-1])
-        return found
-
-    def _any_port(self, host: str) -> socket.socket:
-        tree = self.config.tree
-        explicit = {i.port for i in self.config.instances.values() if i.port is not None}
-        disallowed = set(tree.get("disallowed_ports") or ())
-        return listen_in_range(
-            host,
-            int(tree.get("port_range_low") or 10001),
-            int(tree.get("port_range_high") or 20000),
-            explicit | disallowed | {HeadAddress.from_tree(tree).port},
-        )
+        count = instance.num_workers if placement == PROCESS else 1
+        sockets = listen_for(instance, count, self.config)
+        self._listening += sockets
+        return sockets
 
     def _announce(
         self, instance: InstanceConfig, placement: str, sockets: Sequence[socket.socket]
@@ -307,19 +279,7 @@ class Fleet:
     async def _spawn(
         self, instance: InstanceConfig, sockets: Sequence[socket.socket], python: Path
     ) -> None:
-        children = [
-            await self._spawn_worker(instance, index, python, sock)
-            for index, sock in enumerate(sockets)
-        ]
-        self.instances[instance.name].pid = children[0].pid
-        await self._wait_ready(instance.name)
-
-    async def _spawn_worker(
-        self, instance: InstanceConfig, index: int, python: Path, sock: socket.socket
-    ) -> Child:
-        name = instance.name if instance.num_workers == 1 else f"{instance.name}#{index}"
-        log_dir = self.config.tree.get("nemo_gym_log_dir")
-        with Pulse.create_for_program() as (pulse, descriptors):
+        for index, sock in enumerate(sockets):
             order = WorkOrder(
                 instance=instance.name,
                 tree=dict(self.config.tree),
@@ -328,55 +288,10 @@ class Fleet:
                 secret=self._secret,
                 token=self._token,
                 worker=index if instance.num_workers > 1 else None,
-                pulse=descriptors,
                 ray=self._ray.encode(),
             )
-            child = await Child.spawn(
-                name,
-                [str(python), "-u", "-P", "-m", "palestra.fleet.worker", order.process_name],
-                order=order.encode(),
-                on_line=self._on_line,
-                redact=self._redact,
-                pass_fds=(sock.fileno(), *descriptors),
-                log_path=_log_path(log_dir, name),
-            )
-        sock.close()
-        self._children.append(child)
-        self._watches.append(ProcessWatch(self.instances[instance.name], child, pulse))
-        self._watchers.append(asyncio.create_task(self._watch(instance.name, child)))
-        return child
-
-    async def _watch(self, name: str, child: Child) -> None:
-        ending = await child.ended()
-        if child.stopping:
-            return
-        running = self.instances[name]
-        before_ready = running.state is InstanceState.STARTING
-        running.state = InstanceState.DEAD
-        running.reason = ending.how
-        if self.ending is None:
-            self.ending = ending
-        if self.failure is None:
-            self.failure = ending.as_error(before_ready=before_ready)
-        self._failed.set()
-
-    async def _look_after(self) -> None:
-        """Watch the processes' event loops: tell which stand still, and end what holds one too long."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            for watch in self._watches:
-                call = watch.look()
-                if call is not None and self.failure is None:
-                    await watch.take_stacks()
-                    if watch.look() != call:
-                        continue  # it has returned while its stack came
-                    self.failure = watch.died_of(call)
-                    self._failed.set()
-                    # Whoever collects stops first: to the others this is no failure of theirs.
-                    await asyncio.sleep(LOOK_EVERY_S)
-                    watch.child.kill()
-                else:
-                    await watch.tell_state()
+            await self._processes.start(self.instances[instance.name], order, python, sock)
+        await self._wait_ready(instance.name)
 
     async def _ask_remote(self, name: str) -> None:
         """Ask a server that runs elsewhere whether it answers, and keep its state."""
@@ -390,13 +305,6 @@ class Fleet:
             elif (silent_s := time.monotonic() - answered) >= STUCK_AFTER_S:
                 running.state = InstanceState.STUCK
                 running.reason = f"no answer from {running.urls[0]} for {silent_s:.0f} s"
-
-    def _overrun_of(self, row: RowIdentity) -> CallError | None:
-        errors = (watch.overrun_of(row) for watch in self._watches)
-        return next((error for error in errors if error is not None), None)
-
-    def _standing_still(self) -> list[str]:
-        return [sentence for watch in self._watches if (sentence := watch.standing_still())]
 
     async def _wait_ready(self, name: str) -> None:
         running = self.instances[name]
@@ -427,24 +335,14 @@ class Fleet:
             last_first.push_async_callback(self.client.http.aclose)
             last_first.callback(self._close_sockets)
             last_first.push_async_callback(self._stop_servers)
-            last_first.callback(self._close_watches)
+            last_first.callback(self._processes.close)
             last_first.push_async_callback(self._stop_watchers)
-            last_first.push_async_callback(self._stop_children)
-
-    async def _stop_children(self) -> None:
-        for child in self._children:
-            child.stopping = True
-        await asyncio.gather(*(child.stop() for child in self._children), return_exceptions=True)
+            last_first.push_async_callback(self._processes.stop)
 
     async def _stop_watchers(self) -> None:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-
-    def _close_watches(self) -> None:
-        for watch in self._watches:
-            watch.close()
-        self._watches.clear()
 
     async def _stop_servers(self) -> None:
         await asyncio.gather(*(_stop_server(server) for server in self._servers))
@@ -470,31 +368,6 @@ async def _serve_forever(app: ASGIApp, sock: socket.socket) -> None:
         await asyncio.Event().wait()
 
 
-def _listen_on(instance: InstanceConfig) -> socket.socket:
-    port = instance.port or 0
-    try:
-        return listen(instance.host, port)
-    except OSError as error:
-        holder = holder_of(port) or "another program"
-        raise ConfigError(
-            f"{instance.name} cannot listen on {instance.host}:{port}: {error.strerror}; "
-            f"{holder} holds it",
-            hint="choose another port, or leave `port` out to get a free one",
-        ) from error
-
-
-def _log_path(log_dir: Any, name: str) -> Path | None:
-    if not log_dir:
-        return None
-    folder = Path(str(log_dir))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{name}.log"
-
-
 def _first(group: ExceptionGroup[Exception]) -> Exception:
     first = group.exceptions[0]
     return _first(first) if isinstance(first, ExceptionGroup) else first
-
-
-def _ignore(_name: str, _line: str) -> None:
-    return None

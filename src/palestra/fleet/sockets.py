@@ -14,7 +14,7 @@ from typing import Final
 
 import uvicorn
 
-from palestra.config import ConfigTree
+from palestra.config import ConfigTree, InstanceConfig, ResolvedConfig
 from palestra.errors import ConfigError
 from palestra.transport import ASGIApp
 
@@ -147,6 +147,52 @@ def raise_descriptor_limit() -> int:
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 11000
+
+
+def check_hosts(config: ResolvedConfig, token: str) -> None:
+    """Raise ConfigError when a server is reachable from outside, and no token protects the fleet."""
+    outside = [
+        f"{instance.name} ({instance.host})"
+        for instance in config.instances.values()
+        if instance.placement != "remote" and instance.host not in LOOPBACK
+    ]
+    if outside and not token:
+        raise ConfigError(
+            f"not on loopback, and no token to protect it: {', '.join(outside)}",
+            hint="set ++fleet_token=<a long random text>, the same for every command",
+        )
+
+
+def listen_for(instance: InstanceConfig, count: int, config: ResolvedConfig) -> list[socket.socket]:
+    """So many listening sockets for an instance: the first on its `port`, where it has one.
+
+    Raises ConfigError when that port, or the whole range of ports, is taken.
+    """
+    tree = config.tree
+    low, high = tree.get("port_range_low") or 10001, tree.get("port_range_high") or 20000
+    reserved = {other.port for other in config.instances.values() if other.port is not None}
+    reserved |= {*(tree.get("disallowed_ports") or ()), HeadAddress.from_tree(tree).port}
+    with contextlib.ExitStack() as opened:
+        sockets: list[socket.socket] = []
+        for index in range(count):
+            if instance.port is not None and index == 0:
+                sock = _listen_on(instance.name, instance.host, instance.port)
+            else:
+                sock = listen_in_range(instance.host, int(low), int(high), reserved)
+            sockets.append(opened.enter_context(sock))
+        opened.pop_all()
+    return sockets
+
+
+def _listen_on(name: str, host: str, port: int) -> socket.socket:
+    try:
+        return listen(host, port)
+    except OSError as error:
+        holder = holder_of(port) or "another program"
+        raise ConfigError(
+            f"{name} cannot listen on {host}:{port}: {error.strerror}; {holder} holds it",
+            hint="choose another port, or leave `port` out to get a free one",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,137 @@
+"""The server processes of a fleet: started, watched, and stopped together."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, final
+
+from palestra.config import Redactor
+from palestra.errors import CallError, PalestraError, RowIdentity, ServerDied
+from palestra.fleet.child import Child, ChildExit
+from palestra.fleet.instance import InstanceState, RunningInstance
+from palestra.fleet.orders import WorkOrder
+from palestra.fleet.process_watch import ProcessWatch
+from palestra.system import LOOK_EVERY_S, Pulse
+
+
+@final
+class ServerProcesses:
+    """All server processes of one fleet. The first that ends by itself is the fleet's failure."""
+
+    def __init__(
+        self, *, on_line: Callable[[str, str], object] | None, redact: Redactor, logs: Any
+    ) -> None:
+        """`logs`: the folder for what each process prints, if any."""
+        self._on_line = on_line or _ignore
+        self._redact = redact
+        self._logs = Path(str(logs)) if logs else None
+        self._children: list[Child] = []
+        self._watches: list[ProcessWatch] = []
+        self._endings: list[asyncio.Task[None]] = []
+        self._failed = asyncio.Event()
+        self.failure: PalestraError | None = None
+        self.ending: ChildExit | None = None
+        """How the first process ended that ended by itself."""
+
+    async def failed(self) -> PalestraError:
+        """Wait for the failure."""
+        await self._failed.wait()
+        assert self.failure is not None  # noqa: S101  # it is set before the event
+        return self.failure
+
+    async def start(
+        self, running: RunningInstance, order: WorkOrder, python: Path, sock: socket.socket
+    ) -> None:
+        """Start one process for an instance. It gets `sock`, which is closed here."""
+        name = order.process_name
+        with Pulse.create_for_program() as (pulse, descriptors):
+            child = await Child.spawn(
+                name,
+                [str(python), "-u", "-P", "-m", "palestra.fleet.worker", name],
+                order=replace(order, pulse=descriptors).encode(),
+                on_line=self._on_line,
+                redact=self._redact,
+                pass_fds=(sock.fileno(), *descriptors),
+                log_path=self._log_path(name),
+            )
+        sock.close()
+        running.pid = running.pid or child.pid
+        self._children.append(child)
+        self._watches.append(ProcessWatch(running, child, pulse))
+        self._endings.append(asyncio.create_task(self._note_ending(running, child)))
+
+    def _log_path(self, name: str) -> Path | None:
+        if self._logs is None:
+            return None
+        self._logs.mkdir(parents=True, exist_ok=True)
+        return self._logs / f"{name}.log"
+
+    async def _note_ending(self, running: RunningInstance, child: Child) -> None:
+        ending = await child.ended()
+        if child.stopping:
+            return
+        before_ready = running.state is InstanceState.STARTING
+        running.state = InstanceState.DEAD
+        running.reason = ending.how
+        if self.ending is None:
+            self.ending = ending
+        self._fail(ending.as_error(before_ready=before_ready))
+
+    def _fail(self, failure: PalestraError) -> None:
+        if self.failure is None:
+            self.failure = failure
+        self._failed.set()
+
+    async def look_after(self) -> None:
+        """Watch the event loops: say which stand still, and end what holds one too long."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            for watch in self._watches:
+                call = watch.look()
+                if call is not None and self.failure is None:
+                    await watch.take_stacks()
+                    if watch.look() != call:
+                        continue  # it has returned while its stack came
+                    self._fail(watch.died_of(call))
+                    # Whoever collects stops first: to the others this is no failure of theirs.
+                    await asyncio.sleep(LOOK_EVERY_S)
+                    watch.child.kill()
+                else:
+                    await watch.tell_state()
+
+    async def import_too_long(self, instance: str) -> ServerDied | None:
+        """The error of the import that a process of `instance` executes; None when none does."""
+        for watch in self._watches:
+            if watch.instance == instance and (died := await watch.import_too_long()):
+                return died
+        return None
+
+    def overrun_of(self, row: RowIdentity) -> CallError | None:
+        """The failure of a rollout whose own call holds a process."""
+        errors = (watch.overrun_of(row) for watch in self._watches)
+        return next((error for error in errors if error is not None), None)
+
+    def standing_still(self) -> list[str]:
+        """A sentence about each process that stands still now."""
+        return [sentence for watch in self._watches if (sentence := watch.standing_still())]
+
+    async def stop(self) -> None:
+        """End every process."""
+        for child in self._children:
+            child.stopping = True
+        await asyncio.gather(*(child.stop() for child in self._children), return_exceptions=True)
+        for task in self._endings:
+            task.cancel()
+        await asyncio.gather(*self._endings, return_exceptions=True)
+
+    def close(self) -> None:
+        """Let go of their pulses, once nothing looks after them any more."""
+        for watch in self._watches:
+            watch.close()
+        self._watches.clear()
+
+
+def _ignore(_name: str, _line: str) -> None:
+    return None
