@@ -295,6 +295,7 @@ def test_sockets_do_not_wait_to_send(way: Way) -> None:
     assert way.run(scenario()) == [1]
 
 
+@pytest.mark.slow
 @both_loops
 def test_closing_leaves_no_socket(way: Way) -> None:
     async def scenario() -> tuple[int, int]:
@@ -348,6 +349,7 @@ def test_a_connect_that_hangs_is_given_up(way: Way, monkeypatch: pytest.MonkeyPa
     assert not caught.value.sent
 
 
+@pytest.mark.slow
 @both_loops
 def test_so_many_connect_at_once_and_no_more(way: Way) -> None:
     async def scenario() -> int:
@@ -502,6 +504,7 @@ class KeepingAlive(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @both_loops
@@ -625,6 +628,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body"})
 
 
+@pytest.mark.slow
 @both_loops
 @pytest.mark.parametrize("parser", ["httptools", "h11"])
 @pytest.mark.parametrize("path", ["/plain", "/chunks"])
