@@ -17,9 +17,9 @@ from palestra.cli import ng, sharing
 from palestra.cli.console import show_error
 from palestra.cli.main import app
 from palestra.cli.transfers import Lines, sized
+from palestra.datasets import Sources
 from palestra.datasets.entries import DatasetEntry
 from palestra.datasets.extras import needs
-from palestra.datasets.sources import Sources
 from palestra.errors import ConfigError, PalestraError
 from registry_fakes import TOKEN, FakeGitlab, fake_gitlab
 

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from palestra.datasets import AgentDataset, DatasetEntry, RowEndpoint
-from palestra.datasets.preparing import (
+from palestra.datasets import (
+    AgentDataset,
+    DatasetEntry,
     Located,
     PreparedFile,
     PrepareSettings,
+    RowEndpoint,
     in_scope,
     locate,
     prepare_datasets,

@@ -6,9 +6,8 @@ import pytest
 from preparations import dataset
 
 from palestra.config import Redactor
-from palestra.datasets import AgentDataset
+from palestra.datasets import AgentDataset, Located
 from palestra.datasets.benchmarks import MOST_OUTPUT, Preparing, prepare_benchmarks
-from palestra.datasets.preparing import Located
 from palestra.errors import InputDataError, RunFailed
 
 SCRIPT = """

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 from preparations import read_rows
 
-from palestra.datasets import PromptTemplate, RowEndpoint, load_prompt
-from palestra.datasets.importing import ColumnMapping, records_of, write_rows
+from palestra.datasets import (
+    ColumnMapping,
+    PromptTemplate,
+    RowEndpoint,
+    load_prompt,
+    records_of,
+    write_rows,
+)
 from palestra.datasets.preparing.outputs import CannotWrite
 from palestra.errors import ConfigError, InputDataError
 

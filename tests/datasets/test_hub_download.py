@@ -13,8 +13,8 @@ from sharing_world import REPO, Moves, World, jsonl, rows
 
 from faulty_http import Fault
 from hub_fakes import WRITER, FakeHub, fake_hub
+from palestra.datasets import Sources
 from palestra.datasets.entries import DatasetEntry
-from palestra.datasets.sources import Sources
 from palestra.datasets.transfer import Digest, arriving
 from palestra.errors import (
     ConfigError,

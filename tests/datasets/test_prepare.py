@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from preparations import dataset, prepare, read_rows, row, write_rows
 
-from palestra.datasets import RowEndpoint
-from palestra.datasets.preparing import tokenizer_at
+from palestra.datasets import RowEndpoint, tokenizer_at
 from palestra.errors import ConfigError, InputDataError
 
 JSON = st.recursive(

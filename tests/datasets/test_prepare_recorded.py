@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 from preparations import read_rows
 
-from palestra.datasets import AgentDataset, DatasetEntry
+from palestra.datasets import (
+    AgentDataset,
+    DatasetEntry,
+    PrepareSettings,
+    in_scope,
+    locate,
+    prepare_datasets,
+)
 from palestra.datasets.metrics import contradictions
-from palestra.datasets.preparing import PrepareSettings, in_scope, locate, prepare_datasets
 from palestra.errors import InputDataError
 
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "recorded"

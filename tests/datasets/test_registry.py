@@ -13,7 +13,7 @@ from faulty_http import Fault
 from palestra.datasets.registry import RegistryAddress
 from palestra.datasets.registry.access import Registry, open_registry
 from palestra.datasets.registry.catalogue import Catalogue
-from palestra.datasets.registry.moving import Stored, download, upload
+from palestra.datasets.registry.moving import Stored, download_from_registry, upload_to_registry
 from palestra.datasets.transfer import TransferPatience, outgoing
 from palestra.errors import ConfigError, CredentialsRejected, InfraError, RunFailed
 from palestra.settings import GitlabDownload, GitlabUpload
@@ -52,14 +52,14 @@ class User:
         path.write_bytes(data)
         settings = GitlabUpload(dataset_name=name, version=version, input_jsonl_fpath=str(path))
         with self.registry() as registry:
-            return upload(outgoing(path), settings, registry, self.moves)
+            return upload_to_registry(outgoing(path), settings, registry, self.moves)
 
     def download(self, **settings: Any) -> bytes:
         output = self.folder / "out" / "rows.jsonl"
         given = {"dataset_name": "letters", "version": "0.0.1", "artifact_fpath": "train.jsonl"}
         asked = GitlabDownload.model_validate({**given, "output_fpath": str(output), **settings})
         with self.registry() as registry:
-            download(asked, registry, self.moves)
+            download_from_registry(asked, registry, self.moves)
         return output.read_bytes()
 
     def left(self) -> list[str]:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from palestra.doctor import SignatureTable
 from palestra.doctor.logs import read_log
 from palestra.doctor.reading import LogReading, Rank, innermost
-from palestra.doctor.signatures import SignatureTable
 
 TABLE = SignatureTable.load()
 

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from palestra.doctor.diagnose import diagnose
-from palestra.doctor.diagnosis import Diagnosis
-from palestra.doctor.findings import Severity, text_of
-from palestra.doctor.signatures import SignatureTable
+from palestra.doctor import Diagnosis, Severity, SignatureTable, diagnose, text_of
 from palestra.errors import BadInput, Layer
 
 TABLE = SignatureTable.load()

@@ -7,7 +7,7 @@ import pytest
 from hints_in_source import flags_of_palestra
 
 from palestra.config.keys import RESERVED_KEYS
-from palestra.doctor.faults import finding_of
+from palestra.doctor import finding_of
 from palestra.doctor.signatures import Signature, SignatureTable, troubleshooting
 from palestra.errors import InfraError, KnownCause
 

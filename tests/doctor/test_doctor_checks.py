@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from palestra.cli.collecting import check_descriptors
-from palestra.doctor.checking import Looked, Round
+from palestra.doctor import Looked, Round, Severity
 from palestra.doctor.checks.infra import (
     Machine,
     check_disk,
@@ -18,7 +18,6 @@ from palestra.doctor.checks.infra import (
     check_descriptors as look_at_descriptors,
 )
 from palestra.doctor.checks.machines import check_ray, check_sandboxes, check_slurm
-from palestra.doctor.findings import Severity
 from palestra.errors import Layer
 from palestra.sandbox import SandboxSettings
 from palestra.settings import CollectSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from palestra.config.yaml_text import read_yaml
-from palestra.doctor.faults import finding_of
+from palestra.doctor import finding_of
 from palestra.doctor.findings import (
     Finding,
     Quote,

@@ -14,8 +14,8 @@ from hints_in_source import (
 )
 from test_diagnose_signatures import FLAGS_OF_OTHERS
 
+from palestra.doctor import SignatureTable
 from palestra.doctor.faults import entry_of, finding_of
-from palestra.doctor.signatures import SignatureTable
 from palestra.errors import ConfigError, PalestraError
 
 TABLE = SignatureTable.load()

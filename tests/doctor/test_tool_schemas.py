@@ -10,9 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from palestra.cli.main import app
-from palestra.doctor.findings import Severity
+from palestra.doctor import Severity, ToolCheck, check_tool_schemas
 from palestra.doctor.grammars import Compile, installed_compilers
-from palestra.doctor.tool_schemas import ToolCheck, check_tool_schemas
 from palestra.schema import Line
 
 CAPTURES = Path(__file__).parents[1] / "responses_api_models" / "vllm_captures"

@@ -5,8 +5,7 @@ import socket
 from typing import Any
 
 from palestra.fleet.isolation.wire import message_frame, read_order
-from palestra.sandbox.workers.frames import receive
-from palestra.sandbox.workers.handle import WorkerHandle
+from palestra.sandbox import WorkerHandle, receive
 
 LIMIT_S = 5.0
 

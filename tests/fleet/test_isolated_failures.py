@@ -11,7 +11,7 @@ from palestra.fleet.isolation.failures import failure_of
 from palestra.fleet.isolation.link import Hung, WorkerGone
 from palestra.fleet.isolation.wire import VALUE, order_frame
 from palestra.fleet.isolation.worker_pool import WorkerPool
-from palestra.sandbox.workers.handle import WorkerHandle
+from palestra.sandbox import WorkerHandle
 from palestra.server.authors_errors import AuthorsPlace
 
 PLACE = AuthorsPlace("verify", "env.py", 3)

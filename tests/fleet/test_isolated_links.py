@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from palestra.fleet.isolation.link import Hung, Link, WorkerEnded, WorkerGone
 from palestra.fleet.isolation.wire import VALUE, message_frame, order_frame
-from palestra.sandbox.workers.handle import WorkerHandle
+from palestra.sandbox import WorkerHandle
 from palestra.sandbox.workers.nursery import EXIT_CODE
 
 STACK = b'  File "/x/env.py", line 3 in verify\n  File "<string>", line 1 in <module>\n'

@@ -18,7 +18,7 @@ from palestra.fleet.isolation.wire import (
     order_frame,
     read_message,
 )
-from palestra.sandbox.workers.frames import receive
+from palestra.sandbox import receive
 from palestra.schema import VerifyRequest, response_of
 from palestra.server import ResourcesServer, ResourcesServerConfig
 from palestra.transport import CallContext

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from palestra.errors import JudgeFailure
-from palestra.rollouts.reverification import (
+from palestra.rollouts import (
     Origin,
     Reverification,
     ReverifyLimits,
@@ -16,7 +16,7 @@ from palestra.rollouts.reverification import (
     StoredRollouts,
     TaskRows,
     Verifier,
-    begin,
+    begin_reverification,
 )
 from palestra.schema import (
     JudgeReplay,
@@ -185,7 +185,7 @@ class Folder:
         stored_rows = self.stored(tasks=tasks)
         checked = stored_rows.check()
         origin = Origin(checked.digest, checked.rows, None, verifiers or {}, "replayed")
-        with begin(self.paths, origin, resume=resume, version="1") as begun:
+        with begin_reverification(self.paths, origin, resume=resume, version="1") as begun:
             if begun.finished is not None:
                 return dict(begun.finished)
             work = Reverification(

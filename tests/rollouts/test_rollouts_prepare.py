@@ -20,7 +20,14 @@ from scripted_runs import (
 )
 
 from palestra.errors import InputDataError
-from palestra.rollouts import JournalFailed, PreparedRun, StaleRun, begin, discard, plan
+from palestra.rollouts import (
+    JournalFailed,
+    PreparedRun,
+    StaleRun,
+    begin,
+    discard,
+    plan,
+)
 from palestra.schema import RolloutKey, key_of
 
 

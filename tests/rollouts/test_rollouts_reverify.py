@@ -26,15 +26,16 @@ from stored_rollouts import (
 )
 
 from palestra.errors import ConfigError, CredentialsRejected, InputDataError
-from palestra.rollouts import JournalFailed, StaleRun
-from palestra.rollouts.reverification import (
+from palestra.rollouts import (
     FoundTaskRows,
+    JournalFailed,
     Origin,
     ReverifyPaths,
     Routes,
     Sessions,
+    StaleRun,
     TaskRows,
-    begin,
+    begin_reverification,
     check_modes,
     check_places,
 )
@@ -507,7 +508,9 @@ def test_what_is_there_is_only_written_over_when_asked(tmp_path: Path, name: str
     with pytest.raises(InputDataError, match=there.name):
         check_places(paths, [], overwrite=False, resume=False)
     check_places(paths, [], overwrite=True, resume=False)
-    with begin(paths, Origin("d", 0, None, {}, "replayed"), resume=False, version="1"):
+    with begin_reverification(
+        paths, Origin("d", 0, None, {}, "replayed"), resume=False, version="1"
+    ):
         pass
 
     assert there.with_name(there.name + ".bak").read_text() == "before\n"
@@ -523,7 +526,7 @@ def test_cut_anywhere_it_goes_on_to_the_same_output(tmp_path: Path) -> None:
     journal = partial_of(whole)
     for size in {*range(0, len(journal), 37), *_around_breaks(journal), len(journal)}:
         folder = Folder(tmp_path, ROWS)
-        with begin(folder.paths, origin_of(folder), resume=False, version="1"):
+        with begin_reverification(folder.paths, origin_of(folder), resume=False, version="1"):
             pass
         folder.paths.partial.write_bytes(journal[:size])
 
@@ -593,11 +596,11 @@ def test_a_beginning_made_by_another_verifier_is_not_continued(tmp_path: Path) -
 def test_a_second_one_that_overwrites_is_refused_and_touches_nothing(tmp_path: Path) -> None:
     folder = Folder(tmp_path, [stored(0), stored(1)])
     origin = origin_of(folder)
-    with begin(folder.paths, origin, resume=False, version="1") as begun:
+    with begin_reverification(folder.paths, origin, resume=False, version="1") as begun:
         begun.partial.append(b"{}")
         with (
             pytest.raises(InputDataError, match="is being written by another"),
-            begin(folder.paths, origin, resume=False, version="1"),
+            begin_reverification(folder.paths, origin, resume=False, version="1"),
         ):
             pass
         begun.partial.finish(origin, {}, failures=False, version="1")
@@ -609,7 +612,7 @@ def test_a_second_one_that_overwrites_is_refused_and_touches_nothing(tmp_path: P
 def test_a_partial_output_that_somebody_replaced_is_not_taken_for_ours(tmp_path: Path) -> None:
     folder = Folder(tmp_path, [stored(0)])
     origin = origin_of(folder)
-    with begin(folder.paths, origin, resume=False, version="1") as begun:
+    with begin_reverification(folder.paths, origin, resume=False, version="1") as begun:
         folder.paths.partial.rename(tmp_path / "moved")
         folder.paths.partial.write_text("another's\n")
 
@@ -622,7 +625,7 @@ def test_a_partial_output_that_somebody_replaced_is_not_taken_for_ours(tmp_path:
 
 def test_a_partial_output_of_other_rows_is_refused(tmp_path: Path) -> None:
     folder = Folder(tmp_path, ROWS)
-    with begin(folder.paths, origin_of(folder), resume=False, version="1"):
+    with begin_reverification(folder.paths, origin_of(folder), resume=False, version="1"):
         pass
     write(folder.paths.partial, [stored(1, "no")])
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from palestra.sandbox import Program
+from palestra.sandbox import Program, usable_processors
 from palestra.sandbox.bubblewrap import IsolationMethod, Tools, command_line
 from palestra.sandbox.keeping import folder
 from palestra.sandbox.keeping.cgroups import OomKills, processors_allowed
 from palestra.sandbox.keeping.meter import PAGE_BYTES, TICKS_PER_S, Meter
 from palestra.sandbox.keeping.tree import Unreadable, kill_all
-from palestra.sandbox.processors import usable_processors
 
 MIB = 1 << 20
 

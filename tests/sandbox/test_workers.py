@@ -13,17 +13,17 @@ from chores import called, wait_until_gone, with_workers
 from palestra.errors import Outcome
 from palestra.sandbox import (
     Crashed,
+    Keeper,
     LocalWorkers,
     OutOfMemory,
     Raised,
     Returned,
     TimedOut,
     WorkersBroken,
+    nurseries_kept,
 )
 from palestra.sandbox.workers.frames import BrokenFrame, receive_answer
-from palestra.sandbox.workers.keeper import Keeper
 from palestra.sandbox.workers.nursery import Nursery
-from palestra.sandbox.workers.started import nurseries_kept
 from palestra.sandbox.workers.worker import Endurance, serve
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

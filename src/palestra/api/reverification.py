@@ -21,12 +21,12 @@ from palestra.api.fleet_connection import (
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType
 from palestra.errors import ConfigError, ServerDied
-from palestra.rollouts import Progress
-from palestra.rollouts.reverification import (
+from palestra.rollouts import (
     Begun,
     Checked,
     FoundTaskRows,
     Origin,
+    Progress,
     Reverification,
     ReverifyLimits,
     ReverifyPaths,
@@ -36,7 +36,7 @@ from palestra.rollouts.reverification import (
     TaskRows,
     UnverifiedAnswers,
     Verifier,
-    begin,
+    begin_reverification,
     check_modes,
     check_places,
     failures_beside,
@@ -84,7 +84,7 @@ class PreparedReverification:
                     "live session; the rewards may not be those of the rollouts"
                 )
             origin = self._origin()
-            with begin(
+            with begin_reverification(
                 self.paths, origin, resume=self.args.resume, version=palestra.__version__
             ) as begun:
                 for text in begun.notices:

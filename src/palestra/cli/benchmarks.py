@@ -8,10 +8,14 @@ from typing import Any, Final
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, Redactor, nearest
-from palestra.datasets import datasets_of_agents
-from palestra.datasets.benchmarks import Preparing, prepare_benchmarks
-from palestra.datasets.preparing import Located, locate
-from palestra.datasets.sources import credentials_in
+from palestra.datasets import (
+    Located,
+    Preparing,
+    credentials_in,
+    datasets_of_agents,
+    locate,
+    prepare_benchmarks,
+)
 from palestra.errors import ConfigError
 from palestra.settings import BenchmarkArgs, args_from, existing_path, load
 from palestra.system import shown

@@ -51,7 +51,7 @@ def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
 def _known_hint(error: PalestraError) -> str:
     """What the table of known troubles advises, where the error itself advises nothing."""
     # Only a command that fails pays for reading it.
-    from palestra.doctor.faults import hint_for
+    from palestra.doctor import hint_for
 
     return hint_for(error)
 

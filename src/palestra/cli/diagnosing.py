@@ -18,11 +18,8 @@ from palestra.config import (
     secrets_in,
 )
 from palestra.datasets import RowEndpoint
-from palestra.doctor.diagnose import diagnose as diagnose_run
-from palestra.doctor.diagnosis import Diagnosis
-from palestra.doctor.findings import five_parts, has_errors
-from palestra.doctor.outputs import RowCounts
-from palestra.doctor.signatures import SignatureTable
+from palestra.doctor import Diagnosis, RowCounts, SignatureTable, five_parts, has_errors
+from palestra.doctor import diagnose as diagnose_run
 from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Manifest
 from palestra.settings import DiagnoseArgs, load

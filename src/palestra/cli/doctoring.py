@@ -14,12 +14,16 @@ from palestra.cli.escaping import visible
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.config import Redactor, ResolvedConfig
-from palestra.doctor.checking import CheckRun, Looked, Round
-from palestra.doctor.checks.config import findings_of_load
-from palestra.doctor.examination import examine
-from palestra.doctor.faults import finding_of
-from palestra.doctor.report import Report
-from palestra.doctor.subject import ExaminedRun
+from palestra.doctor import (
+    CheckRun,
+    ExaminedRun,
+    Looked,
+    Report,
+    Round,
+    examine,
+    finding_of,
+    findings_of_load,
+)
 from palestra.errors import ConfigError, Layer, PalestraError, RunFailed
 from palestra.fleet import raise_descriptor_limit
 from palestra.settings import CollectArgs, CollectSettings, args_from, existing_path, load

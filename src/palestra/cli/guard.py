@@ -305,8 +305,7 @@ class Guard:
         return "" if outcome is None else f"it is recorded as {outcome.value}"
 
     def _recorded(self, error: "CallError", lasted_s: float) -> "Outcome | None":
-        from palestra.rollouts import record_afterwards
-        from palestra.rollouts.reverification import record_stopped
+        from palestra.rollouts import record_afterwards, record_stopped
 
         work = self._work()
         if work.get("reverified"):

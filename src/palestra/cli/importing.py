@@ -11,9 +11,16 @@ from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ResolvedConfig, ServerType
-from palestra.datasets import RowEndpoint, fill_row, load_prompt
-from palestra.datasets.importing import ColumnMapping, records_of, write_rows
-from palestra.datasets.sources import Sources, credentials_in
+from palestra.datasets import (
+    ColumnMapping,
+    RowEndpoint,
+    Sources,
+    credentials_in,
+    fill_row,
+    load_prompt,
+    records_of,
+    write_rows,
+)
 from palestra.errors import ConfigError
 from palestra.schema import read_jsonl
 from palestra.settings import HubDownload, ImportArgs, RenderArgs, args_from, existing_path, load

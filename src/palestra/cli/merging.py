@@ -14,7 +14,7 @@ from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_key_metrics
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
-from palestra.rollouts.aggregate import aggregate
+from palestra.rollouts import aggregate
 from palestra.schema import RunPaths
 from palestra.settings import AggregateArgs, MergeArgs, args_from, load
 from palestra.system import shown

@@ -10,8 +10,7 @@ from palestra.cli.doors import doors_of_agents
 from palestra.cli.tables import print_table
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ResolvedConfig, ServerType
-from palestra.datasets import AgentDataset, datasets_of_agents
-from palestra.datasets.measures import (
+from palestra.datasets import (
     EXAMPLES,
     REQUESTS,
     SAMPLING,
@@ -21,18 +20,19 @@ from palestra.datasets.measures import (
     TURNS,
     USERS,
     WORDS,
-)
-from palestra.datasets.preparing import (
+    AgentDataset,
     Located,
     PreparedFile,
     PrepareSettings,
+    Sources,
+    credentials_in,
+    datasets_of_agents,
     fetch,
     in_scope,
     locate,
     prepare_datasets,
     tokenizer_at,
 )
-from palestra.datasets.sources import Sources, credentials_in
 from palestra.errors import ConfigError
 from palestra.settings import PrepareArgs, args_from, existing_path, load
 from palestra.system import shown

@@ -13,7 +13,7 @@ from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_table
 from palestra.engine import truncated_and_empty
 from palestra.errors import Outcome, RunFailed
-from palestra.rollouts.reverification import ReverifyPaths
+from palestra.rollouts import ReverifyPaths
 from palestra.schema import read_jsonl
 from palestra.settings import ReverifyArgs
 from palestra.system import shown

@@ -18,9 +18,7 @@ from palestra.responses_api_models.local_servers import (
     serve_llama_cpp,
     serve_vllm,
 )
-from palestra.sandbox import Sandbox, SandboxSettings
-from palestra.sandbox.limits import TOKEN_VARIABLE
-from palestra.sandbox.service import SandboxService
+from palestra.sandbox import TOKEN_VARIABLE, Sandbox, SandboxSettings, sandbox_service
 from palestra.settings import FetchArgs, LlamaCppServer, SandboxArgs, VLLMServer
 
 
@@ -139,7 +137,7 @@ async def _serve_sandbox(host: str, port: int, token: str, settings: SandboxSett
             holder = holder_of(port)
             held = f": {holder} holds it" if holder else ""
             raise ConfigError(f"cannot listen on {host}:{port} ({error}){held}") from error
-        async with SandboxService(own, token=token) as service, serving(service.app(), sock):
+        async with sandbox_service(own, token=token) as service, serving(service.app(), sock):
             at = f"{host}:{sock.getsockname()[1]}"
             notice(f"sandbox ({settings.backend}) ready at {at}; stop it with Ctrl-C")
             await asyncio.get_running_loop().create_future()

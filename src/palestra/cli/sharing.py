@@ -7,16 +7,28 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import Redactor
-from palestra.datasets.extras import needs
-from palestra.datasets.hub import UploadTarget, check_rows, target_of
-from palestra.datasets.registry import RegistryAddress
-from palestra.datasets.sources import credentials_in
-from palestra.datasets.transfer import Outgoing, TransferPatience, UploadProgress, outgoing
+from palestra.datasets import (
+    Catalogue,
+    Outgoing,
+    RegistryAddress,
+    TransferPatience,
+    UploadProgress,
+    UploadTarget,
+    check_rows,
+    credentials_in,
+    download_from_registry,
+    needs,
+    open_hub,
+    open_registry,
+    outgoing,
+    target_of,
+    upload_to_registry,
+)
 from palestra.errors import ConfigError
 from palestra.settings import (
     GitlabDelete,
@@ -30,9 +42,6 @@ from palestra.settings import (
     load,
 )
 from palestra.system import shown
-
-if TYPE_CHECKING:
-    from palestra.datasets.registry.catalogue import Catalogue
 
 Tree = Mapping[str, Any]
 YES: Final = frozenset({"y", "yes"})
@@ -132,12 +141,9 @@ def _checked(settings: HubUpload) -> tuple[Outgoing, UploadTarget]:
 
 
 def _send_to_hub(file: Outgoing, target: UploadTarget, settings: HubUpload, run: _Run) -> int:
-    from palestra.datasets.hub.calls import Hub
-    from palestra.datasets.hub.uploading import upload
-
-    hub = Hub.of(run.tree, os.environ, run.patience)
+    hub = open_hub(run.tree, os.environ, run.patience)
     hub.require_token()
-    done = upload(file, target, settings, hub, run.progress)
+    done = hub.upload(file, target, settings, run.progress)
     if done.unchanged:
         run.say(f"{done.repo_id} has this {done.path_in_repo} already: {done.url}")
     elif done.pull_request:
@@ -152,10 +158,8 @@ def _send_to_hub(file: Outgoing, target: UploadTarget, settings: HubUpload, run:
 
 def _download_from_hub(run: _Run) -> int:
     settings = args_from(HubDownload, run.tree)
-    from palestra.datasets.hub.calls import Hub
-    from palestra.datasets.hub.downloading import download
-
-    for path in download(settings, Hub.of(run.tree, os.environ, run.patience), run.progress):
+    hub = open_hub(run.tree, os.environ, run.patience)
+    for path in hub.download(settings, run.progress):
         run.say(f"wrote {shown(path)}")
     return 0
 
@@ -167,12 +171,8 @@ def _upload_to_gitlab(run: _Run) -> int:
     settings = args_from(GitlabUpload, run.tree)
     address = RegistryAddress.of(run.tree, os.environ)
     file = outgoing(existing_path(settings.input_jsonl_fpath))
-    needs("mlflow", extra="registry", what="GitLab's registry")
-    from palestra.datasets.registry.access import open_registry
-    from palestra.datasets.registry.moving import upload
-
     with open_registry(address, run.patience) as registry:
-        done = upload(file, settings, registry, run.progress)
+        done = upload_to_registry(file, settings, registry, run.progress)
     already = "was there already" if done.unchanged else "Dataset upload successful"
     run.say(f"{already}: {done.artifact} in version {done.version} of {done.name!r}")
     run.say(f"verified: sha256 {file.sha256}, {file.size_bytes:,} bytes")
@@ -182,12 +182,8 @@ def _upload_to_gitlab(run: _Run) -> int:
 def _download_from_gitlab(run: _Run) -> int:
     settings = args_from(GitlabDownload, run.tree)
     address = RegistryAddress.of(run.tree, os.environ)
-    needs("mlflow", extra="registry", what="GitLab's registry")
-    from palestra.datasets.registry.access import open_registry
-    from palestra.datasets.registry.moving import download
-
     with open_registry(address, run.patience) as registry:
-        verified = download(settings, registry, run.progress)
+        verified = download_from_registry(settings, registry, run.progress)
     run.say(f"wrote {shown(Path(settings.output_fpath))}")
     if not verified:
         notice("the registry tells no digest of this file: only its size was compared")
@@ -248,19 +244,12 @@ def _input_of(stored: GitlabDownload | None) -> dict[str, str]:
 
 
 def _fetch(stored: GitlabDownload, address: RegistryAddress, run: _Run) -> None:
-    from palestra.datasets.registry.access import open_registry
-    from palestra.datasets.registry.moving import download
-
     with open_registry(address, run.patience) as registry:
-        download(stored, registry, run.progress)
+        download_from_registry(stored, registry, run.progress)
 
 
 @contextlib.contextmanager
-def _catalogue(address: RegistryAddress, run: _Run) -> Iterator["Catalogue"]:
-    needs("mlflow", extra="registry", what="GitLab's registry")
-    from palestra.datasets.registry.access import open_registry
-    from palestra.datasets.registry.catalogue import Catalogue
-
+def _catalogue(address: RegistryAddress, run: _Run) -> Iterator[Catalogue]:
     with open_registry(address, run.patience) as registry:
         yield Catalogue(registry)
 
@@ -275,7 +264,7 @@ def _refuse_to_lose(others: Sequence[str], name: str, run: _Run) -> None:
         )
 
 
-def _delete(catalogue: "Catalogue", name: str, run: _Run) -> int:
+def _delete(catalogue: Catalogue, name: str, run: _Run) -> int:
     """Ask, unless that is answered; anything but yes is no."""
     versions = catalogue.versions_of(name)
     if len(versions) > 1 and not run.yes:

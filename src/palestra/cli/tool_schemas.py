@@ -7,9 +7,14 @@ from palestra.cli.console import notice, say, say_json
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, resolve_path
-from palestra.doctor.findings import Severity, text_of
-from palestra.doctor.grammars import EXTRA, versions
-from palestra.doctor.tool_schemas import ToolCheck, check_tool_schemas
+from palestra.doctor import (
+    GRAMMARS_EXTRA,
+    Severity,
+    ToolCheck,
+    check_tool_schemas,
+    grammar_versions,
+    text_of,
+)
 from palestra.errors import InputDataError
 from palestra.schema import Line, read_jsonl
 from palestra.settings import ToolsArgs
@@ -61,7 +66,9 @@ def _print(check: ToolCheck) -> None:
             right="rows,rows with errors,errors,warnings",
         )
     if not check.compilers:
-        notice(f"no grammar compiler is installed: pip install 'palestra[{EXTRA}]'; rules only")
+        notice(
+            f"no grammar compiler is installed: pip install 'palestra[{GRAMMARS_EXTRA}]'; rules only"
+        )
     with_ = f" with {', '.join(_compilers(check))}" if check.compilers else ""
     say(f"{check.rows} rows, {check.tools} distinct tools, checked by rules{with_}")
     counts = {severity: check.count(severity) for severity in Severity}
@@ -70,7 +77,7 @@ def _print(check: ToolCheck) -> None:
 
 
 def _compilers(check: ToolCheck) -> list[str]:
-    installed = versions()
+    installed = grammar_versions()
     return [f"{name} {installed.get(name, '')}".rstrip() for name in check.compilers]
 
 

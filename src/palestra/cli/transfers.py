@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from palestra.cli.console import notice
 from palestra.cli.escaping import one_line
 from palestra.cli.terminal import is_a_screen
-from palestra.datasets.transfer import TransferPatience, UploadProgress
+from palestra.datasets import TransferPatience, UploadProgress
 from palestra.settings import NetworkSettings, args_from
 
 if TYPE_CHECKING:

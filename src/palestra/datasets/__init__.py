@@ -1,5 +1,6 @@
 """Datasets of task rows: which there are, and what can be said of one in a few numbers."""
 
+from palestra.datasets.benchmarks import Preparing, prepare_benchmarks
 from palestra.datasets.entries import (
     AgentDataset,
     DatasetEntry,
@@ -10,9 +11,40 @@ from palestra.datasets.entries import (
     HuggingFaceIdentifier,
     datasets_of_agents,
 )
+from palestra.datasets.extras import needs
+from palestra.datasets.hub import UploadTarget, check_rows, open_hub, target_of
+from palestra.datasets.importing import ColumnMapping, records_of, write_rows
+from palestra.datasets.measures import (
+    EXAMPLES,
+    REQUESTS,
+    SAMPLING,
+    TEMPERATURE,
+    TOKENS,
+    TOOLS,
+    TURNS,
+    USERS,
+    WORDS,
+)
 from palestra.datasets.metrics import DatasetMetrics, contradictions, differences, metrics_of
+from palestra.datasets.preparing import (
+    Located,
+    PreparedFile,
+    PrepareSettings,
+    fetch,
+    in_scope,
+    locate,
+    prepare_datasets,
+    tokenizer_at,
+)
 from palestra.datasets.problems import BadRows, RowProblems, line_ranges
 from palestra.datasets.prompts import PromptTemplate, fill_row, load_prompt
+from palestra.datasets.registry import (
+    Catalogue,
+    RegistryAddress,
+    download_from_registry,
+    open_registry,
+    upload_to_registry,
+)
 from palestra.datasets.request_models import (
     DoorKeeper,
     RowEndpoint,
@@ -20,10 +52,23 @@ from palestra.datasets.request_models import (
     published_body,
     rows_are_whole,
 )
+from palestra.datasets.sources import Sources, credentials_in
+from palestra.datasets.transfer import Outgoing, TransferPatience, UploadProgress, outgoing
 
 __all__ = [
+    "EXAMPLES",
+    "REQUESTS",
+    "SAMPLING",
+    "TEMPERATURE",
+    "TOKENS",
+    "TOOLS",
+    "TURNS",
+    "USERS",
+    "WORDS",
     "AgentDataset",
     "BadRows",
+    "Catalogue",
+    "ColumnMapping",
     "DataSource",
     "DatasetEntry",
     "DatasetMetrics",
@@ -32,17 +77,44 @@ __all__ = [
     "Download",
     "GitlabIdentifier",
     "HuggingFaceIdentifier",
+    "Located",
+    "Outgoing",
+    "PrepareSettings",
+    "PreparedFile",
+    "Preparing",
     "PromptTemplate",
+    "RegistryAddress",
     "RowEndpoint",
     "RowProblems",
+    "Sources",
+    "TransferPatience",
+    "UploadProgress",
+    "UploadTarget",
+    "check_rows",
     "contradictions",
+    "credentials_in",
     "datasets_of_agents",
     "differences",
     "doors_in",
+    "download_from_registry",
+    "fetch",
     "fill_row",
+    "in_scope",
     "line_ranges",
     "load_prompt",
+    "locate",
     "metrics_of",
+    "needs",
+    "open_hub",
+    "open_registry",
+    "outgoing",
+    "prepare_benchmarks",
+    "prepare_datasets",
     "published_body",
+    "records_of",
     "rows_are_whole",
+    "target_of",
+    "tokenizer_at",
+    "upload_to_registry",
+    "write_rows",
 ]

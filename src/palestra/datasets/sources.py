@@ -9,8 +9,8 @@ from typing import Final
 
 from palestra.config import ConfigTree, Redactor, find_secrets
 from palestra.datasets.entries import DatasetEntry, DatasetType, DataSource
-from palestra.datasets.extras import needs
-from palestra.datasets.registry import RegistryAddress
+from palestra.datasets.hub import open_hub
+from palestra.datasets.registry import RegistryAddress, download_from_registry, open_registry
 from palestra.datasets.transfer import Silent, TransferPatience, UploadProgress
 from palestra.errors import ConfigError, PalestraError, mask_error
 from palestra.settings import GitlabDownload, HubDownload
@@ -58,13 +58,9 @@ class Sources:
 
     def from_hub(self, settings: HubDownload, *, or_split: str | None = None) -> None:
         """A file or split of the hub; `or_split` will do when it has no such split."""
-        needs("huggingface_hub", extra="hub", what="the Hugging Face hub")
-        from palestra.datasets.hub.calls import Hub
-        from palestra.datasets.hub.downloading import download
-
         with self._masking():
-            hub = Hub.of(self.tree, self.environ, self.patience)
-            download(settings, hub, self.progress, or_split=or_split)
+            hub = open_hub(self.tree, self.environ, self.patience)
+            hub.download(settings, self.progress, or_split=or_split)
 
     @contextlib.contextmanager
     def _masking(self) -> Iterator[None]:
@@ -90,10 +86,6 @@ class Sources:
         place = entry.gitlab_identifier
         if place is None:
             raise ConfigError(f"dataset {entry.name!r} has no gitlab_identifier")
-        needs("mlflow", extra="registry", what="GitLab's registry")
-        from palestra.datasets.registry.access import open_registry
-        from palestra.datasets.registry.moving import download
-
         settings = GitlabDownload(
             dataset_name=place.dataset_name,
             version=place.version,
@@ -102,4 +94,4 @@ class Sources:
         )
         address = RegistryAddress.of(self.tree, self.environ)
         with open_registry(address, self.patience) as registry:
-            download(settings, registry, self.progress)
+            download_from_registry(settings, registry, self.progress)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-EXTRA: Final = "tool-schemas"
+GRAMMARS_EXTRA: Final = "tool-schemas"
 XGRAMMAR, LLGUIDANCE, OUTLINES = "xgrammar", "llguidance", "outlines-core"
 
 Compile = Callable[[str], str]
@@ -111,7 +111,7 @@ def _short(text: str) -> str:
     return told if len(told) <= _LONGEST_WHY else told[:_LONGEST_WHY] + " …"
 
 
-def versions() -> dict[str, str]:
+def grammar_versions() -> dict[str, str]:
     """Compiler -> its installed version, for a report."""
     from importlib.metadata import PackageNotFoundError, version
 

@@ -12,7 +12,7 @@ import pytest
 from palestra.config import ResolvedConfig, ServerType, load_config
 from palestra.errors import ConfigError
 from palestra.fleet import Assembly, assembled
-from palestra.sandbox.workers.started import nurseries_kept
+from palestra.sandbox import nurseries_kept
 from palestra.schema import (
     CREATE_PARAMS,
     TOOL_FAILURES,

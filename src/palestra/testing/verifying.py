@@ -13,7 +13,7 @@ from typing import Any, Final, final
 from palestra.config import ServerType, config_from_tree, load_config
 from palestra.conformance import EnvironmentInterface, LoopGuard, PlayedAnswer, Player, door_of
 from palestra.fleet import assembled, build_server, load_server_class, server_client
-from palestra.sandbox.workers.started import nurseries_kept
+from palestra.sandbox import nurseries_kept
 from palestra.schema import (
     JUDGE_REPLAY,
     TOOL_FAILURES,

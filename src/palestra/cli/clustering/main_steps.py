@@ -40,7 +40,7 @@ from palestra.cluster import (
 )
 from palestra.config import ResolvedConfig, ServerType, names_in_files
 from palestra.errors import InputDataError, RunFailed
-from palestra.sandbox.limits import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
+from palestra.sandbox import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
 from palestra.settings import (
     CollectArgs,
     CollectSettings,

@@ -7,7 +7,8 @@ anew without a pause when two repositories are being created at once; its client
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import httpx2
 from huggingface_hub import HfApi, get_token, set_client_factory
@@ -24,7 +25,8 @@ from huggingface_hub.utils.logging import set_verbosity_error
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from palestra.config import ConfigTree
-from palestra.datasets.transfer import TransferPatience, Trouble
+from palestra.datasets.hub.checks import UploadTarget
+from palestra.datasets.transfer import Outgoing, TransferPatience, Trouble, UploadProgress
 from palestra.errors import (
     ConfigError,
     CredentialsRejected,
@@ -32,6 +34,10 @@ from palestra.errors import (
     RunFailed,
     excerpt,
 )
+from palestra.settings import HubDownload, HubUpload
+
+if TYPE_CHECKING:
+    from palestra.datasets.hub.uploading import Uploaded
 
 T = TypeVar("T")
 
@@ -69,6 +75,26 @@ class Hub:
             raise ConfigError(
                 "hf_token is not set, and the hub takes nothing without", hint=HOW_TO_BE_LET_IN
             )
+
+    def upload(
+        self,
+        file: Outgoing,
+        target: UploadTarget,
+        settings: HubUpload,
+        progress: UploadProgress,
+    ) -> "Uploaded":
+        """Put a checked file into a repository, as `uploading.upload` does."""
+        from palestra.datasets.hub.uploading import upload
+
+        return upload(file, target, settings, self, progress)
+
+    def download(
+        self, settings: HubDownload, progress: UploadProgress, *, or_split: str | None = None
+    ) -> list[Path]:
+        """Fetch a file or a split, as `downloading.download` does."""
+        from palestra.datasets.hub.downloading import download
+
+        return download(settings, self, progress, or_split=or_split)
 
     @cached_property
     def api(self) -> HfApi:

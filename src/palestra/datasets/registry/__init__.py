@@ -5,10 +5,19 @@ its versions holds files.
                                                  -> artifacts (the bytes)
              -> moving (up, down, away: what the commands do)
 
-Only `access`, `catalogue`, `artifacts` and `moving` import mlflow, which is an extra; import them
-where they are used. A plain MLflow server is as good as GitLab's.
+mlflow is an extra: only functions import it, when they are called. A plain MLflow server
+is as good as GitLab's.
 """
 
+from palestra.datasets.registry.access import open_registry
 from palestra.datasets.registry.address import RegistryAddress
+from palestra.datasets.registry.catalogue import Catalogue
+from palestra.datasets.registry.moving import download_from_registry, upload_to_registry
 
-__all__ = ["RegistryAddress"]
+__all__ = [
+    "Catalogue",
+    "RegistryAddress",
+    "download_from_registry",
+    "open_registry",
+    "upload_to_registry",
+]

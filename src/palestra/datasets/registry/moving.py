@@ -22,7 +22,7 @@ class Stored:
     """The registry had these bytes before."""
 
 
-def upload(
+def upload_to_registry(
     file: Outgoing, settings: GitlabUpload, registry: Registry, progress: UploadProgress
 ) -> Stored:
     """Put a file into a version of a dataset, and read it back.
@@ -54,7 +54,9 @@ def upload(
     return Stored(name, version, artifact, unchanged=False)
 
 
-def download(settings: GitlabDownload, registry: Registry, progress: UploadProgress) -> bool:
+def download_from_registry(
+    settings: GitlabDownload, registry: Registry, progress: UploadProgress
+) -> bool:
     """Fetch a file of a version; whether there was a digest to hold it to."""
     destination = free_destination(Path(settings.output_fpath))
     catalogue = Catalogue(registry)

@@ -6,9 +6,7 @@ from typing import Any, Final, Protocol, final
 from palestra.fleet.importing import AuthorImport, standing_at, workers_limit_s
 from palestra.fleet.isolation.failures import MEMORY_MIB
 from palestra.fleet.stacks import place_on
-from palestra.sandbox.workers.handle import WorkerHandle
-from palestra.sandbox.workers.keeper import Keeper
-from palestra.sandbox.workers.outcomes import NotReady, WorkersBroken
+from palestra.sandbox import Keeper, NotReady, WorkerHandle, WorkersBroken
 from palestra.transport import CallContext
 
 SHARE_KEPT: Final = 0.2

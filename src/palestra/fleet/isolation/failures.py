@@ -5,7 +5,7 @@ from typing import Final
 from palestra.config import ServerType
 from palestra.errors import CallError, DeadlineExceeded, Evidence, Hop, InfraError, add_hop
 from palestra.fleet.isolation.link import Ending, Hung, WorkerEnded
-from palestra.sandbox.workers.handle import CRASHES
+from palestra.sandbox import CRASHES
 from palestra.server import TIME_LIMIT, AuthorsPlace, overran
 from palestra.system import signal_name
 from palestra.transport import fault_of

@@ -24,8 +24,7 @@ from palestra.fleet.isolation.wire import (
 )
 from palestra.fleet.loading import load_environment
 from palestra.fleet.ray_clusters import notice_ray_here
-from palestra.sandbox.workers.frames import receive
-from palestra.sandbox.workers.worker import Endurance, Serve
+from palestra.sandbox import Endurance, Serve, receive
 from palestra.schema import encode_json, no_reward
 from palestra.server import own_frames, text_of
 from palestra.transport import calling

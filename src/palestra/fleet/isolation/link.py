@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 from palestra.fleet.isolation.wire import ANSWERS, BodyCutter, Rubbish, read_message
 from palestra.fleet.stacks import authors_place, is_whole
-from palestra.sandbox.workers.handle import WorkerHandle
+from palestra.sandbox import WorkerHandle
 from palestra.server import AuthorsPlace
 
 STACK_LIMIT_S: Final = 0.4

@@ -33,7 +33,7 @@ from palestra.fleet.isolation.wire import (
     read_order,
 )
 from palestra.fleet.ray_clusters import notice_ray_here
-from palestra.sandbox.workers.worker import Endurance, Serve
+from palestra.sandbox import Endurance, Serve
 from palestra.schema import encode_json
 from palestra.server import Server, error_text, own_frames
 from palestra.transport import CallContext, Target, calling

@@ -10,7 +10,7 @@ import sys
 from typing import TextIO, final
 
 from palestra.fleet.isolation.wire import message_frame
-from palestra.sandbox.workers.worker import READY, STACK_SIGNAL, Endurance, limit_worker
+from palestra.sandbox import READY, STACK_SIGNAL, Endurance, limit_worker
 
 
 @final

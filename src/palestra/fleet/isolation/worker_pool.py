@@ -13,7 +13,7 @@ from palestra.errors import InfraError
 from palestra.fleet.isolation.authors_keeper import Forking
 from palestra.fleet.isolation.link import Killed, Link
 from palestra.fleet.isolation.wire import NO_MEMORY
-from palestra.sandbox.processors import usable_processors
+from palestra.sandbox import usable_processors
 
 SOON_S: Final = 0.05
 """How long a call waits before another worker is made for it, when there is one per core."""

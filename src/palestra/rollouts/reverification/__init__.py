@@ -10,7 +10,13 @@ replaying.py   a session made again from the tool calls of its trajectory
 changes.py     how the rewards differ from those before
 """
 
-from palestra.rollouts.reverification.files import Begun, Origin, ReverifyPaths, begin, check_places
+from palestra.rollouts.reverification.files import (
+    Begun,
+    Origin,
+    ReverifyPaths,
+    begin_reverification,
+    check_places,
+)
 from palestra.rollouts.reverification.stopped import record_stopped, stopped_rows
 from palestra.rollouts.reverification.stored import Checked, Routes, StoredRollouts
 from palestra.rollouts.reverification.task_rows import FoundTaskRows, TaskRows
@@ -42,7 +48,7 @@ __all__ = [
     "TaskRows",
     "UnverifiedAnswers",
     "Verifier",
-    "begin",
+    "begin_reverification",
     "check_modes",
     "check_places",
     "failures_beside",

@@ -112,7 +112,9 @@ def check_places(
 
 
 @contextlib.contextmanager
-def begin(paths: ReverifyPaths, origin: Origin, *, resume: bool, version: str) -> Iterator[Begun]:
+def begin_reverification(
+    paths: ReverifyPaths, origin: Origin, *, resume: bool, version: str
+) -> Iterator[Begun]:
     """Start afresh, moving aside what is there, or go on with it; nobody else does meanwhile.
 
     Raises StaleRun when what is there was made from something else, and InputDataError when
