@@ -136,3 +136,14 @@ def test_without_aiohttp_such_a_folder_is_told_what_to_install() -> None:
     )
 
     assert "pip install 'palestra[nemo-gym]'" in done.stderr
+
+
+def test_no_package_imports_its_program() -> None:
+    # `python -m` would execute it a second time, and say so in the program's log.
+    loaded = modules_after("import palestra.fleet, palestra.fleet.ray_clusters")
+
+    assert loaded & {"palestra.fleet.worker", "palestra.fleet.ray_clusters.keeper"} == set()
+
+
+def test_sandboxes_of_the_field_can_be_imported_alone() -> None:
+    assert "palestra.compat.sandboxes" in modules_after("import palestra.compat.sandboxes")
