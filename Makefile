@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 UV := $(BIN)/python -m uv
 
-.PHONY: demo test test-python test-all test-vllm test-clients test-trl train-example check docs lock clean help
+.PHONY: demo test test-python test-all test-vllm test-clients test-trl train-example check names docs lock clean help
 
 help:
 	@echo "make demo      install, and score the embedded model on real tasks"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-trl  train a tiny model with TRL, which is installed apart first (1.4 GB)"
 	@echo "make train-example  the whole of examples/grpo_cpu: three seeds, a quarter of an hour"
 	@echo "make check     linters, types, dependency rule"
+	@echo "make names     record the names that packages offer to each other"
 	@echo "make docs      check that the documents' links and commands are true"
 
 $(INSTALLED): requirements.lock pyproject.toml
@@ -85,7 +86,12 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+
+# After the names in a package's door have changed on purpose.
+names: $(INSTALLED)
+	$(BIN)/python scripts/public_names.py
 
 docs: $(INSTALLED)
 	$(BIN)/pytest tests/docs

@@ -1,15 +1,27 @@
-"""What others rely on: the names of the package, its commands, and that importing it is light."""
+"""What others rely on: the names of the package and of the packages in it, its commands, and that
+importing it is light.
+"""
 
+import ast
+import importlib
+import runpy
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import palestra
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+REPOSITORY = Path(__file__).parents[1]
+PACKAGE = REPOSITORY / "src" / "palestra"
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+RECORDED_NAMES = (REPOSITORY / "tests" / "public_names.txt").read_text().split()
+
+WITHOUT_A_DOOR = {"resources_servers", "responses_api_agents", "responses_api_models", "compat"}
+"""Packages of folders that are entered one by one: servers, and frameworks."""
 
 COMMANDS = [
     "run",
@@ -57,6 +69,36 @@ def test_the_names_an_author_imports_are_these() -> None:
     assert all(hasattr(palestra, name) for name in palestra.__all__)
 
 
+def test_the_names_in_the_packages_doors_are_those_on_record() -> None:
+    public_names = runpy.run_path(str(REPOSITORY / "scripts" / "public_names.py"))["public_names"]
+
+    assert list(public_names()) == RECORDED_NAMES, "a door changed; if on purpose: make names"
+
+
+@pytest.mark.parametrize("package", sorted({name.rpartition(".")[0] for name in RECORDED_NAMES}))
+def test_every_name_in_a_door_leads_to_something(package: str) -> None:
+    door = importlib.import_module(package)
+    names = {name.rpartition(".")[2] for name in RECORDED_NAMES if name.startswith(f"{package}.")}
+
+    assert sorted(names - set(dir(door))) == []
+
+
+def imports_past_a_door() -> Iterator[str]:
+    """Imports of a package's inner modules that another package makes."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        inside, *_ = path.relative_to(PACKAGE).parts
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("palestra."):
+                _, package, *inner = (node.module or "").split(".")
+                if inner and package != inside and package not in WITHOUT_A_DOOR:
+                    yield f"{path.relative_to(PACKAGE)}: {node.module}"
+
+
+def test_a_package_is_entered_by_its_door() -> None:
+    # `python -m palestra` is the console script, and `cli` offers nothing to anybody else.
+    assert list(imports_past_a_door()) == ["__main__.py: palestra.cli.main"]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_of_the_field_has_both_of_its_names(name: str) -> None:
     assert {f"ng_{name}", f"nemo_gym_{name}"} <= PROJECT["scripts"].keys()
@@ -96,3 +138,14 @@ def test_without_aiohttp_such_a_folder_is_told_what_to_install() -> None:
     )
 
     assert "pip install 'palestra[nemo-gym]'" in done.stderr
+
+
+def test_no_package_imports_its_program() -> None:
+    # `python -m` would execute it a second time, and say so in the program's log.
+    loaded = modules_after("import palestra.fleet, palestra.fleet.ray_clusters")
+
+    assert loaded & {"palestra.fleet.worker", "palestra.fleet.ray_clusters.keeper"} == set()
+
+
+def test_sandboxes_of_the_field_can_be_imported_alone() -> None:
+    assert "palestra.compat.sandboxes" in modules_after("import palestra.compat.sandboxes")

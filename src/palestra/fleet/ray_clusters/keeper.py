@@ -13,16 +13,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from palestra.fleet.ray_clusters.place import ADDRESS, AUTH_MODE
 from palestra.system import write_whole
 
-ADDRESS: Final = "address"
-LOG: Final = "log"
-PID: Final = "pid"
 OBJECTS_BYTES: Final = 512 * 2**20
 """Each process that uses Ray maps all of it, and workers of servers may map 4 GiB in all; what does
 not fit is spilled to disk."""
 TRIES: Final = 3
-AUTH_MODE: Final = "RAY_AUTH_MODE"
 
 
 def main(folder: Path, fleet_pid: int) -> None:

@@ -20,13 +20,13 @@ from typing import Any, Final, Self, final
 from palestra.config import ConfigTree
 from palestra.errors import ConfigError
 from palestra.fleet.ray_clusters.importing import ImportWatch
-from palestra.fleet.ray_clusters.keeper import ADDRESS, AUTH_MODE, LOG, PID
 from palestra.system import Process, lock, start
 from palestra.transport import new_id
 
 RAY_ADDRESS: Final = "ray_head_node_address"
 VARIABLE: Final = "RAY_ADDRESS"
 """What Ray itself reads where it is given no address."""
+AUTH_MODE: Final = "RAY_AUTH_MODE"
 HANDED_DOWN: Final = "PALESTRA_FLEET_RAY"
 """Tells the worker processes of a server where the fleet's Ray is."""
 REACH_LIMIT_S: Final = 5.0
@@ -37,6 +37,10 @@ LOCK_LIMIT_S: Final = 2 * START_LIMIT_S
 END_LIMIT_S: Final = 10.0
 LOOK_EVERY_S: Final = 0.05
 _LOG_LINES: Final = 5
+ADDRESS: Final = "address"
+"""The file in which the keeper says where its cluster is."""
+LOG: Final = "log"
+PID: Final = "pid"
 _START_ONE: Final = f"start one with `ray start --head` and name it: ++{RAY_ADDRESS}=<host>:<port>"
 _IMPORT: Final = re.compile(r"^\s*(import|from) ray\b", re.MULTILINE)
 
