@@ -118,10 +118,12 @@ def test_the_command_line_starts_without_the_heavy_half() -> None:
     assert loaded & {"fastapi", "pydantic", "numpy", "aiohttp", "omegaconf", "hydra"} == set()
 
 
+@pytest.mark.slow
 def test_a_server_process_starts_without_ray_and_statistics() -> None:
     assert modules_after("import palestra.fleet.worker") & {"ray", "numpy"} == set()
 
 
+@pytest.mark.slow
 def test_aiohttp_is_for_server_folders_of_the_field_alone() -> None:
     environments = "palestra.resources_servers"
     code = f"import palestra.fleet, {environments}.google_search.web, {environments}.openenv.app"

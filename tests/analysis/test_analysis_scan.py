@@ -21,6 +21,7 @@ FIELDS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(FIELDS, min_size=1, max_size=6))
 @settings(max_examples=80, deadline=None)
 def test_numbers_are_kept_and_everything_else_is_not(

@@ -153,6 +153,7 @@ def written(folder: Path, rows: list[Any], inputs: list[Any], failures: list[Any
     return [run.paths.reward_profiling.read_bytes(), run.paths.agent_metrics.read_bytes()]
 
 
+@pytest.mark.slow
 @given(ROWS, st.data())
 @settings(max_examples=30, deadline=None)
 def test_the_order_of_rows_never_changes_a_byte(

@@ -55,6 +55,7 @@ def runs(world: World) -> tuple[str, str]:
     return write_run(world, "a", lambda _: 2), write_run(world, "b", lambda task: 3 + task % 2)
 
 
+@pytest.mark.slow
 def test_compare_says_which_run_is_better(world: World, runs: tuple[str, str]) -> None:
     done = world.run("palestra", "compare", *runs, "-m", "pass@2", "-m", "output_tokens")
 

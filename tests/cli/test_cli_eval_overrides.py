@@ -38,6 +38,7 @@ Path("limit").write_text(str(start_limit_s()))
 """
 
 
+@pytest.mark.slow
 def test_overrides_of_what_the_targets_config_holds_are_taken(
     world: World, fake: FakeEndpoint
 ) -> None:

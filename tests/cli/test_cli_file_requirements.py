@@ -61,6 +61,7 @@ def test_a_one_file_environment_runs_with_the_requirements_beside_it(
     assert "is being made" not in again.err
 
 
+@pytest.mark.slow
 def test_satisfied_requirements_change_nothing(world: World, fake: FakeEndpoint) -> None:
     text = ENV.replace("import palestra_beside_a_file as package\n", "")
     text = text.replace("package.PROMPT", "'{n}'").replace("package.REWARD", "1.0")
@@ -75,6 +76,7 @@ def test_satisfied_requirements_change_nothing(world: World, fake: FakeEndpoint)
     assert done.out.count(" embedded ") == 3
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_advised_where_it_is_read(world: World, fake: FakeEndpoint) -> None:
     world.write("my_env.py", ENV)
 

@@ -62,6 +62,7 @@ def test_the_commands_are_the_ones_that_work() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(world: World, command: str) -> None:
     done = world.run("palestra", command, "--help")
@@ -135,6 +136,7 @@ def test_an_unknown_command_is_refused(world: World) -> None:
     assert "No such command 'colect'" in done.err
 
 
+@pytest.mark.slow
 def test_without_a_fleet_the_status_says_how_to_start_one(world: World) -> None:
     ours, theirs = world.run("palestra", "status", world.head), world.run("ng_status", world.head)
 

@@ -63,6 +63,7 @@ def test_without_agents_it_says_how_to_get_metrics(world: World) -> None:
     assert "--config" in done.err
 
 
+@pytest.mark.slow
 def test_gaps_exit_with_1_and_write_nothing(world: World) -> None:
     made_by_hand(world, missing='"_ng_task_index": 1')
     done = merge(world, "all.jsonl", "runs")
@@ -73,6 +74,7 @@ def test_gaps_exit_with_1_and_write_nothing(world: World) -> None:
     assert not (world.folder / "all.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_gaps_are_accepted_on_demand_and_counted(world: World) -> None:
     made_by_hand(world, missing='"_ng_task_index": 1')
     done = merge(world, "all.jsonl", "runs", "--allow-partial")
@@ -82,6 +84,7 @@ def test_gaps_are_accepted_on_demand_and_counted(world: World) -> None:
     assert "rollouts: 2 of 3 have ended (66.7 %); tasks: 1 complete, 0 partial" in done.out
 
 
+@pytest.mark.slow
 def test_merging_again_is_fine_and_merging_something_else_is_not(world: World) -> None:
     made_by_hand(world)
     assert merge(world, "all.jsonl", "runs").code == 0

@@ -60,6 +60,7 @@ def test_what_is_waited_for_is_said_with_its_end(world: World, fake: FakeEndpoin
     assert "giving up at" in refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["-1", "soon"])
 def test_a_patience_that_is_none_is_refused(world: World, fake: FakeEndpoint, value: str) -> None:
     world.write("my_env.py", ENV)
@@ -81,6 +82,7 @@ def test_a_run_of_which_nothing_has_ended_is_not_to_be_resumed(
     assert "--resume" not in refused.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["", "#tiny"])
 def test_an_endpoint_that_is_down_at_the_start_is_waited_for_as_long(
     world: World, name: str

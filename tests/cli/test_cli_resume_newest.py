@@ -100,6 +100,7 @@ def test_a_named_output_keeps_its_rows_when_it_cannot_go_on_with_others(
     assert tasks.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_resume_without_an_unfinished_run_starts_none(world: World, fake: FakeEndpoint) -> None:
     world.write("my_env.py", ENV)
 

@@ -103,6 +103,7 @@ def rows(name: str = "new.jsonl") -> list[dict[str, Any]]:
     return [line.row for line in read_jsonl(Path(name))]
 
 
+@pytest.mark.slow
 def test_an_environment_of_one_file_verifies_without_any_config(here: Path) -> None:
     Path("my_env.py").write_text(LENIENT)
     rollouts = write(

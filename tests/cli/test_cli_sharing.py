@@ -138,6 +138,7 @@ def test_the_fields_names_lead_here(
     assert ": is required" in capsys.readouterr().err or name == "gitlab_to_hf_dataset"
 
 
+@pytest.mark.slow
 def test_an_upload_prints_the_pull_requests_link(desk: Desk) -> None:
     done = desk.types(sharing.upload_to_hub, *UPLOAD, "+create_pr=true")
 
@@ -276,6 +277,7 @@ def test_another_spelling_deletes_nothing(desk: Desk) -> None:
     assert "letters" in desk.gitlab.models
 
 
+@pytest.mark.slow
 def test_an_upload_deletes_from_the_registry_when_asked_to_and_told_yes(desk: Desk) -> None:
     desk.stored()
 
@@ -305,6 +307,7 @@ def test_what_is_not_in_the_registry_is_told_before_the_upload(desk: Desk) -> No
     assert desk.hub.asked == []
 
 
+@pytest.mark.slow
 def test_a_move_takes_the_registrys_own_file(desk: Desk) -> None:
     desk.stored()
     moved = [item for item in (*UPLOAD, *GITLAB) if "input_jsonl_fpath" not in item]
@@ -318,6 +321,7 @@ def test_a_move_takes_the_registrys_own_file(desk: Desk) -> None:
     assert desk.gitlab.models == {}
 
 
+@pytest.mark.slow
 def test_versions_that_were_uploaded_nowhere_do_not_go_without_a_question(desk: Desk) -> None:
     desk.stored()
     later = ("+dataset_name=letters", "+version=0.0.2", "+input_jsonl_fpath=train.jsonl")
@@ -332,6 +336,7 @@ def test_versions_that_were_uploaded_nowhere_do_not_go_without_a_question(desk: 
     assert set(desk.gitlab.models["letters"]) == {"0.0.1", "0.0.2"}
 
 
+@pytest.mark.slow
 def test_a_move_always_asks(desk: Desk) -> None:
     desk.stored()
 
@@ -481,6 +486,7 @@ def test_lines_tell_the_start_the_way_and_the_end() -> None:
     assert sized(3_400_000_000_000) == "3400.0 GB"
 
 
+@pytest.mark.slow
 def test_who_never_answers_is_not_waited_for(desk: Desk) -> None:
     held = threading.Event()
     desk.hub.faults = [Fault("GET /api/datasets", hold=held, times=10)]
@@ -539,6 +545,7 @@ def test_no_failure_of_an_upload_shows_a_token(desk: Desk, fault: dict[str, int]
     assert failed >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [*FAULTS, {"corrupt": True}], ids=str)
 def test_no_failure_of_a_download_shows_a_token(desk: Desk, fault: dict[str, int]) -> None:
     desk.hub.put(REPO, {"train.jsonl": ROWS})
@@ -558,6 +565,7 @@ def test_no_failure_of_a_download_shows_a_token(desk: Desk, fault: dict[str, int
         assert not (desk.folder / "out" / "train.jsonl").exists() or done.code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_no_failure_of_the_registry_shows_a_token(desk: Desk, fault: dict[str, int]) -> None:
     calls = ("registered-models/get", "registered-models/create", "model-versions", "runs/get")

@@ -331,6 +331,7 @@ def test_what_comes_after_any_end_starts_after_a_failed_job(tmp_path: Path) -> N
     assert order(run)[-2:] == ["merge 0", "profile 0"]
 
 
+@pytest.mark.slow
 def test_a_time_limit_warns_then_ends_a_job(tmp_path: Path) -> None:
     run = waiting_run(tmp_path)
     write(tmp_path / "collect.0", "wait")
@@ -378,6 +379,7 @@ def running_in_a_process(run: Run) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.slow
 def test_what_runs_in_a_process_that_is_gone_has_failed(tmp_path: Path) -> None:
     run = waiting_run(tmp_path)
     write(tmp_path / "collect.0", "wait")

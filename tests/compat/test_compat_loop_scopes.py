@@ -79,6 +79,7 @@ async def test_second():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", [SUITE, OF_CLASSES, OF_FUNCTIONS])
 def test_tests_and_fixtures_run_on_the_loop_of_their_scope(tmp_path: Path, suite: str) -> None:
     (tmp_path / "test_scopes.py").write_text(dedent(suite))
@@ -88,6 +89,7 @@ def test_tests_and_fixtures_run_on_the_loop_of_their_scope(tmp_path: Path, suite
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.slow
 def test_the_configured_default_scope_is_taken(tmp_path: Path) -> None:
     (tmp_path / "test_scopes.py").write_text(
         "import asyncio\nLOOPS = []\n"

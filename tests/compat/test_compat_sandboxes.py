@@ -96,6 +96,7 @@ def test_large_files_go_in_and_come_out(provider: str, tmp_path: Path) -> None:
     run(work())
 
 
+@pytest.mark.slow
 def test_a_command_is_stopped_at_its_limit_and_the_sandbox_goes_on(provider: str) -> None:
     async def work() -> None:
         async with AsyncSandbox({"provider": provider}) as sandbox:

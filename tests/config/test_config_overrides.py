@@ -201,6 +201,7 @@ def _escape_before_quotes(text: str) -> str:
     return out
 
 
+@pytest.mark.slow
 @given(st.lists(_NAMES, min_size=1, max_size=3), _VALUES)
 def test_a_written_value_is_read_and_set_at_its_path(path: list[str], value: object) -> None:
     tree: object = applied({}, f"++{'.'.join(path)}={_hydra_text(value)}")

@@ -159,6 +159,7 @@ def _strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
+@pytest.mark.slow
 @given(_leaky())
 def test_redaction_never_leaks_a_secret(example: tuple[list[str], Any]) -> None:
     secrets, value = example
@@ -168,6 +169,7 @@ def test_redaction_never_leaks_a_secret(example: tuple[list[str], Any]) -> None:
     assert not [s for s in shown if any(secret in s for secret in secrets)]
 
 
+@pytest.mark.slow
 @given(_leaky())
 def test_a_redacted_text_never_holds_a_secret(example: tuple[list[str], Any]) -> None:
     secrets, value = example
@@ -178,6 +180,7 @@ def test_a_redacted_text_never_holds_a_secret(example: tuple[list[str], Any]) ->
         assert not [secret for secret in secrets if json.dumps(secret)[1:-1] in hide(text)]
 
 
+@pytest.mark.slow
 @given(_leaky())
 def test_redaction_keeps_the_shape(example: tuple[list[str], Any]) -> None:
     def shape(value: Any) -> Any:

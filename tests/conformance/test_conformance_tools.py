@@ -40,6 +40,7 @@ def test_arguments_that_are_made_for_a_tool_fit_it(tool: Any) -> None:
     arguments_model(tool).model_validate(made)
 
 
+@pytest.mark.slow
 def test_a_tool_that_breaks_is_told_with_the_call_that_did_it() -> None:
     check = next(check for check in examine(BrokenTool).checks if check.name == "tools")
 

@@ -43,6 +43,7 @@ def examine(kind: type[Sound]) -> VerifierReport:
     return asyncio.run(check_environment(subject, LIMITS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOUND)
 def test_a_sound_verifier_passes(kind: type[Sound]) -> None:
     report = examine(kind)

@@ -46,6 +46,7 @@ def test_what_is_there_can_be_left_alone(tmp_path: Path) -> None:
         prepare_benchmarks([found], Preparing(Path), tell=print)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "said"),
     [

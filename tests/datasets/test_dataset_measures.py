@@ -34,6 +34,7 @@ def test_numbers_are_those_of_the_standard_library(values: list[float]) -> None:
     assert (numbers.low, numbers.high) == (min(values), max(values))
 
 
+@pytest.mark.slow
 @given(NUMBERS, st.randoms(use_true_random=False))
 def test_numbers_in_any_order_and_any_parts_have_the_same_measures(
     values: list[float], dice: Any
@@ -52,6 +53,7 @@ def test_numbers_in_any_order_and_any_parts_have_the_same_measures(
     assert second.deviation == pytest.approx(whole.deviation, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.slow
 @given(st.lists(PARAMS, min_size=1, max_size=5))
 def test_words_are_those_of_the_json_text(params: list[dict[str, Any]]) -> None:
     requests = RequestBatch()

@@ -80,6 +80,7 @@ def test_a_split_that_is_not_there_is_told_with_those_that_are(world: World) -> 
     assert refused.value.hint == "it has train, validation"
 
 
+@pytest.mark.slow
 def test_parquet_becomes_jsonl(world: World, hub: FakeHub) -> None:
     first, second = (
         rows(3, when=datetime(2026, 1, 2, tzinfo=UTC)),

@@ -71,6 +71,7 @@ def test_a_branch_that_is_there_already_is_nobody_elses_to_take(world: World, hu
     assert not [line for line in hub.asked if line.startswith(("POST", "PUT"))]
 
 
+@pytest.mark.slow
 def test_the_repository_is_listed_in_the_collection_once(world: World, hub: FakeHub) -> None:
     hub.collections[COLLECTION] = []
     named = {"hf_collection_name": "NeMo Gym", "hf_collection_slug": "68c0ffee"}

@@ -43,6 +43,7 @@ def reference(lines: list[str], agent: str, repeats: int, start: int | None, end
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(DATASET, min_size=1, max_size=3))
 def test_every_row_is_written_with_its_agent_as_often_as_asked_for(held: list[Any]) -> None:
     wanted: list[Any] = []

@@ -85,6 +85,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield uri
 
 
+@pytest.mark.slow
 def test_a_file_goes_up_and_comes_back(user: User, gitlab: FakeGitlab) -> None:
     stored = user.upload(LARGE)
 

@@ -29,6 +29,7 @@ def project_of(guide: Path, folder: Path) -> int:
     return len(code)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_every_python_block_of_the_guide_runs_and_its_tests_pass(tmp_path: Path) -> None:
     count = project_of(GUIDE, tmp_path)

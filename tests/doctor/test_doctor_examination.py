@@ -322,6 +322,7 @@ def test_a_verifier_that_rewards_an_empty_answer_is_a_warning(
     assert found.finding("verifier.rewards-nothing")["severity"] == "warning"
 
 
+@pytest.mark.slow
 def test_a_verifier_that_blocks_the_event_loop_is_a_matter_of_throughput(
     broken: tuple[Ward, tuple[str, ...]],
 ) -> None:

@@ -50,6 +50,7 @@ def test_why_and_what_to_do_is_written_nowhere_but_in_the_table() -> None:
     assert written == []
 
 
+@pytest.mark.slow
 def test_every_error_with_a_hint_has_an_entry_of_its_own_layer_or_of_its_words(
     raised: list[Raised],
 ) -> None:

@@ -329,6 +329,7 @@ def test_failures_that_are_not_of_the_load_leave_the_limit_alone() -> None:
     assert room.limit.limit == 16
 
 
+@pytest.mark.slow
 def test_an_attempt_that_outlives_its_run_settles_nothing() -> None:
     ends = asyncio.Event()
 

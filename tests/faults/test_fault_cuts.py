@@ -169,6 +169,7 @@ def some_cuts(data: bytes) -> Sequence[int]:
     return sorted({0, *(at for at in beside if at <= len(data)), *anywhere, len(data)})
 
 
+@pytest.mark.slow
 def test_a_journal_cut_anywhere_is_resumed_as_if_it_were_not(uncut: Uncut, folder: Path) -> None:
     sizes = some_cuts(uncut.data)
 
@@ -196,6 +197,7 @@ def every_cut(uncut: Uncut, sizes: range) -> int:
         return uncut.check(sizes, folder)
 
 
+@pytest.mark.slow
 def test_both_files_cut_at_once_are_resumed(uncut: Uncut, folder: Path) -> None:
     dice = random.Random(7)
     for _ in range(50):

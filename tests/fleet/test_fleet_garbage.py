@@ -30,6 +30,7 @@ def test_collections_are_rare_while_the_body_runs_and_as_before_after_it() -> No
     assert gc.get_threshold() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("grows_by", "freed"), [(GROWN_BYTES + 1, True), (1, False)])
 def test_a_process_that_grows_looks_for_garbage(grows_by: int, *, freed: bool) -> None:
     sizes = iter([0, grows_by])

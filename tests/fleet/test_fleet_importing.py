@@ -22,6 +22,7 @@ from palestra.fleet.importing import (
 from palestra.server.authors_errors import AuthorsPlace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["palestra.server", "palestra.fleet"])
 def test_what_serves_imports_no_ray(package: str) -> None:
     code = f"import sys, {package}; print('ray' in sys.modules)"
@@ -61,6 +62,7 @@ while time.monotonic() < until:
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_waits_for_another_ones_import_names_that_one(tmp_path: Path) -> None:
     slow, other = tmp_path / "slow.py", tmp_path / "other.py"
     slow.write_text(SLOW)

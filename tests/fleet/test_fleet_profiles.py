@@ -153,6 +153,7 @@ def test_profiling_without_a_folder_is_refused(project: Project) -> None:
         Fleet(project.load(FLEET, "+profiling_enabled=true"))
 
 
+@pytest.mark.slow
 def test_without_profiling_nothing_of_it_is_there(project: Project) -> None:
     async def local_of() -> object:
         async with Fleet(project.load(FLEET)) as fleet:

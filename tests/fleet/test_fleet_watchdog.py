@@ -60,6 +60,7 @@ def test_a_blocked_loop_is_told_with_the_line_that_blocked_it() -> None:
     assert re.fullmatch(rf"{re.escape(HERE)}:\d+ sleep_of_an_author", lag.blamed.where)
 
 
+@pytest.mark.slow
 def test_code_that_holds_the_interpreters_lock_is_caught_as_it_returns() -> None:
     [lag] = watched(search_of_an_author)
 
@@ -77,6 +78,7 @@ def test_a_block_that_lasts_is_told_while_it_lasts() -> None:
     assert "has been blocking the event loop for" in lags[0].message
 
 
+@pytest.mark.slow
 def test_many_short_steps_are_nobodys_fault() -> None:
     async def step() -> None:
         ends = time.monotonic() + 0.005
@@ -96,6 +98,7 @@ def test_many_short_steps_are_nobodys_fault() -> None:
     assert "no single call held it" in lags[0].message
 
 
+@pytest.mark.slow
 def test_one_long_call_after_the_other_is_the_fault_of_their_function() -> None:
     async def rollout_of_an_author() -> None:
         half_a_sleep()

@@ -44,6 +44,7 @@ class OnlyWorker(PlayedWorker):
         return await super().fork()
 
 
+@pytest.mark.slow
 def test_what_a_call_waited_for_a_worker_is_no_time_of_its_code() -> None:
     async def run() -> Any:
         worker: Any = OnlyWorker()

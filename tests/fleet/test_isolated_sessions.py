@@ -141,6 +141,7 @@ def test_an_answer_that_is_too_long_for_a_worker_is_a_failure_of_the_question(
     assert isinstance(from_body(orjson.loads(failure)), RowError)
 
 
+@pytest.mark.slow
 def test_a_call_that_had_its_turn_late_blames_no_code() -> None:
     async def run() -> CallError:
         async with played() as (worker, call):

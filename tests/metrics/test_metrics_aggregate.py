@@ -46,6 +46,7 @@ def test_other_scores_get_the_expected_maximum_in_any_order() -> None:
 SCORES = st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(st.lists(SCORES, min_size=1, max_size=4))
 def test_best_and_worst_of_k_are_means_over_all_subsets(tasks: list[list[float]]) -> None:
     metrics = compute_pass_majority_metrics([attempts(*task) for task in tasks])

@@ -176,6 +176,7 @@ def test_tests_end_at_the_first_failure_which_is_reported() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "result", "message"),
     [
@@ -214,6 +215,7 @@ def test_memory_that_a_program_takes_bit_by_bit_is_limited() -> None:
     assert "256 MiB" in found["metadata"]["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -267,6 +269,7 @@ def test_integers_have_as_many_digits_as_the_benchmark_permits() -> None:
     assert graded("def f(n): return len(str(10 ** 60_000))", long)["result"] == [-4]
 
 
+@pytest.mark.slow
 def test_a_long_line_takes_little_more_memory_to_compare_than_it_has_itself() -> None:
     line = "7 " * 300_000
     tracemalloc.start()

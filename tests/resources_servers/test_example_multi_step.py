@@ -63,6 +63,7 @@ def test_what_is_no_list_of_integers_is_nothing_handed_in(values: str) -> None:
     assert result["parsed_synonym_values"] == []
 
 
+@pytest.mark.slow
 @given(arguments=st.text() | st.just("[" * 5000) | st.just("9" * 5000))
 def test_no_arguments_a_model_writes_make_the_verifier_raise(arguments: str) -> None:
     result = verify(server_of(SynonymServer), ROW, called(HAND_IN, arguments), said(arguments))

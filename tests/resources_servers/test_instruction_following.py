@@ -88,6 +88,7 @@ def test_recorded_rollouts_get_their_recorded_rewards() -> None:
     assert [r for row, r in recorded("instruction_following") if not agrees(server, row, r)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("language", "rewards"), [("zh", [1.0, 1.0, 0.0]), ("zh-cn", [1.0, 0.0, 0.0])]
 )
@@ -185,6 +186,7 @@ def detector() -> LanguageDetector:
     return LanguageDetector()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_answer_keeps_any_instruction_busy(name: str, detector: LanguageDetector) -> None:
     answer = Answer(HOSTILE[name], detector.detect)

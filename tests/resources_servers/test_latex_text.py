@@ -25,6 +25,7 @@ def test_what_a_reader_sees(text: str, plain: str) -> None:
     assert plain_text(text) == plain
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("piece", ["\\text{", "}", "\\", "~", "\\rm ", "\\text{}"])
 def test_no_text_keeps_it_busy(piece: str) -> None:

@@ -46,6 +46,7 @@ class Asked:
         return len(self.judge.asked)
 
 
+@pytest.mark.slow
 def test_an_answer_that_the_rules_accept_bothers_no_judge(workers: Workers) -> None:
     asked = Asked(workers, NOT_EQUAL)
 

@@ -96,6 +96,7 @@ def test_variables_stay_within_a_session_and_are_no_other_sessions() -> None:
     assert theirs["stderr"].endswith("NameError: name 'x' is not defined\n")
 
 
+@pytest.mark.slow
 def test_the_interpreter_ends_with_its_session() -> None:
     server = server_with()
 
@@ -123,6 +124,7 @@ def test_a_cell_that_kills_its_interpreter_is_told_and_the_next_begins_anew() ->
     assert after == {"stdout": "", "stderr": "", "result": "2"}
 
 
+@pytest.mark.slow
 def test_a_cell_without_an_end_is_stopped_and_leaves_its_variables() -> None:
     async def story(peers: Callable[[], Peer]) -> list[dict[str, Any]]:
         peer = peers()
@@ -141,6 +143,7 @@ def test_arguments_that_do_not_fit_are_the_models_to_read() -> None:
     assert "code" in during(server_with(), story)
 
 
+@pytest.mark.slow
 def test_stopping_the_server_ends_what_still_computes() -> None:
     async def story(peers: Callable[[], Peer]) -> None:
         asyncio.get_running_loop().create_task(ran(peers(), "import time; time.sleep(40)"))
@@ -183,6 +186,7 @@ def server() -> Any:
     asyncio.run(server.stop())
 
 
+@pytest.mark.slow
 def test_recorded_rollouts_are_graded_as_they_were_with_their_tasks(
     server: ResourcesServer,
 ) -> None:

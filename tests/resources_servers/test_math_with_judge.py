@@ -59,6 +59,7 @@ def test_an_answer_is_worth_what_the_table_says(expected: str, same: bool, answe
     assert (verdict == "correct") is same
 
 
+@pytest.mark.slow
 def test_answers_are_read_as_the_librarys_own_parser_reads_them() -> None:
     answers = {answer for expected, _, written in table() for answer in (expected, written)}
     plain = [item for item in sorted(answers) if not ends_in_variables(item) and "%" not in item]
@@ -248,6 +249,7 @@ def test_what_is_read_beside_the_library_never_raises(one: str, pieces: list[str
     towers.end_of_tower(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expected", [" ", "$$", r"\boxed{}"])
 def test_a_row_whose_expected_answer_says_nothing_is_a_data_error(
     server: MathWithJudgeServer, expected: str
@@ -257,6 +259,7 @@ def test_a_row_whose_expected_answer_says_nothing_is_a_data_error(
     assert (status, body["error"]["type"]) == (422, "data_error")
 
 
+@pytest.mark.slow
 def test_a_row_whose_expected_answer_cannot_be_graded_in_time_is_a_data_error(
     server: MathWithJudgeServer,
 ) -> None:
@@ -290,6 +293,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "grading"), HOSTILE.values(), ids=list(HOSTILE))
 def test_a_hostile_answer_is_worth_nothing_and_the_reason_is_told(
     server: MathWithJudgeServer, text: str, grading: str | None
@@ -358,6 +362,7 @@ def test_a_row_without_an_expected_answer_is_refused(server: MathWithJudgeServer
     assert (status, body["error"]["type"]) == (422, "data_error")
 
 
+@pytest.mark.slow
 def test_recorded_rollouts_are_graded_as_they_were(server: MathWithJudgeServer) -> None:
     patient = server_with(grading_limit_s=60.0)
     for row, result in recorded("math_with_judge"):

@@ -208,6 +208,7 @@ def test_a_rows_own_regex_replaces_its_grading_mode() -> None:
     assert (result["reward"], result["extracted_answer"]) == (1.0, "B")
 
 
+@pytest.mark.slow
 def test_a_regex_that_finds_nothing_or_a_text_without_letters_is_no_answer() -> None:
     row = {**ROW, "template_metadata": {"output_regex": "final (.*)"}}
 
@@ -215,6 +216,7 @@ def test_a_regex_that_finds_nothing_or_a_text_without_letters_is_no_answer() -> 
     assert verify(server_of(McqaServer), row, said("final 😀 word"))["reward"] == 0.0
 
 
+@pytest.mark.slow
 def test_a_regex_that_never_ends_is_stopped_and_is_no_answer() -> None:
     row = {**ROW, "template_metadata": {"output_regex": "(a+)+$"}}
 
@@ -223,6 +225,7 @@ def test_a_regex_that_never_ends_is_stopped_and_is_no_answer() -> None:
     assert (result["reward"], result["extracted_answer"]) == (0.0, None)
 
 
+@pytest.mark.slow
 def test_a_regex_that_never_ends_on_the_rows_own_prompt_is_the_rows_fault() -> None:
     prompt = {"input": "Which of the options is the right one? Think, and end with its letter!"}
     row = {**ROW, "template_metadata": {"output_regex": r"(\w+[\s,]*)+$"}}

@@ -61,6 +61,7 @@ def test_garbage_is_worth_less_than_an_answer(family: str) -> None:
         assert 0.0 <= score_answer(family, garbage, row).value < 0.5
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     family=st.sampled_from(SCORABLE),
@@ -71,6 +72,7 @@ def test_no_answer_makes_a_scorer_raise_or_leave_zero_to_one(family: str, answer
     assert 0.0 <= score_answer(family, answer, row_of(family)).value <= 1.0
 
 
+@pytest.mark.slow
 def test_an_answer_that_the_scorer_trips_over_is_worth_nothing_and_says_why() -> None:
     row = row_of("boxnet")
 
@@ -80,6 +82,7 @@ def test_an_answer_that_the_scorer_trips_over_is_worth_nothing_and_says_why() ->
     assert "Error" in result["scorer_error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [None, 7])
 def test_a_row_that_even_its_own_answer_fails_on_is_a_verifier_error(answer: Any) -> None:
     broken = {**row_of("gcd"), "answer": answer}
@@ -120,6 +123,7 @@ def test_a_row_whose_own_answer_is_never_scored_is_at_fault() -> None:
     assert (status, body["error"]["type"]) == (422, "data_error")
 
 
+@pytest.mark.slow
 def test_an_unknown_family_is_the_rows_fault_and_gets_the_nearest_name() -> None:
     row = {**row_of("gcd"), "metadata": {"source_dataset": "gdc"}}
 
@@ -143,6 +147,7 @@ def test_the_answer_is_what_the_last_tags_hold_else_the_whole_text(text: str, an
     assert extract_answer(text) == answer
 
 
+@pytest.mark.slow
 def test_a_verified_row_reports_its_family_and_what_was_scored() -> None:
     row = row_of("gcd")
 
@@ -342,6 +347,7 @@ def run_without(module: str) -> list[str]:
     return made.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_without_pycosat_only_zebra_puzzles_are_missing() -> None:
     assert run_without("pycosat") == [
         "gcd",
@@ -354,10 +360,12 @@ def test_without_the_library_the_extra_to_install_is_named() -> None:
     assert "palestra[reasoning-gym]" in run_without("reasoning_gym")[0]
 
 
+@pytest.mark.slow
 def test_the_server_loads_the_library_when_it_starts() -> None:
     asyncio.run(server_of(ReasoningGymServer).start())
 
 
+@pytest.mark.slow
 def test_recorded_rollouts_get_the_reward_they_had() -> None:
     server = server_of(ReasoningGymServer)
 

@@ -56,6 +56,7 @@ def test_a_promised_environment_is_shipped(name: str) -> None:
     assert (ENVIRONMENTS / name / "configs" / f"{name}.yaml").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROMISED)
 def test_recorded_rollouts_get_their_recorded_reward(name: str, tmp_path: Path) -> None:
     rollouts = RECORDED / name / "rollouts.jsonl"

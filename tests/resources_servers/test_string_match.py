@@ -128,6 +128,7 @@ def test_a_row_that_nobody_could_win_is_the_rows_fault(fields: dict[str, Any]) -
     assert (status, body["error"]["type"]) == (422, "data_error")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "text", ["\\boxed{" * 100_000, "}" * 10**6, "answer " * 10**5, " " * 10**6]

@@ -464,6 +464,7 @@ def test_a_schema_that_backtracks_forever_is_stopped(server: ResourcesServer) ->
     assert graded(server, LOOKING_AROUND, json.dumps("a" * 60)) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "notation_and_text",
     [
@@ -512,6 +513,7 @@ def nested_branches(levels: int) -> dict[str, Any]:
     return {"anyOf": [{"type": "array", "items": nested_branches(levels - 1)}] * 8}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "text"),
     [

@@ -117,6 +117,7 @@ def test_no_text_makes_reading_raise(text: str) -> None:
     assert same_text(text, text)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     "piece",
@@ -255,6 +256,7 @@ def answer(made: TextToSqlServer, row: dict[str, Any], query: str) -> dict[str, 
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "reward", "reason"),
     [
@@ -274,12 +276,14 @@ def test_sqlite_is_run_and_no_judge_is_asked(query: str, reward: float, reason: 
 SLOW = "SELECT instr(hex(zeroblob(450000)), hex(zeroblob(220000)) || '1')"
 
 
+@pytest.mark.slow
 def test_a_query_that_hangs_in_native_code_is_stopped_and_worth_nothing() -> None:
     result = answer(server(execution_limit_s=1.0)[0], ROW, SLOW)
 
     assert (result["reward"], result["execution"]) == (0.0, "stopped after 1 s")
 
 
+@pytest.mark.slow
 def test_a_model_is_not_blamed_for_a_row_whose_own_query_hangs() -> None:
     made, _ = server(execution_limit_s=1.0)
 

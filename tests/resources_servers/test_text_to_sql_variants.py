@@ -175,6 +175,7 @@ VALUES = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.binary(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(VALUES, VALUES, VALUES), max_size=6), VALUES)
 def test_no_rows_and_no_constants_make_comparing_raise(rows: list[Any], constant: Any) -> None:

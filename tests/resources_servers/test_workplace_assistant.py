@@ -314,6 +314,7 @@ LIVE_CALLS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.lists(LIVE_CALLS, max_size=8))
 def test_a_rollout_of_this_office_does_again_what_it_did_refusals_and_all(calls: list[Any]) -> None:
@@ -331,6 +332,7 @@ def test_a_rollout_of_this_office_does_again_what_it_did_refusals_and_all(calls:
     assert again == OFFICE.at(live).effects()
 
 
+@pytest.mark.slow
 @given(st.text() | st.recursive(st.none() | st.text() | st.booleans(), st.lists).map(json.dumps))
 def test_no_output_makes_reading_it_raise(text: str) -> None:
     assert read_output(text).is_refused in {True, False}
@@ -376,6 +378,7 @@ def test_records_that_are_none_are_refused(tmp_path: Path) -> None:
         Office.load(path)
 
 
+@pytest.mark.slow
 @given(st.permutations([WON, GONE, SENT, READ, FOREIGN]))
 def test_the_order_of_independent_calls_does_not_matter(calls: list[Any]) -> None:
     assert verify(OFFICE, gold(WON, GONE, SENT, FOREIGN), *made(*calls))["reward"] == 1.0

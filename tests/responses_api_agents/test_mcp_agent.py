@@ -179,6 +179,7 @@ def test_what_a_tool_cannot_do_goes_back_to_the_model(arguments: str) -> None:
     assert "error" in orjson.loads(outputs(result.response)[0])
 
 
+@pytest.mark.slow
 def test_a_server_of_the_settings_answers_and_keeps_its_state_for_the_rollout(
     outside: dict[str, Any],
 ) -> None:
@@ -188,6 +189,7 @@ def test_a_server_of_the_settings_answers_and_keeps_its_state_for_the_rollout(
     assert offered(model) == ["count_up", "quick", "never", "leave"]
 
 
+@pytest.mark.slow
 def test_the_allowed_tools_are_the_ones_offered_and_the_rest_is_the_environments(
     outside: dict[str, Any],
 ) -> None:
@@ -199,6 +201,7 @@ def test_the_allowed_tools_are_the_ones_offered_and_the_rest_is_the_environments
     assert answers == ["hm"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shared", "counts"), [(False, ["1", "1"]), (True, ["1", "2"])])
 def test_rollouts_have_a_server_of_their_own_unless_it_is_shared(
     outside: dict[str, Any], shared: bool, counts: list[str]
@@ -211,6 +214,7 @@ def test_rollouts_have_a_server_of_their_own_unless_it_is_shared(
     assert [outputs(result.response)[0] for result in results] == counts
 
 
+@pytest.mark.slow
 def test_two_tools_of_one_name_are_told_apart_by_their_server(outside: dict[str, Any]) -> None:
     settings = {**outside, "environment_tools": True}
     environment = NotingEnvironment(
@@ -227,6 +231,7 @@ def test_two_tools_of_one_name_are_told_apart_by_their_server(outside: dict[str,
     assert outputs(result.response) == ["hm", "hmhm"]
 
 
+@pytest.mark.slow
 def test_a_call_without_an_answer_in_time_and_wrong_arguments_are_told_to_the_model(
     outside: dict[str, Any],
 ) -> None:
@@ -239,6 +244,7 @@ def test_a_call_without_an_answer_in_time_and_wrong_arguments_are_told_to_the_mo
     assert answers[2] == "1"
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_ends_the_rollout_as_a_failure_of_the_infrastructure(
     outside: dict[str, Any],
 ) -> None:

@@ -186,6 +186,7 @@ def test_a_tool_that_does_not_exist_goes_back_to_the_model() -> None:
     assert "there is no tool named 'fly me/to the moon'; tools: " in outputs(response)[0]
 
 
+@pytest.mark.slow
 @given(name=st.text(min_size=1), arguments=st.text())
 def test_no_call_a_model_writes_ends_the_rollout(name: str, arguments: str) -> None:
     response, _ = after_one_call(called(name, arguments))

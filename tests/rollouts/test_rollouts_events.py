@@ -167,6 +167,7 @@ def test_an_end_that_this_process_has_written_is_told_once(
     assert [json.loads(line)["exit"] for line in path.read_text().splitlines()] == exits
 
 
+@pytest.mark.slow
 def test_the_last_event_does_not_wait_for_a_reader_who_has_stopped() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

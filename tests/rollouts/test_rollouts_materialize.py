@@ -368,6 +368,7 @@ def reference(rows: list[dict[str, Any]], repeats: int) -> list[dict[str, Any]]:
     return expected
 
 
+@pytest.mark.slow
 @given(numbers=st.lists(st.integers(0, 3), min_size=1, max_size=8), repeats=st.integers(1, 4))
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_it_agrees_with_the_reference(tmp_path: Path, numbers: list[int], repeats: int) -> None:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -64,6 +65,7 @@ def profile(output: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in written}
 
 
+@pytest.mark.slow
 @given(data=st.data(), run=runs(), torn=TORN, seed=st.integers(0, 2**32))
 @hypothesis_settings(max_examples=150, deadline=None)
 def test_any_cut_in_any_order_merges_to_the_same_bytes(

@@ -186,6 +186,7 @@ def test_a_second_merge_into_the_same_output_is_refused(folder: Path) -> None:
     assert contents(folder / "all") == wanted(folder)
 
 
+@pytest.mark.slow
 def test_a_lock_that_its_last_holder_has_renamed_is_taken_anew(folder: Path) -> None:
     script = """
 import os, sys

@@ -429,6 +429,7 @@ def test_a_second_overwriting_keeps_both_earlier_runs(folder: Path) -> None:
     assert read_rows(folder / "run.jsonl") == [scored(2)]
 
 
+@pytest.mark.slow
 def test_the_next_run_removes_what_a_killed_command_had_planned(folder: Path) -> None:
     script = """
 import os, signal, sys

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -60,6 +61,7 @@ def check(folder: Path, count: int, repeats: int) -> None:
     assert len(last) == len(wanted) - len(scored)
 
 
+@pytest.mark.slow
 @given(
     count=st.integers(1, 6),
     repeats=st.integers(1, 3),

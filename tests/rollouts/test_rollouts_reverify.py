@@ -155,6 +155,7 @@ def test_rows_are_written_in_their_order_whichever_is_done_first() -> None:
     assert written == [(n, f"done {n}") for n in range(20)]
 
 
+@pytest.mark.slow
 def test_a_verifier_that_swallows_its_cancellation_holds_nothing_and_writes_nothing() -> None:
     let_go = asyncio.Event()
     written: list[int] = []
@@ -519,6 +520,7 @@ def test_what_is_there_is_only_written_over_when_asked(tmp_path: Path, name: str
 ROWS = [stored(0), stored(1, "no"), stored(2, "raise"), stored(3)]
 
 
+@pytest.mark.slow
 def test_cut_anywhere_it_goes_on_to_the_same_output(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     whole = Folder(tmp_path / "whole", ROWS)

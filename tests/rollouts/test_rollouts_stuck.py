@@ -89,6 +89,7 @@ def short(**changes: Any) -> Limits:
     return Limits(**given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_flight", [1, 2])
 def test_a_second_attempt_left_behind_that_ends_later_loses_no_row(
     tmp_path: Path, in_flight: int
@@ -111,6 +112,7 @@ def test_a_second_attempt_left_behind_that_ends_later_loses_no_row(
     assert accounting.line() == "requested 12 = scored 11 + failed 1 (timeout 1)"
 
 
+@pytest.mark.slow
 def test_rollouts_left_behind_do_not_move_a_limit_of_the_moment(tmp_path: Path) -> None:
     write_rows(tmp_path / "tasks.jsonl", [task(number) for number in range(8)])
     run = prepared(tmp_path)
@@ -152,6 +154,7 @@ def test_rollouts_left_behind_do_not_move_a_limit_of_the_moment(tmp_path: Path) 
     assert seen == [1] * 6
 
 
+@pytest.mark.slow
 def test_nothing_is_begun_in_the_place_of_a_stuck_rollout_once_the_run_is_stopped(
     folder: Path,
 ) -> None:
@@ -183,6 +186,7 @@ def test_nothing_is_begun_in_the_place_of_a_stuck_rollout_once_the_run_is_stoppe
 HOW = [{"in_flight": None}, {"in_flight": 1}, {"in_flight": 2}, {"in_flight": 1, "auto": True}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOW)
 def test_a_rollout_that_cannot_be_stopped_fails_and_the_others_are_run(
     folder: Path, how: dict[str, Any]

@@ -52,6 +52,7 @@ def test_cells_share_names_and_show_what_they_print_and_their_last_value() -> No
     assert third.result == "42"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "told"),
     [
@@ -102,6 +103,7 @@ def test_a_traceback_shows_the_lines_of_the_cell() -> None:
     assert 'File "<cell 1>", line 3' in failed.stderr
 
 
+@pytest.mark.slow
 def test_a_cell_that_computes_too_long_is_stopped_and_what_was_defined_stays() -> None:
     _, stopped, after = cells("kept = 1", "while True: pass", "kept")
 
@@ -109,6 +111,7 @@ def test_a_cell_that_computes_too_long_is_stopped_and_what_was_defined_stays() -
     assert (after.result, after.notice) == ("1", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "notice"),
     [
@@ -141,6 +144,7 @@ def test_what_a_cell_prints_and_shows_is_cut() -> None:
     assert len(result.result) < 150
 
 
+@pytest.mark.slow
 def test_endless_output_is_cut_and_stopped() -> None:
     result, after = cells("while True: print('x')", "1")
 
@@ -318,6 +322,7 @@ def test_that_state_was_lost_is_told_however_often_a_new_interpreter_fails_to_be
 SPIN = "import threading, time\ndef spin():\n    global n\n    while True: n += 1\nn = 0\n"
 
 
+@pytest.mark.slow
 def test_a_thread_that_a_cell_leaves_behind_is_told_and_stands_still_between_cells() -> None:
     async def main() -> tuple[CellResult, ...]:
         async with Sandbox(SETTINGS) as sandbox:
@@ -340,6 +345,7 @@ def test_a_thread_that_a_cell_leaves_behind_is_told_and_stands_still_between_cel
     assert on.result == "True"
 
 
+@pytest.mark.slow
 def test_at_a_cells_limit_its_threads_are_stopped_and_the_next_has_all_its_time() -> None:
     _, stopped, after = cells(
         SPIN + "kept = 1",

@@ -258,6 +258,7 @@ def test_a_program_that_rests_has_a_place_only_while_it_answers() -> None:
     over_http(two, served=Sandbox(SandboxSettings(at_once=1), backend=Echo()))
 
 
+@pytest.mark.slow
 def test_waiting_for_a_place_does_not_count_to_a_conversations_wall_time() -> None:
     limits = Limits(wall_s=0.5)
 
@@ -275,6 +276,7 @@ def test_waiting_for_a_place_does_not_count_to_a_conversations_wall_time() -> No
     assert over_http(one_after_another, served=served) == [b"10", b"11", b"12", b"13"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rests", [True, False])
 def test_a_client_that_is_there_keeps_its_conversation_however_long_it_says_nothing(
     rests: bool,

@@ -80,6 +80,7 @@ def test_sleeping_counts_to_the_limit() -> None:
     assert called("time:sleep", 60, limit_s=0.2) == TimedOut(0.2)
 
 
+@pytest.mark.slow
 def test_more_memory_than_allowed_is_told() -> None:
     assert called("allocate", 300, memory_mib=200) == OutOfMemory(200)
     assert called("allocate", 100, memory_mib=200) == Returned(100 * 2**20)
@@ -142,6 +143,7 @@ def test_a_fork_that_the_system_refuses_is_tried_again() -> None:
     assert called("operator:neg", 1, preload=["chores:refuse_two_forks"]) == Returned(-1)
 
 
+@pytest.mark.slow
 def test_a_system_that_goes_on_refusing_is_told_as_such() -> None:
     with pytest.raises(WorkersBroken, match="Resource temporarily unavailable"):
         called("operator:neg", 1, preload=["chores:refuse_every_fork"])
@@ -158,6 +160,7 @@ def test_a_nursery_that_died_is_replaced() -> None:
     assert with_workers(killed_in_between, size=1) == Returned(-1)
 
 
+@pytest.mark.slow
 def test_forks_beside_each_other_replace_a_kept_nursery_that_died_once() -> None:
     async def forked(keeper: Keeper, count: int) -> list[int]:
         workers = await asyncio.gather(*(keeper.fork() for _ in range(count)))
@@ -218,6 +221,7 @@ def test_a_worker_that_has_grown_is_replaced() -> None:
     assert first != second
 
 
+@pytest.mark.slow
 def test_waiting_for_a_turn_does_not_count_to_the_limit() -> None:
     async def queue(workers: LocalWorkers) -> list[Any]:
         calls = [workers.call("time:sleep", 0.3, limit_s=0.6) for _ in range(4)]
@@ -343,6 +347,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     wait_until_gone(pid)
 
 
+@pytest.mark.slow
 def test_without_an_address_ray_is_never_imported() -> None:
     program = (
         "import asyncio, sys; from palestra.sandbox import open_workers\n"

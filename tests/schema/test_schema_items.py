@@ -98,6 +98,7 @@ RESPONSES = shaped(
 )
 
 
+@pytest.mark.slow
 @given(PARAMS)
 def test_create_params_come_out_as_they_went_in(params: dict[str, Any]) -> None:
     read = ResponseCreateParams.model_validate(params)
@@ -113,6 +114,7 @@ def test_a_response_comes_out_as_it_went_in(response: dict[str, Any]) -> None:
     assert json.loads(encode_json(read)) == response
 
 
+@pytest.mark.slow
 @given(PARAMS, RESPONSES, EXTRA)
 def test_a_verify_request_keeps_every_field_of_the_row(
     params: dict[str, Any], response: dict[str, Any], extra: dict[str, Any]
@@ -128,6 +130,7 @@ def pairs(encoded: bytes) -> Any:
     return json.loads(encoded, object_pairs_hook=list)
 
 
+@pytest.mark.slow
 @given(PARAMS, RESPONSES, st.none() | ODD)
 def test_a_trajectory_is_encoded_as_pydantic_dumps_it(
     params: dict[str, Any], response: dict[str, Any], odd: Any
@@ -139,6 +142,7 @@ def test_a_trajectory_is_encoded_as_pydantic_dumps_it(
     assert pairs(encode_json(read)) == pairs(orjson.dumps(dumped, option=orjson.OPT_NON_STR_KEYS))
 
 
+@pytest.mark.slow
 @given(RESPONSES, RESPONSES)
 def test_a_changed_copy_is_what_pydantic_copies(one: dict[str, Any], other: dict[str, Any]) -> None:
     before, update = Response.model_validate(one), Response.model_validate(other).__dict__

@@ -54,6 +54,7 @@ def test_an_empty_file_has_no_lines_and_a_missing_one_raises(tmp_path: Path) -> 
 ROWS = st.lists(st.dictionaries(st.text(), st.integers(0, 9) | st.text()), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(rows=ROWS, cut=st.integers(1))
 def test_a_file_cut_anywhere_loses_only_its_last_row(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]], cut: int

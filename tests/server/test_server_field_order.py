@@ -24,6 +24,7 @@ print(",".join(fields_of(result)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["1", "2", "3"])
 def test_a_result_has_its_fields_in_the_order_of_its_row(hash_seed: str) -> None:
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])

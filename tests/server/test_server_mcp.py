@@ -170,6 +170,7 @@ def test_calls_recorded_under_mcp_names_are_verified_under_the_tools_own() -> No
     assert [item["name"] for item in output] == ["add", "mcp__other__add", "add"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_the_librarys_client_lists_and_calls_in_one_session(mode: str) -> None:
     mcp = pytest.importorskip("mcp")

@@ -38,6 +38,7 @@ def document_of(server: Server) -> dict[str, Any]:
     return asyncio.run(shipped.document_of(server.asgi_app()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS, ids=LABELS)
 def test_the_documents_of_a_shipped_config_are_valid(config: Path) -> None:
     documents = [document_of(server) for server in shipped.servers_of(config)]

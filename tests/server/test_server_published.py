@@ -136,6 +136,7 @@ def refuses(model: type[BaseModel], row: Any) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @given(value=VALUES, key=st.sampled_from(["field", *NAMES]))
 def test_what_a_model_takes_is_never_refused(name: str, value: Any, key: str) -> None:
@@ -176,6 +177,7 @@ SCALAR_MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCALAR_MODELS, ids=str)
 @given(value=SCALARS)
 def test_a_scalar_that_a_model_takes_is_never_refused(kind: Any, value: Any) -> None:

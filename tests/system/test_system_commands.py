@@ -66,6 +66,7 @@ def test_a_command_has_the_folder_and_the_environment_it_is_given(tmp_path: Path
     assert done.text.split() == [str(tmp_path), "value"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [run, run_awaited])
 def test_a_command_that_is_late_is_gone_with_all_it_has_started(call: Call, tmp_path: Path) -> None:
     began = time.monotonic()

@@ -102,6 +102,7 @@ def test_of_several_writers_none_mixes_with_another(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["rows.jsonl"]
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_the_old_or_the_new(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     write_whole(path, b"0" * 100_000)
@@ -189,6 +190,7 @@ def test_readers_share_a_lock_that_a_writer_does_not_get(tmp_path: Path) -> None
             lock(writer)
 
 
+@pytest.mark.slow
 def test_a_lock_ends_with_the_process_that_has_it(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     holder = multiprocessing.get_context("spawn").Process(target=_hold, args=(path,))

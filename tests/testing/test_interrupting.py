@@ -36,6 +36,7 @@ LATE_WAKE = textwrap.dedent(
 )
 
 
+@pytest.mark.slow
 def test_a_signal_that_comes_late_does_not_end_the_process() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LATE_WAKE], check=False, timeout=60, capture_output=True

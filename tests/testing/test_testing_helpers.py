@@ -97,6 +97,7 @@ class Broken(ResourcesServer):
 """
 
 
+@pytest.mark.slow
 def test_a_fleet_shows_the_tools_that_broke(fleet: Fleets, tmp_path: Path) -> None:
     folder = scaffold("my_env", tmp_path)
     (folder / "app.py").write_text(BROKEN_FOLDER)
@@ -192,6 +193,7 @@ class Placed(ResourcesServer):
 """
 
 
+@pytest.mark.slow
 def test_verifications_of_one_environment_share_its_imports_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +217,7 @@ def test_verifications_of_one_environment_share_its_imports_and_nothing_else(
     assert (elsewhere["edition"], edited["edition"]) == (1, 22)
 
 
+@pytest.mark.slow
 def test_an_environment_is_verified_again_after_its_nursery_was_killed(tmp_path: Path) -> None:
     app = scaffold("my_env", tmp_path) / "app.py"
     app.write_text(PLACED)

@@ -87,6 +87,7 @@ async def test_whatever_happens_each_key_ends_once(policy: OnIncomplete, stale: 
     assert agent.running == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", list(OnIncomplete))
 async def test_a_death_in_the_midst_leaves_nothing_open(policy: OnIncomplete) -> None:
     named = dict.fromkeys((*FAILURES, *Outage), policy)

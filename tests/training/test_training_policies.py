@@ -445,6 +445,7 @@ def random_fault(key: Key, attempt: int, seed: int) -> Any:
     return luck
 
 
+@pytest.mark.slow
 async def test_of_many_rows_with_random_faults_each_ends_exactly_once() -> None:
     count = int(os.environ.get("TRAINING_ROWS", "10000"))
     settings = {"on_incomplete": OnIncomplete.MASK, "on_invalid_logprobs": OnViolation.MASK}

@@ -150,6 +150,7 @@ class Silent:
     async def watch(self) -> None: ...
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("late_s", "is_blamed"), [(0.0, True), (0.5, False)])
 async def test_a_silent_server_is_blamed_unless_the_trainers_own_loop_stood_still(
     late_s: float, is_blamed: bool

@@ -43,6 +43,7 @@ def check(turns: list[RawTurn], policy: OnViolation = OnViolation.RAISE) -> Chai
     return chained(turns, KEY, on_invalid_logprobs=policy, on_discontinuity=policy)
 
 
+@pytest.mark.slow
 @given(clean_traces())
 def test_a_clean_trace_is_one_chain_of_exactly_its_ids(turns: list[RawTurn]) -> None:
     found = check(turns)
@@ -52,6 +53,7 @@ def test_a_clean_trace_is_one_chain_of_exactly_its_ids(turns: list[RawTurn]) -> 
     assert sum(found.chains[0].flat.loss_mask) == sum(len(turn.tokens.generation) for turn in turns)
 
 
+@pytest.mark.slow
 @given(clean_traces(least=2), st.data())
 def test_every_change_of_ids_that_were_seen_is_found(
     turns: list[RawTurn], data: st.DataObject
@@ -79,6 +81,7 @@ def test_every_change_of_ids_that_were_seen_is_found(
     assert found.value.position == (0 if kind == "shifted" else place)
 
 
+@pytest.mark.slow
 @given(clean_traces(), st.data())
 def test_ids_that_the_model_server_did_not_sample_are_found(
     turns: list[RawTurn], data: st.DataObject

@@ -330,6 +330,7 @@ def test_sockets_do_not_wait_to_send(way: Way) -> None:
     assert way.run(scenario()) == [1]
 
 
+@pytest.mark.slow
 @both_loops
 def test_closing_leaves_no_socket(way: Way) -> None:
     async def scenario() -> tuple[int, int]:
@@ -383,6 +384,7 @@ def test_a_connect_that_hangs_is_given_up(way: Way, monkeypatch: pytest.MonkeyPa
     assert not caught.value.sent
 
 
+@pytest.mark.slow
 @both_loops
 @pytest.mark.parametrize("live_first", [True, False])
 def test_a_dead_address_of_a_name_holds_nothing_up(
@@ -584,6 +586,7 @@ class KeepingAlive(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @both_loops
@@ -707,6 +710,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body"})
 
 
+@pytest.mark.slow
 @both_loops
 @pytest.mark.parametrize("parser", ["httptools", "h11"])
 @pytest.mark.parametrize("path", ["/plain", "/chunks"])

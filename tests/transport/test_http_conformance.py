@@ -57,6 +57,7 @@ def server(
         yield Foreign(request.param, f"{scheme}://127.0.0.1:{port}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [None, b"{}", LARGE])
 def test_a_body_comes_back_as_it_was_sent(server: Foreign, body: bytes | None) -> None:
     assert server.ask("/echo", body=body).body == b"POST /echo " + (body or b"")
@@ -99,6 +100,7 @@ def test_a_row_of_requests_uses_one_connection(server: Foreign) -> None:
     assert server.run(scenario) == 1
 
 
+@pytest.mark.slow
 def test_many_at_once_get_each_their_own_answer(server: Foreign) -> None:
     async def scenario(http: HttpClient) -> list[HttpReply]:
         asked = [server.request("/echo", body=b"%d" % number) for number in range(200)]

@@ -387,6 +387,7 @@ def test_large_bodies_pass_both_ways(way: Way) -> None:
     assert exchange(way, echo, body=body).body == body
 
 
+@pytest.mark.slow
 def test_a_thousand_at_once_get_each_their_own_answer(way: Way) -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

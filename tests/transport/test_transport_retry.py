@@ -194,6 +194,7 @@ def test_every_try_gets_the_time_that_is_left() -> None:
     assert 5 >= left[0] > left[1] > left[2] > 4
 
 
+@pytest.mark.slow
 def test_a_try_with_a_sliver_of_time_does_not_hide_what_failed_before_it() -> None:
     endpoint = Endpoint([BROKEN, DeadlineExceeded("no answer within 0.0 s")])
 

@@ -67,6 +67,7 @@ def test_a_broken_call_beside_a_good_one_stays_text() -> None:
     assert [call.name for call in calls] == ["get_weather"]
 
 
+@pytest.mark.slow
 @given(
     calls=st.lists(
         st.tuples(st.text(min_size=1), st.dictionaries(st.text(), JSON)), min_size=1, max_size=3

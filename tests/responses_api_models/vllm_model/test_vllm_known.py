@@ -91,6 +91,7 @@ def test_nobody_waits_beyond_the_deadline_of_a_rollout() -> None:
     assert clock.now < 1.0
 
 
+@pytest.mark.slow
 def test_what_stays_unknown_is_asked_for_ever_more_seldom() -> None:
     clock = Clock()
     http = FakeVLLM(["Cold."] * 2000, refusing={RENDER: 503})

@@ -1,0 +1,161 @@
+"""The public names as their users write them, for type checkers alone: nothing here ever runs.
+
+`make check` gives this file to mypy, in which strict settings hold: a name whose type is lost fails
+at `assert_type`, and a wrong use that becomes possible fails as a comment that expects no error.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, assert_type
+
+from palestra import ResourcesServer, RewardRules, Session, ToolError, environment, tool
+from palestra.api import RunProfile, ScoreTable, compare, profile, scores
+from palestra.config import ResolvedConfig, load_config
+from palestra.errors import Layer, PalestraError
+from palestra.fleet import Fleet
+from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.testing import assert_verifies, called, scripted_endpoint, task_row
+from palestra.training import (
+    ClientSettings,
+    Completed,
+    Failed,
+    IncompleteRollouts,
+    Key,
+    Outcome,
+    RolloutClient,
+    RolloutRequest,
+    SyncRolloutClient,
+    attached,
+)
+
+# An environment in one file, and one in a folder
+
+
+@environment(data=[{"a": 1, "b": 2, "total": 3}], prompt="{a} + {b} = ?", gold="{total}")
+def addition(answer: str, total: int) -> float:
+    """Whether the answer ends with the sum."""
+    return float(answer.endswith(str(total)))
+
+
+@environment(data=[{"a": 1}], prompt="{a}", reward_rules={"lowest": -1.0})  # type: ignore[arg-type]
+def rules_that_are_no_rules(answer: str) -> float:
+    return float(answer == "1")
+
+
+@environment(data=[{"a": 1}], prompt="{a}")  # type: ignore[arg-type]
+def reward_that_is_no_number(answer: str) -> str:
+    return answer
+
+
+@environment(data=[{"a": 1}])  # type: ignore[call-arg]
+def tasks_without_a_prompt(answer: str) -> float:
+    return float(answer == "1")
+
+
+class ShelfRequest(VerifyRequest):
+    """A row's field of its own."""
+
+    book: str
+
+
+class Shelf(ResourcesServer):
+    """Whether a model brings the shelf into a state."""
+
+    repeatable: ClassVar[bool | None] = True
+    reward_rules: ClassVar[RewardRules] = RewardRules(lowest=-1.0, highest=1.0)
+
+    @tool
+    def put(self, book: str, session: Session) -> dict[str, str]:
+        """Put a book on the shelf."""
+        if book in session.state:
+            raise ToolError(f"{book} is there already")
+        session.state[book] = True
+        return {"shelf": ", ".join(session.state)}
+
+    async def verify(self, body: ShelfRequest) -> VerifyResponse:
+        """Whether the book is named."""
+        assert_type(body.response.final_text, str)
+        return self.reply(body, float(body.book in body.response.final_text))
+
+
+def tools_keep_their_types(shelf: Shelf, session: Session) -> None:
+    assert_type(shelf.put("Emma", session), dict[str, str])
+    shelf.put(1, session)  # type: ignore[arg-type]
+
+
+def rewards_are_numbers(shelf: Shelf, body: VerifyRequest) -> None:
+    shelf.reply(body, "1.0")  # type: ignore[arg-type]
+
+
+# Tests of an environment
+
+
+def helpers_for_tests() -> None:
+    row = task_row("Bring Emma.", book="Emma")
+    assert_verifies(Shelf, row, "Emma", 1.0)
+    assert_verifies(Shelf, row, called("put", {"book": "Emma"}), 1.0)
+    assert_verifies(Shelf, row, "Emma", "1.0")  # type: ignore[arg-type]
+    with scripted_endpoint("Emma", "Persuasion"):
+        pass
+    with scripted_endpoint(1.0):  # type: ignore[arg-type]
+        pass
+
+
+# A trainer
+
+
+async def rollouts_of(config: ResolvedConfig) -> float:
+    settings = ClientSettings(in_flight=128, on_incomplete={"timeout": "drop_group"})
+    requests = [RolloutRequest(row={}, task_id=0, rollout_index=index) for index in range(8)]
+    async with RolloutClient(config, settings) as client, client.submit(requests) as batch:
+        async for group in batch.groups(8):
+            assert_type(group.completed, list[Completed])
+        async for outcome in batch:
+            assert_type(outcome, Outcome)
+        assert_type(await batch.gather(), list[Outcome])
+        batch.cancel([Key(0, 1)])
+        await client.set_weight_version("2")  # type: ignore[arg-type]
+        return sum(map(reward_of, await batch.gather()))
+
+
+def reward_of(outcome: Outcome) -> float:
+    """A failure has no reward: type checkers hold a trainer to telling the two apart."""
+    _ = outcome.reward  # type: ignore[union-attr]
+    match outcome:
+        case Completed():
+            return assert_type(outcome.reward, float)
+        case Failed():
+            return 0.0
+
+
+def rollouts_without_a_loop(config: ResolvedConfig) -> None:
+    with SyncRolloutClient(lambda: Fleet(config, default_placement="embedded")) as client:
+        for outcome in client.submit([]):
+            assert_type(outcome, Outcome)
+    with SyncRolloutClient(attached) as client, client.submit([]) as batch:
+        assert_type(batch.gather(), list[Outcome])
+    RolloutClient("config.yaml")  # type: ignore[arg-type]
+
+
+def what_came_back(error: IncompleteRollouts) -> None:
+    assert_type(error.requested, int)
+    assert_type(error.missing, tuple[Key, ...])
+    assert_type(error.outcomes, tuple[Outcome, ...])
+
+
+# Functions of commands
+
+
+def statistics_of_a_run(rollouts: Path) -> None:
+    assert_type(load_config(config_paths=["run.yaml"], overrides=["a=1"]), ResolvedConfig)
+    load_config("run.yaml")  # type: ignore[call-arg]
+    assert_type(profile(rollouts, allow_partial=True), RunProfile)
+    assert_type(scores([("base", "a.jsonl"), ("base", "b.jsonl")], k=4), ScoreTable)
+    compare("a.jsonl", "b.jsonl", metrics=["pass@1"])
+    compare("a.jsonl", "b.jsonl", metrics=1)  # type: ignore[arg-type]
+
+
+def errors_have_fields(error: PalestraError) -> Mapping[str, str]:
+    assert_type(error.layer, Layer)
+    assert_type(error.message, str)
+    return {"message": error.message, "hint": assert_type(error.hint, str)}
