@@ -160,6 +160,13 @@ class Pool:
 
     def settle(self, job: TrainingJob, result: Attempted, /) -> float | None:
         """What an attempt means for its rollout and its batch; the pause before another one."""
+        try:
+            return self._settle(job, result)
+        except Exception:  # a bug of ours ends this rollout, and not the engine with all others
+            logger.exception("rollout %s", job.request.key)
+            return None
+
+    def _settle(self, job: TrainingJob, result: Attempted) -> float | None:
         lane = self.lanes.get(job.run)
         if lane is None or lane.batch.has_ended(job):
             return None
