@@ -6,8 +6,7 @@ from typing import Any
 from palestra.config import OverrideRules, ResolvedConfig, load_config
 from palestra.settings.collecting import CollectArgs
 from palestra.settings.data import BenchmarkArgs, NetworkSettings, PrepareArgs, RenderArgs
-from palestra.settings.hub import HubDownload, HubUpload
-from palestra.settings.registry import GitlabDownload, GitlabUpload
+from palestra.settings.hub import GitlabDownload, GitlabUpload, HubDownload, HubUpload
 from palestra.settings.runs import AggregateArgs, ProfileArgs
 
 COMMAND_SETTINGS = frozenset(
