@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from palestra.api.server_semantics import differs_from_running
 from palestra.config import ConfigTree, ResolvedConfig, ServerType, config_from_tree
-from palestra.errors import CallError, ConfigError, Hopeless, PalestraError, RunFailed
+from palestra.errors import CallError, ConfigError, Hopeless, KnownCause, PalestraError, RunFailed
 from palestra.fleet import (
     EMBEDDED,
     AttachedFleet,
@@ -342,6 +342,7 @@ def _check_same(fleet: RunningFleet) -> None:
             hint="leave out config_paths and overrides to use that fleet as it is, start it "
             "again with these settings, or ++head_server.port=0 with another PALESTRA_RUN_DIR "
             "to run the servers inside this command",
+            cause=KnownCause.OTHER_FLEET,
         )
 
 

@@ -16,7 +16,7 @@ from palestra.datasets import (
     locate,
     prepare_benchmarks,
 )
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 from palestra.settings import BenchmarkArgs, args_from, existing_path, load
 from palestra.system import shown
 
@@ -80,7 +80,9 @@ def prepare(
 def _named(found: Sequence[Located], names: Sequence[str]) -> list[Located]:
     if not found:
         raise ConfigError(
-            "no agent has a dataset of type benchmark", hint="name its config with --config"
+            "no agent has a dataset of type benchmark",
+            hint="name its config with --config",
+            cause=KnownCause.NO_DATASET,
         )
     known = [one.entry.name for one in found]
     for name in names:

@@ -26,7 +26,7 @@ from palestra.config import (
     names_in_files,
     read_settings,
 )
-from palestra.errors import ConfigError, InputDataError, ModelError, excerpt
+from palestra.errors import ConfigError, InputDataError, KnownCause, ModelError, excerpt
 from palestra.rollouts import (
     Manifest,
     changes,
@@ -434,6 +434,7 @@ def _input(target: EvaluationTarget, agents: list[Any], output: Path) -> Path:
             raise InputDataError(
                 f"{target.name} has no example dataset",
                 hint="collect over a file of yours: palestra collect --input FILE …",
+                cause=KnownCause.NO_DATASET,
             )
         return existing_path(paths[0])
     return tasks_beside(output).absolute()

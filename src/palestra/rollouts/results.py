@@ -6,7 +6,7 @@ import msgspec
 from pydantic import BaseModel
 
 from palestra.engine import ScoredEnding, ending_in
-from palestra.errors import CallError, Layer, Outcome, VerifierError, readable
+from palestra.errors import CallError, KnownCause, Layer, Outcome, VerifierError, readable
 from palestra.rollouts.answers import asked_of_result, line_with_answer
 from palestra.rollouts.marked import raise_if_marked
 from palestra.schema import (
@@ -129,11 +129,13 @@ def line_of(fields: JsonObject) -> bytes:
         raise VerifierError(
             f"the verify response cannot be written as JSON: {error}",
             hint="report plain numbers, texts, lists and objects",
+            cause=KnownCause.VERDICT_NOT_JSON,
         ) from error
     if len(line) + 1 > MAX_ROW_BYTES:
         raise VerifierError(
             f"the verify response has {len(line):,} bytes, and a row may have {MAX_ROW_BYTES:,}",
             hint="report less, or write what is long to a file and report its path",
+            cause=KnownCause.VERDICT_NOT_JSON,
         )
     return line
 

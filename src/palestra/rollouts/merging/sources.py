@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, KnownCause
 from palestra.system import lock
 
 BUFFER_BYTES = 1 << 20
@@ -122,6 +122,7 @@ def check_not_being_written(path: Path) -> None:
         raise InputDataError(
             f"{path} is being written by a collection",
             hint="merge when that one has ended; `--resume` continues one that was killed",
+            cause=KnownCause.OUTPUT_IN_USE,
         ) from None
     except OSError as error:
         raise _unreadable(path, error) from error
