@@ -10,11 +10,11 @@ import pytest
 
 from palestra.fleet import load_module
 from palestra.fleet.importing import (
+    IMPORTS,
     LONGER,
     OF_START,
     START_TIMEOUT_S,
     AuthorImport,
-    import_here,
     import_too_long,
     starting_within,
     workers_limit_s,
@@ -73,7 +73,7 @@ def test_a_file_that_waits_for_another_ones_import_names_that_one(tmp_path: Path
     threads[1].start()
     time.sleep(0.5)
 
-    own, waiting = import_here(slow, 1), import_here(other, 1)
+    own, waiting = IMPORTS.unfinished(slow, 1), IMPORTS.unfinished(other, 1)
     for thread in threads:
         thread.join()
 
@@ -81,4 +81,4 @@ def test_a_file_that_waits_for_another_ones_import_names_that_one(tmp_path: Path
     assert waiting is not None
     assert own.file == waiting.file == str(slow)
     assert (str(other) in own.message, str(other) in waiting.message) == (False, True)
-    assert import_here(other, 1) is None
+    assert IMPORTS.unfinished(other, 1) is None

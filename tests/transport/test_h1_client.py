@@ -17,7 +17,14 @@ from typing import Any
 import pytest
 import uvicorn
 from http_peers import Script, Way, both_loops, opened, plain, request
-from transport_worlds import Handler, listening, misbehaving, read_request, url_of
+from transport_worlds import (
+    Handler,
+    listening,
+    misbehaving,
+    read_request,
+    refusing_url,
+    url_of,
+)
 
 from palestra.errors import DeadlineExceeded
 from palestra.transport import ConnectionFailed, HttpClient, HttpReply, HttpRequest
@@ -280,6 +287,34 @@ def test_idle_connections_are_closed_without_another_request(
     way.run(scenario())
 
 
+def test_a_host_is_needed_while_an_exchange_with_it_is_under_way() -> None:
+    host = host_with()
+
+    assert host.try_enter()
+    assert host.sweep(0.0)
+    host.leave()
+    assert not host.sweep(0.0)
+
+
+@both_loops
+def test_hosts_are_forgotten_that_nobody_speaks_to(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palestra.transport.h1.client.IDLE_S", 0.03)
+    monkeypatch.setattr("palestra.transport.h1.pool.IDLE_S", 0.03)
+
+    async def scenario() -> None:
+        async with misbehaving(Script([plain()] * 2)) as url, opened() as http:
+            with pytest.raises(ConnectionFailed):
+                await http.send(request(refusing_url()))
+            await http.send(request(url))
+            while http._hosts:  # noqa: ASYNC110  # nothing tells that a host was forgotten
+                await asyncio.sleep(0.01)
+            assert (await http.send(request(url))).status == 200
+
+    way.run(scenario())
+
+
 @both_loops
 def test_sockets_do_not_wait_to_send(way: Way) -> None:
     async def scenario() -> list[int]:
@@ -350,6 +385,53 @@ def test_a_connect_that_hangs_is_given_up(way: Way, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
+@both_loops
+@pytest.mark.parametrize("live_first", [True, False])
+def test_a_dead_address_of_a_name_holds_nothing_up(
+    way: Way, monkeypatch: pytest.MonkeyPatch, live_first: bool
+) -> None:
+    addresses = ["127.0.0.2", "127.0.0.1"] if live_first else ["127.0.0.1", "127.0.0.2"]
+
+    async def resolved(_host: str, _port: int) -> list[str]:
+        return addresses
+
+    monkeypatch.setattr("palestra.transport.h1.dialing.addresses_of", resolved)
+
+    async def scenario() -> tuple[HttpReply, float, int]:
+        async with deaf() as url, opened() as http:
+            port = int(url.rpartition(":")[2])
+            async with listening(Script([plain()]), "127.0.0.2", port):
+                before, started = open_sockets(), time.monotonic()
+                reply = await http.send(request(f"http://two.example:{port}", timeout_s=15))
+                lasted_s = time.monotonic() - started
+                return reply, lasted_s, open_sockets() - before
+
+    reply, lasted_s, more_sockets = way.run(scenario())
+
+    assert reply.status == 200
+    assert lasted_s < 5
+    assert more_sockets == 2  # of the exchange: the client's and the server's
+
+
+@both_loops
+def test_a_name_with_dead_addresses_alone_is_a_failed_connection(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resolved(_host: str, _port: int) -> list[str]:
+        return ["127.0.0.1", "127.0.0.2"]
+
+    monkeypatch.setattr("palestra.transport.h1.dialing.addresses_of", resolved)
+    refusing = refusing_url()
+
+    async def scenario() -> None:
+        async with opened() as http:
+            await http.send(request(refusing.replace("127.0.0.1", "two.example")))
+
+    with pytest.raises(ConnectionFailed, match="refused") as caught:
+        way.run(scenario())
+    assert not caught.value.sent
+
+
 @both_loops
 def test_so_many_connect_at_once_and_no_more(way: Way) -> None:
     async def scenario() -> int:

@@ -7,6 +7,7 @@ it goes through a proxy.
 import asyncio
 import base64
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -250,3 +251,52 @@ def test_a_tunnel_asked_for_and_given_up_is_closed(way: Any) -> None:
             await closed.wait()
 
     way.run(scenario())
+
+
+def talks_at_once(end: bytes) -> Handler:
+    """A tunnel to a server whose last words of the handshake come together with more.
+
+    In TLS 1.2 the server ends the handshake. `end`: what it says then; nothing to close.
+    """
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = server_tls("a.example", protocol=ssl.TLSVersion.TLSv1_2)
+        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        while True:
+            try:
+                tls.do_handshake()
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+                incoming.write(await reader.read(65536))
+            else:
+                break
+        if end:
+            tls.write(end)
+        else:
+            with suppress(ssl.SSLWantReadError):
+                tls.unwrap()
+        writer.write(outgoing.read())
+        await writer.drain()
+
+    return handle
+
+
+@both_loops
+@pytest.mark.parametrize("end", [b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
+def test_a_server_that_leaves_as_its_tunnel_opens_is_a_failed_connection(
+    way: Any, end: bytes
+) -> None:
+    problems: list[Any] = []
+
+    async def noted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: problems.append(context))
+        await talks_at_once(end)(reader, writer)
+
+    with pytest.raises(ConnectionFailed):
+        tunnelled(way, noted)
+
+    assert problems == []

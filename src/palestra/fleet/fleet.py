@@ -25,7 +25,7 @@ from palestra.errors import (
 )
 from palestra.fleet.build import build_server, profiler_for, server_client, start_server, starting
 from palestra.fleet.child import ChildExit
-from palestra.fleet.importing import LONGER, import_here, start_timeout_of, starting_within
+from palestra.fleet.importing import IMPORTS, LONGER, start_timeout_of, starting_within
 from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.orders import WorkOrder
 from palestra.fleet.ray_clusters import RayPlace
@@ -213,7 +213,7 @@ class Fleet:
         if died := await self._processes.import_too_long(instance.name):
             return died
         file = None if instance.folder is None else instance.folder / instance.entrypoint
-        return (file and import_here(file, limit_s)) or ServerDied(
+        return (file and IMPORTS.unfinished(file, limit_s)) or ServerDied(
             f"{instance.name} was not ready within {limit_s:g} s",
             hint=f"its log may say why; {LONGER} gives it longer",
         )

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Final, Self
+from typing import Final, Self, final
 
 import msgspec
 
@@ -46,12 +46,6 @@ class _Limit:
 
 
 _limit: ContextVar[_Limit] = ContextVar("palestra_start_timeout", default=_Limit())  # noqa: B039  # it is frozen
-_threads: Final[dict[Path, int]] = {}
-"""The thread that imports each file now."""
-_waiting: Final[list[Path]] = []
-"""Files whose import waits for that of another one."""
-_one_at_a_time: Final = threading.RLock()
-"""Servers of one folder start at once: the second must not find a module half executed."""
 
 
 class AuthorImport(msgspec.Struct, frozen=True, tag_field="what", tag="import"):
@@ -107,43 +101,71 @@ def workers_limit_s() -> float:
     return OF_START * min(limit.seconds, left_s)
 
 
-@contextlib.contextmanager
-def importing(path: Path) -> Iterator[None]:
-    """Import `path` in the body once no other file is imported, and tell the pulse until when."""
-    _waiting.append(path)
-    try:
-        _one_at_a_time.acquire()
-    finally:
-        _waiting.remove(path)
-    try:
-        with _told(path):
-            yield
-    finally:
-        _one_at_a_time.release()
+@final
+class AuthorImports:
+    """The imports of one process, one at a time, and the thread that each runs on.
 
+    Servers of one folder start at once: the second must not find a module half executed.
+    """
 
-@contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
-    started, pulse = AuthorImport.of(path), current_pulse()
-    _threads[path] = threading.get_ident()
-    try:
-        if pulse is None:
-            yield
-            return
-        has_loop = pulse.last_beat is not None
-        if not has_loop:
-            pulse.beat()  # one that no other follows: the time without a beat counts from here
-        text = msgspec.json.encode(started)
-        pulse.enter(text, time.monotonic() + started.limit_s)
+    def __init__(self) -> None:
+        self._one_at_a_time = threading.RLock()
+        self._threads: dict[Path, int] = {}
+        self._waiting: list[Path] = []
+
+    @contextlib.contextmanager
+    def importing(self, path: Path) -> Iterator[None]:
+        """Import `path` in the body once no other file is imported; the pulse has its limit."""
+        self._waiting.append(path)
         try:
-            yield
+            self._one_at_a_time.acquire()
         finally:
-            pulse.leave()
-            pulse.forget(text)
-            if not has_loop:
-                pulse.rest()
+            self._waiting.remove(path)
+        self._threads[path] = threading.get_ident()
+        try:
+            with _in_pulse(AuthorImport.of(path)):
+                yield
+        finally:
+            self._threads.pop(path, None)  # a file that loads itself has left already
+            self._one_at_a_time.release()
+
+    def unfinished(self, file: Path, limit_s: float) -> ServerDied | None:
+        """The error of an import of `file` that runs now, or that waits for that of another file;
+        None when there is none.
+        """
+        file = file.resolve()
+        threads = dict(self._threads)
+        for path in (file, *(threads if file in self._waiting else ())):
+            if (ident := threads.get(path)) is None:
+                continue
+            place = _place_in(sys._current_frames().get(ident))  # noqa: SLF001  # there is no other way
+            waits_for = None if path == file else path
+            return import_too_long(AuthorImport(str(file), limit_s), place, waits_for=waits_for)
+        return None
+
+
+IMPORTS: Final = AuthorImports()
+"""Those of this process: like `sys.modules`, there is one."""
+
+
+@contextlib.contextmanager
+def _in_pulse(started: AuthorImport) -> Iterator[None]:
+    pulse = current_pulse()
+    if pulse is None:
+        yield
+        return
+    has_loop = pulse.last_beat is not None
+    if not has_loop:
+        pulse.beat()  # one that no other follows: the time without a beat counts from here
+    text = msgspec.json.encode(started)
+    pulse.enter(text, time.monotonic() + started.limit_s)
+    try:
+        yield
     finally:
-        _threads.pop(path, None)  # a file that loads itself has left already
+        pulse.leave()
+        pulse.forget(text)
+        if not has_loop:
+            pulse.rest()
 
 
 def author_import(call: Executing) -> AuthorImport | None:
@@ -183,21 +205,6 @@ def import_too_long(
 def standing_at(place: AuthorsPlace) -> str:
     """What follows the error of code that stands at `place`; nothing where that is not known."""
     return f": it is executing {place}" if place.file else ""
-
-
-def import_here(file: Path, limit_s: float) -> ServerDied | None:
-    """As `unfinished_import`, of a thread of this process that imports `file` now, or that waits
-    for the import of another file.
-    """
-    file = file.resolve()
-    threads = dict(_threads)
-    for path in (file, *(threads if file in _waiting else ())):
-        if (ident := threads.get(path)) is None:
-            continue
-        place = _place_in(sys._current_frames().get(ident))  # noqa: SLF001  # there is no other way
-        waits_for = None if path == file else path
-        return import_too_long(AuthorImport(str(file), limit_s), place, waits_for=waits_for)
-    return None
 
 
 def _place_in(frame: FrameType | None) -> AuthorsPlace:

@@ -21,7 +21,7 @@ import orjson
 
 from palestra.config import PACKAGE_ROOT, ServerType
 from palestra.errors import ConfigError, InputDataError, PalestraError, ServerDied
-from palestra.fleet.importing import AuthorImport, import_too_long, importing, start_limit_s
+from palestra.fleet.importing import IMPORTS, AuthorImport, import_too_long, start_limit_s
 from palestra.fleet.stacks import place_on
 from palestra.fleet.unimportable import unimportable
 from palestra.fleet.venvs import interpreter_for, requirements_of, unsatisfied
@@ -43,14 +43,14 @@ def load_module(path: Path) -> ModuleType:
     """Import the file at `path`: by its package name when it is one of ours.
 
     Raises ConfigError, with the author's error and line, when importing it raises. One that does
-    not end is ended by the process's guard; see `importing`.
+    not end is ended by the process's guard; see `AuthorImports`.
     """
     path = path.resolve()
     try:
         if path.is_relative_to(PACKAGE_ROOT):
             relative = path.relative_to(PACKAGE_ROOT).with_suffix("")
             return importlib.import_module(".".join(("palestra", *relative.parts)))
-        with importing(path):
+        with IMPORTS.importing(path):
             return _load_foreign(path)
     except ConfigError:
         raise

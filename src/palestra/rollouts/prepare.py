@@ -142,6 +142,7 @@ def plan(
         raise InputDataError(
             f"{existing[0]} exists already",
             hint="continue that run with resume_from_cache (--resume), or --overwrite it",
+            cause=KnownCause.OUTPUT_EXISTS,
         )
     old = read_manifest(paths.manifest) if resumes else None
     new_inputs = paths.new_inputs(f"{process_name()}-{new_id()[:4]}")
@@ -240,6 +241,7 @@ def overtaken(paths: RunPaths) -> InputDataError:
     return InputDataError(
         f"another collection has begun at {paths.output} in the meantime",
         hint="choose another output, or wait for that one and --resume it",
+        cause=KnownCause.OUTPUT_IN_USE,
     )
 
 

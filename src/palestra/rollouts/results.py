@@ -20,6 +20,7 @@ from palestra.errors import (
     DeadlineExceeded,
     InfraError,
     JudgeFailure,
+    KnownCause,
     Layer,
     Outcome,
     VerifierError,
@@ -269,11 +270,13 @@ def line_of(fields: JsonObject) -> bytes:
         raise VerifierError(
             f"the verify response cannot be written as JSON: {error}",
             hint="report plain numbers, texts, lists and objects",
+            cause=KnownCause.VERDICT_NOT_JSON,
         ) from error
     if len(line) + 1 > MAX_ROW_BYTES:
         raise VerifierError(
             f"the verify response has {len(line):,} bytes, and a row may have {MAX_ROW_BYTES:,}",
             hint="report less, or write what is long to a file and report its path",
+            cause=KnownCause.VERDICT_NOT_JSON,
         )
     return line
 

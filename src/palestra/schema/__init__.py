@@ -126,8 +126,10 @@ from palestra.schema.rows import (
 )
 from palestra.schema.run_paths import RunPaths, bare_name, with_compressed
 from palestra.schema.tokens import (
+    CONTINUITY,
     GENERATION_IDS,
     TOKEN_FIELDS,
+    TURN_FIELDS,
     TokenFault,
     TokenVerdict,
     TurnTokens,
@@ -149,6 +151,7 @@ __all__ = [
     "CALL_SIGNATURE",
     "CHAT_PART",
     "CONTEXT_FULL",
+    "CONTINUITY",
     "CREATE_PARAMS",
     "EMPTY_ANSWER",
     "FAILURE_CLASS",
@@ -167,6 +170,7 @@ __all__ = [
     "TOOL_FAILURES",
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
+    "TURN_FIELDS",
     "UNNAMED_CALL",
     "WIRE_TYPES",
     "AggregateMetrics",

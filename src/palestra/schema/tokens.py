@@ -18,6 +18,10 @@ TOKEN_FIELDS = (PROMPT_IDS, GENERATION_IDS, LOG_PROBS) = (
     "generation_token_ids",
     "generation_log_probs",
 )
+CONTINUITY: Final = "token_continuity"
+"""The field, beside the ids on the last item of a turn, that says how they follow those before."""
+TURN_FIELDS: Final = (*TOKEN_FIELDS, CONTINUITY)
+"""What a model server under training puts on the last item of a turn, and a chat on its message."""
 
 ABOVE_ZERO: Final = 1e-3
 """What a log probability may be above 0: rounding, in half precision."""

@@ -27,7 +27,6 @@ from palestra.server.capture import (
 from palestra.server.endpoints import Endpoint, ToolFailure
 from palestra.server.fronts import (
     EVENT_STREAM,
-    TOKEN_FIELDS,
     MessagesRequest,
     completion_from_response,
     message_events,
@@ -70,7 +69,6 @@ __all__ = [
     "REPEATABLE",
     "SESSION_ID_KEY",
     "TIME_LIMIT",
-    "TOKEN_FIELDS",
     "TRAINING_RUN",
     "TRAINING_TURNS",
     "VERIFY",

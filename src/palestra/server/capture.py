@@ -106,16 +106,16 @@ class TurnCapture:
         self.weights: int | None = None
 
     @property
-    def wanted(self) -> bool:
+    def is_open(self) -> bool:
         """Whether any run is open."""
         return bool(self._open)
 
     @property
-    def wanted_now(self) -> bool:
+    def captures_this_call(self) -> bool:
         """Whether the call that is served is one of a trainer's rollouts."""
         return self._rollout() is not None
 
-    def told(self, order: TrainingRun) -> None:
+    def apply(self, order: TrainingRun) -> None:
         """A trainer begins a run, ends it, or has new weights."""
         if order.weights is not None:
             self.weights = order.weights
@@ -156,12 +156,12 @@ class TurnCapture:
 
     def take(self, row: RowIdentity) -> TurnsTaken:
         """The turns of a rollout; they are forgotten."""
-        found: list[CapturedTurn] = []
+        turns: list[CapturedTurn] = []
         for run in (row.run, ""):
-            kept = self._forget((run, row.task, row.rollout, row.attempt))
-            found += [] if kept is None else kept.turns
-        found.sort(key=lambda turn: turn.began)
-        return TurnsTaken(found, self._lost)
+            buffer = self._forget((run, row.task, row.rollout, row.attempt))
+            turns += [] if buffer is None else buffer.turns
+        turns.sort(key=lambda turn: turn.began)
+        return TurnsTaken(turns, self._lost)
 
     def _rollout(self) -> Rollout | None:
         if not self._open:
@@ -179,21 +179,21 @@ class TurnCapture:
     def _keep(self, rollout: Rollout, turn: CapturedTurn) -> None:
         tokens = turn.tokens
         size = 0 if tokens is None else len(tokens.prompt) + 2 * len(tokens.generation)
-        kept = self._kept.get(rollout)
-        if kept is None:
-            kept = self._kept[rollout] = _Kept([])
-        kept.turns.append(turn)
-        kept.ids += size
+        buffer = self._kept.get(rollout)
+        if buffer is None:
+            buffer = self._kept[rollout] = _Kept([])
+        buffer.turns.append(turn)
+        buffer.ids += size
         self._ids += size
         while self._ids > self._most_ids and len(self._kept) > 1:
-            forgotten = self._forget(next(iter(self._kept)))
-            self._lost += 0 if forgotten is None else len(forgotten.turns)
+            dropped = self._forget(next(iter(self._kept)))
+            self._lost += 0 if dropped is None else len(dropped.turns)
 
     def _forget(self, rollout: Rollout) -> _Kept | None:
-        kept = self._kept.pop(rollout, None)
-        if kept is not None:
-            self._ids -= kept.ids
-        return kept
+        buffer = self._kept.pop(rollout, None)
+        if buffer is not None:
+            self._ids -= buffer.ids
+        return buffer
 
 
 def _key(row: RowIdentity) -> Rollout:

@@ -209,7 +209,7 @@ class ModelServer(Server):
         @functools.wraps(method)
         def answer(*args: Any, **kwargs: Any) -> Any:
             called = method(*args, **kwargs)
-            if not capture.wanted or not isinstance(called, Awaitable):
+            if not capture.is_open or not isinstance(called, Awaitable):
                 return called
             return self._captured(called)
 
@@ -223,7 +223,7 @@ class ModelServer(Server):
         return tokens.verdict
 
     async def _training_run(self, body: TrainingRun) -> JsonDict:
-        self._palestra_capture.told(body)
+        self._palestra_capture.apply(body)
         return {}
 
     async def _training_turns(self, body: TurnsWanted) -> JsonDict:
@@ -234,7 +234,7 @@ class ModelServer(Server):
     @property
     def asked_by_a_trainer(self) -> bool:
         """Whether the call that is served is made for a trainer's rollout, which checks it."""
-        return self._palestra_capture.wanted_now
+        return self._palestra_capture.captures_this_call
 
     def captured_turns(self, row: RowIdentity) -> TurnsTaken:
         """The turns of a trainer's rollout, for a trainer in this process; they are forgotten."""

@@ -55,8 +55,8 @@ class ModelServers:
 
     async def close(self) -> None:
         """Have them forget it."""
-        over = TrainingRun(run=self._run, open=False)
-        for failure in await self._tell_all(over, within_s=ANSWER_WITHIN_S):
+        order = TrainingRun(run=self._run, open=False)
+        for failure in await self._tell_all(order, within_s=ANSWER_WITHIN_S):
             logger.warning("it does not know that this training is over: %s", failure.message)
 
     async def take(self, agent: str, rollout: RowIdentity) -> TurnsTaken | None:
@@ -64,21 +64,21 @@ class ModelServers:
 
         Where only some know, something is `lost`.
         """
-        here: list[TurnsTaken] = []
-        asked: list[Coroutine[Any, Any, TurnsTaken | None]] = []
+        local_turns: list[TurnsTaken] = []
+        calls: list[Coroutine[Any, Any, TurnsTaken | None]] = []
         models = self._models_of(agent)
         for name in models:
             local = self._client.target(name).local
             if name in self._silent:
-                here.append(TurnsTaken([], lost=1))
+                local_turns.append(TurnsTaken([], lost=1))
             elif isinstance(local, ModelServer):
-                here.append(local.captured_turns(rollout))
+                local_turns.append(local.captured_turns(rollout))
             else:
-                asked += [self._ask(name, peer, rollout) for peer in self._workers(name)]
-        if not asked:
-            return None if self._silent.issuperset(models) else _together(here)
-        answers = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
-        return _together(here + [answer or TurnsTaken([], lost=1) for answer in answers])
+                calls += [self._ask(name, peer, rollout) for peer in self._workers(name)]
+        if not calls:
+            return None if self._silent.issuperset(models) else _together(local_turns)
+        answers = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
+        return _together(local_turns + [answer or TurnsTaken([], lost=1) for answer in answers])
 
     def abandon(self, agent: str, rollout: RowIdentity) -> None:
         """Its turns are of no use to anybody; they are forgotten at the next `forget`."""
@@ -96,12 +96,12 @@ class ModelServers:
         self, order: TrainingRun, *, within_s: float = TOLD_WITHIN_S
     ) -> list[CallError]:
         """Those that could not be told; not those that know nothing of training."""
-        asked = [
+        calls = [
             self._tell(name, peer, order, within_s)
             for name in self._all()
             for peer in self._workers(name)
         ]
-        return [failure for failure in await asyncio.gather(*asked) if failure is not None]
+        return [failure for failure in await asyncio.gather(*calls) if failure is not None]
 
     async def _tell(
         self, name: str, peer: Peer, order: TrainingRun, within_s: float
@@ -121,12 +121,12 @@ class ModelServers:
         return None
 
     async def _ask(self, name: str, peer: Peer, rollout: RowIdentity) -> TurnsTaken | None:
-        wanted = TurnsWanted(
+        query = TurnsWanted(
             run=rollout.run, task=rollout.task, rollout=rollout.rollout, attempt=rollout.attempt
         )
         try:
             with calling(CallContext(deadline=time.monotonic() + ANSWER_WITHIN_S)):
-                answer = await peer.call(TRAINING_TURNS, wanted, WireModel)
+                answer = await peer.call(TRAINING_TURNS, query, WireModel)
             return TurnsTaken.of(answer.model_extra or {})
         except (CallError, msgspec.ValidationError) as error:
             logger.warning("%s did not say what it captured: %s", name, error)
@@ -139,9 +139,11 @@ class ModelServers:
     def _models_of(self, agent: str) -> tuple[str, ...]:
         """The models that an agent's settings name; all of the fleet's when they name none."""
         if agent not in self._behind:
-            known = self._all()
-            named = referenced(self._client.tree.get(agent), ServerType.MODEL)
-            self._behind[agent] = tuple(name for name in known if not named or name in named)
+            models = self._all()
+            references = referenced(self._client.tree.get(agent), ServerType.MODEL)
+            self._behind[agent] = tuple(
+                name for name in models if not references or name in references
+            )
         return self._behind[agent]
 
     def _workers(self, name: str) -> list[Peer]:
@@ -159,8 +161,8 @@ def _unknown_there(error: CallError) -> bool:
     return bool(hops) and hops[0].status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 
 
-def _together(found: list[TurnsTaken]) -> TurnsTaken:
-    if len(found) == 1:
-        return found[0]
-    turns = sorted((turn for one in found for turn in one.turns), key=lambda turn: turn.began)
-    return TurnsTaken(turns, sum(one.lost for one in found))
+def _together(parts: list[TurnsTaken]) -> TurnsTaken:
+    if len(parts) == 1:
+        return parts[0]
+    turns = sorted((turn for part in parts for turn in part.turns), key=lambda turn: turn.began)
+    return TurnsTaken(turns, sum(part.lost for part in parts))

@@ -43,7 +43,7 @@ class Spoilt(FakeVLLM):
 def log_probs_of(value: Any, *, training: bool) -> list[Any]:
     model = token_model(Spoilt(value))
     if training:
-        model._palestra_capture.told(TrainingRun(run="run"))
+        model._palestra_capture.apply(TrainingRun(run="run"))
     with calling(CallContext(row=RowIdentity(0, 0, 1, "agent", "run.1"))):
         answer = asyncio.run(model.responses(params(), Session("s")))
     tokens = tokens_on(answer.output[-1])
@@ -65,7 +65,7 @@ def test_a_trainer_gets_too_few_log_probs_as_they_are() -> None:
 def test_the_capture_says_what_is_wrong_with_them() -> None:
     model = token_model(Spoilt(NAN))
     row = RowIdentity(0, 0, 1, "agent", "run.1")
-    model._palestra_capture.told(TrainingRun(run="run"))
+    model._palestra_capture.apply(TrainingRun(run="run"))
     with calling(CallContext(row=row)):
         asyncio.run(model.messages(MessagesRequest.model_validate(HELLO), Session("s")))
 

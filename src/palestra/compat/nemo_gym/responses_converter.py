@@ -18,6 +18,7 @@ from palestra.compat.openai_types.responses import (
 )
 from palestra.responses_api_models.chat import ConversionSettings, to_chat_request, to_response
 from palestra.schema import (
+    TURN_FIELDS,
     ChatCreateParams,
     JsonDict,
     JsonObject,
@@ -26,7 +27,7 @@ from palestra.schema import (
     encode_json,
     to_plain,
 )
-from palestra.server import TOKEN_FIELDS, params_from_chat, without_tokens
+from palestra.server import params_from_chat, without_tokens
 
 _ITEMS: TypeAdapter[list[Any]] = TypeAdapter(NeMoGymResponseInput)
 _NAMELESS = "model"
@@ -139,7 +140,7 @@ class ResponsesConverter(BaseModel):
         if not self.return_token_id_information or not items:
             return
         if without_tokens(message) != dict(message):
-            items[-1].update({name: message[name] for name in TOKEN_FIELDS if name in message})
+            items[-1].update({name: message[name] for name in TURN_FIELDS if name in message})
 
 
 VLLMConverter = ResponsesConverter

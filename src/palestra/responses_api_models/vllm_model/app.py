@@ -40,7 +40,6 @@ from palestra.responses_api_models.vllm_model.history import (
     previous_of_messages,
     with_ids_of_items,
     with_ids_of_messages,
-    without_tokens,
 )
 from palestra.responses_api_models.vllm_model.known import Known
 from palestra.responses_api_models.vllm_model.probing import ProbeReply, probe, together
@@ -148,7 +147,6 @@ class VLLMModel(ChatCompletionsServer):
         if not self.config.return_token_id_information:
             return await super().chat_completions(body, session)
         request = self._chat_request(body)
-        request["messages"] = [without_tokens(message) for message in request["messages"]]
         if self.config.pass_on_token_ids:
             request["messages"] = with_ids_of_messages(request["messages"], body.messages)
         tools = body.tools or []

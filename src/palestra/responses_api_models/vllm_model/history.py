@@ -7,7 +7,6 @@ from typing import Any
 from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.vllm_model.token_ids import (
-    CONTINUITY,
     Reason,
     continuity_on,
     last_with_tokens,
@@ -107,16 +106,6 @@ def _fields(tokens: TurnTokens | None) -> JsonDict:
         return {}
     values = (tokens.prompt, tokens.generation, tokens.log_probs)
     return dict(zip(TOKEN_FIELDS, values, strict=True))
-
-
-def without_tokens(message: JsonObject) -> JsonDict:
-    """A chat message as an endpoint knows it; vLLM refuses fields that are there and null."""
-    ours = {*TOKEN_FIELDS, CONTINUITY}
-    return {
-        name: value
-        for name, value in message.items()
-        if name not in ours and (value is not None or name == "content")
-    }
 
 
 def _sealed_items(

@@ -22,7 +22,8 @@ import msgspec
 import orjson
 
 from palestra.schema import (
-    TOKEN_FIELDS,
+    CONTINUITY,
+    TURN_FIELDS,
     ChatMessage,
     ContentPart,
     FunctionCall,
@@ -43,12 +44,9 @@ from palestra.schema import (
     tokens_on,
 )
 
-CONTINUITY = "token_continuity"
-"""The field, beside the ids on the last item of a turn, that holds a `Continuity`."""
-
 _SPELT = re.compile(r"token_id:([0-9]+)")
 """How vLLM spells an id in place of a token's text."""
-_NEVER_PART = frozenset({*TOKEN_FIELDS, CONTINUITY, "id", "status"})
+_NEVER_PART = frozenset({*TURN_FIELDS, "id", "status"})
 
 
 class State(StrEnum):

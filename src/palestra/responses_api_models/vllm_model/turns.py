@@ -139,12 +139,12 @@ class Turns:
         reason: Reason | None,
     ) -> Turn | ContextOverflow:
         """An ordinary chat completion; it may still turn out to continue the turn before."""
-        answered = await self._post(CHAT, request)
-        completion = self._upstream.answers.read(*answered, decode_with_tokens)
+        reply = await self._post(CHAT, request)
+        completion = self._upstream.answers.read(*reply, decode_with_tokens)
         if isinstance(completion, ContextOverflow):
             return completion
         prompt = completion.prompt_token_ids or await self._tokenized(request, completion.usage)
-        tokens = self._tokens(answered, prompt, completion.choices[0])
+        tokens = self._tokens(reply, prompt, completion.choices[0])
         if previous is not None:
             before = previous.tokens.all
             if tokens.prompt[: len(before)] == before:
@@ -161,16 +161,16 @@ class Turns:
             raise self._can.not_known(self._server, Question.TOKENIZE)
         if not self._can.tokenize:
             return []
-        found = await self._tokenize(to_tokenize(request))
-        if isinstance(found, ContextOverflow):
+        ids = await self._tokenize(to_tokenize(request))
+        if isinstance(ids, ContextOverflow):
             return []
-        if usage is not None and usage.prompt_tokens and len(found) != usage.prompt_tokens:
-            raise self._other_prompt(len(found), usage.prompt_tokens)
-        return found
+        if usage is not None and usage.prompt_tokens and len(ids) != usage.prompt_tokens:
+            raise self._other_prompt(len(ids), usage.prompt_tokens)
+        return ids
 
     async def _tokenize(self, body: JsonObject) -> list[int] | ContextOverflow:
-        answered = await self._post(TOKENIZE, body)
-        return self._upstream.answers.read_as("list of token ids", *answered, read_ids)
+        reply = await self._post(TOKENIZE, body)
+        return self._upstream.answers.read_as("list of token ids", *reply, read_ids)
 
     # A chat in three steps
 
@@ -186,8 +186,8 @@ class Turns:
         return await self._generate(request, {**rendered, "token_ids": prompt})
 
     async def _render(self, request: JsonObject) -> JsonDict | ContextOverflow:
-        answered = await self._post(RENDER, request)
-        return self._upstream.answers.read_as("rendered chat", *answered, read_rendered)
+        reply = await self._post(RENDER, request)
+        return self._upstream.answers.read_as("rendered chat", *reply, read_rendered)
 
     async def _continued(
         self, request: JsonObject, rendered: JsonObject, previous: Previous
@@ -200,48 +200,48 @@ class Turns:
             return ids
         if rendered.get("features") is not None:
             return Reason.MEDIA
-        asked = to_tokenize({**request, "messages": request["messages"][: previous.messages]})
+        body = to_tokenize({**request, "messages": request["messages"][: previous.messages]})
         closed_turns = {"add_generation_prompt": False, "continue_final_message": False}
-        history = await self._tokenize({**asked, **closed_turns})
+        history = await self._tokenize({**body, **closed_turns})
         if isinstance(history, ContextOverflow):
             return history
         return spliced(before, ids, history, self._can.closing_token)
 
     async def _generate(self, request: JsonObject, generate: JsonObject) -> Turn | ContextOverflow:
-        answered = await self._post(GENERATE, {**generate, "return_token_ids": True})
-        made = self._upstream.answers.read(*answered, decode_generated)
-        if isinstance(made, ContextOverflow):
-            return made
-        choice = made.choices[0]
+        reply = await self._post(GENERATE, {**generate, "return_token_ids": True})
+        answer = self._upstream.answers.read(*reply, decode_generated)
+        if isinstance(answer, ContextOverflow):
+            return answer
+        choice = answer.choices[0]
         prompt: list[int] = generate["token_ids"]
-        if made.prompt_token_ids != prompt:
-            raise self._lacking(answered, "another prompt than it was given")
+        if answer.prompt_token_ids != prompt:
+            raise self._lacking(reply, "another prompt than it was given")
         entries = choice.logprobs.content if choice.logprobs is not None else []
         if [entry.token_id for entry in entries] != choice.token_ids[: len(entries)]:
-            raise self._lacking(answered, "`token_ids` and the ids in its log probs that differ")
+            raise self._lacking(reply, "`token_ids` and the ids in its log probs that differ")
         log_probs: list[Any] = [entry.logprob for entry in entries]
-        tokens = self._checked(answered, TurnTokens(prompt, choice.token_ids, log_probs))
-        message = await self._parse(request, made, prompt)
+        tokens = self._checked(reply, TurnTokens(prompt, choice.token_ids, log_probs))
+        message = await self._parse(request, answer, prompt)
         completion = TokenCompletion(
             choices=[TokenChoice(message, finish_reason=choice.finish_reason)],
-            model=made.model or "",
-            created=made.created or 0,
-            usage=made.usage,
+            model=answer.model or "",
+            created=answer.created or 0,
+            usage=answer.usage,
         )
         return Turn(completion, tokens, State.CONTINUED)
 
     async def _parse(
-        self, request: JsonObject, made: Generated, prompt: list[int]
+        self, request: JsonObject, answer: Generated, prompt: list[int]
     ) -> UpstreamMessage:
         """The message that was generated, as the endpoint's own parsers read it."""
-        choice = made.choices[0]
-        said = without_stop(choice)
-        if not said:
+        choice = answer.choices[0]
+        ids = without_stop(choice)
+        if not ids:
             return UpstreamMessage(content="")
-        answered = await self._post(PARSE, to_parse(request, made, prompt, said))
-        parsed = self._upstream.answers.read(*answered, decode_with_tokens)
+        reply = await self._post(PARSE, to_parse(request, answer, prompt, ids))
+        parsed = self._upstream.answers.read(*reply, decode_with_tokens)
         if isinstance(parsed, ContextOverflow):
-            raise self._lacking(answered, parsed.sentence)
+            raise self._lacking(reply, parsed.sentence)
         message = parsed.choices[0].message
         if isinstance(choice.stop_reason, str) and not request.get("include_stop_str_in_output"):
             message.content = before_stop(message.content, choice.stop_reason)
@@ -249,26 +249,26 @@ class Turns:
 
     # Answers
 
-    def _tokens(self, answered: Answered, prompt: list[int], choice: TokenChoice) -> TurnTokens:
+    def _tokens(self, reply: Answered, prompt: list[int], choice: TokenChoice) -> TurnTokens:
         try:
             ids, log_probs = generated(choice)
         except MissingTokens as error:
-            raise self._lacking(answered, str(error)) from error
-        return self._checked(answered, TurnTokens(prompt, ids, log_probs))
+            raise self._lacking(reply, str(error)) from error
+        return self._checked(reply, TurnTokens(prompt, ids, log_probs))
 
-    def _checked(self, answered: Answered, tokens: TurnTokens) -> TurnTokens:
+    def _checked(self, reply: Answered, tokens: TurnTokens) -> TurnTokens:
         """Every answer's ids pass here: see `VLLMModel.token_verdict`."""
         problem = tokens.lacks() or tokens.fault_of_ids()
         if not problem and not self._log_probs_as_they_are:
             problem = tokens.fault_of_log_probs()
         if problem:
-            raise self._lacking(answered, str(problem))
+            raise self._lacking(reply, str(problem))
         return tokens
 
-    def _other_prompt(self, tokenized: int, read: int) -> ModelError:
+    def _other_prompt(self, tokenized: int, expected: int) -> ModelError:
         """Ids that are not those of the prompt would be trained on as if they were."""
         error = ModelError(
-            f"{self._server}: {self._can.base_url} read a prompt of {read} tokens, and its "
+            f"{self._server}: {self._can.base_url} read a prompt of {expected} tokens, and its "
             f"/tokenize makes {tokenized} of the same request",
             hint="it renders this request otherwise there (documents, images, a tool_choice that "
             "leaves tools out?); a vLLM that knows return_token_ids returns them with the answer",
@@ -276,22 +276,22 @@ class Turns:
         error.retriable = False
         return error
 
-    def _lacking(self, answered: Answered, found: str) -> ModelError:
+    def _lacking(self, reply: Answered, instead: str) -> ModelError:
         error = ModelError(
-            f"{self._server}: token ids were asked of {answered.url}, and it answered with {found}",
+            f"{self._server}: token ids were asked of {reply.url}, and it answered with {instead}",
             hint="return_token_id_information: false does without them",
         )
-        body = answered.body if isinstance(answered.body, bytes) else b""
-        return self._upstream.answers.failed(answered.url, body, error)
+        body = reply.body if isinstance(reply.body, bytes) else b""
+        return self._upstream.answers.failed(reply.url, body, error)
 
 
 def _require_one_answer(request: JsonObject) -> None:
-    asked = request.get("n")
-    if asked in ONE_ANSWER:
+    count = request.get("n")
+    if count in ONE_ANSWER:
         return
     expected = "1, as token ids are returned of one answer to a request"
     raise RowError(
-        f"/n is {asked!r}; expected: {expected}",
+        f"/n is {count!r}; expected: {expected}",
         hint="ask for each task as often as you want answers (num_repeats), or set "
         "return_token_id_information: false",
         evidence=Evidence(problems=(FieldProblem("/n", expected),)),

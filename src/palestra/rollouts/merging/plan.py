@@ -264,6 +264,7 @@ class _Merging:
             f"{len(conflicts)} rollouts are {what} twice, differently\n  "
             + "\n  ".join(_named(named, len(conflicts))),
             hint="the same rollouts were collected twice; leave out one of those shards",
+            cause=KnownCause.DUPLICATES,
         )
 
     def _not_asked(self, table: Columns, keys: IntArray, stray: IntArray) -> InputDataError:

@@ -129,6 +129,7 @@ def check_not_being_written(path: Path) -> None:
         raise InputDataError(
             f"{path} is being written by a collection",
             hint="merge when that one has ended; `--resume` continues one that was killed",
+            cause=KnownCause.OUTPUT_IN_USE,
         ) from None
     except OSError as error:
         raise _unreadable(path, error) from error

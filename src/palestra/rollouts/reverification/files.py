@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 
 import orjson
 
-from palestra.errors import CallError, InputDataError, Outcome, RowIdentity
+from palestra.errors import CallError, InputDataError, KnownCause, Outcome, RowIdentity
 from palestra.rollouts.journal import JournalFailed, being_written, repair, write_json
 from palestra.rollouts.manifest import differences
 from palestra.rollouts.prepare import StaleRun
@@ -109,7 +109,9 @@ def check_places(
         )
     for path in paths.all():
         if path.exists():
-            raise InputDataError(f"{path} exists already", hint=_OVERWRITE)
+            raise InputDataError(
+                f"{path} exists already", hint=_OVERWRITE, cause=KnownCause.OUTPUT_EXISTS
+            )
 
 
 @contextlib.contextmanager
@@ -180,6 +182,7 @@ def read_manifest(path: Path) -> JsonDict:
             raise InputDataError(
                 f"{path} was written by a newer Palestra",
                 hint="go on with the version that started it, or --overwrite",
+                cause=KnownCause.BROKEN_MANIFEST,
             )
         return {**held, "made_from": held["made_from"], "result": held["result"]}
     except (OSError, ValueError, KeyError, TypeError) as error:

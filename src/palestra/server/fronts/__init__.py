@@ -8,7 +8,7 @@ All pure: requests become Responses API parameters, responses become answers. To
 assistant messages, as they do on the items of a response.
 """
 
-from palestra.server.fronts.asked import TOKEN_FIELDS, unpacked, without_tokens
+from palestra.server.fronts.asked import unpacked, without_tokens
 from palestra.server.fronts.chat import completion_from_response, params_from_chat
 from palestra.server.fronts.messages import (
     EVENT_STREAM,
@@ -22,7 +22,6 @@ from palestra.server.fronts.messages import (
 
 __all__ = [
     "EVENT_STREAM",
-    "TOKEN_FIELDS",
     "MessagesAnswer",
     "MessagesRequest",
     "chat_events",

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from palestra.errors import Evidence, FieldProblem, RowError
 from palestra.schema import (
+    TURN_FIELDS,
     JsonDict,
     JsonObject,
     Reasoning,
@@ -16,14 +17,6 @@ from palestra.schema import (
     rejected_fields,
     rejection_text,
 )
-
-TOKEN_FIELDS = (
-    "prompt_token_ids",
-    "generation_token_ids",
-    "generation_log_probs",
-    "token_continuity",
-)
-"""What a model server under training puts on the last item of a turn, and a chat on its message."""
 
 
 def refuse(pointer: str, expected: str) -> NoReturn:
@@ -48,7 +41,7 @@ def params_from(fields: JsonDict) -> ResponseCreateParams:
 
 def with_tokens(items: list[JsonDict], given: JsonObject) -> list[JsonDict]:
     """The items of one turn, the last one with the token ids of its message."""
-    tokens = {name: given[name] for name in TOKEN_FIELDS if given.get(name) is not None}
+    tokens = {name: given[name] for name in TURN_FIELDS if given.get(name) is not None}
     if not tokens or not items:
         return items
     return [*items[:-1], {**items[-1], **tokens}]
@@ -62,7 +55,7 @@ def unpacked(message: JsonObject) -> JsonDict:
     packed = message.get("provider_specific_fields")
     kept = {key: value for key, value in message.items() if key != "provider_specific_fields"}
     if isinstance(packed, Mapping):
-        for name in TOKEN_FIELDS:
+        for name in TURN_FIELDS:
             if kept.get(name) is None and packed.get(name) is not None:
                 kept[name] = packed[name]
     return kept
@@ -77,14 +70,14 @@ def without_tokens(message: JsonObject) -> JsonDict:
     return {
         key: value
         for key, value in message.items()
-        if key not in TOKEN_FIELDS and (value is not None or key == "content")
+        if key not in TURN_FIELDS and (value is not None or key == "content")
     }
 
 
 def tokens_of(response: Response) -> JsonDict:
     """The token ids of a response's last turn, wherever among its items they are."""
     for item in reversed(response.output):
-        found = {name: getattr(item, name, None) for name in TOKEN_FIELDS}
+        found = {name: getattr(item, name, None) for name in TURN_FIELDS}
         if found["generation_token_ids"] is not None:
             return {name: value for name, value in found.items() if value is not None}
     return {}

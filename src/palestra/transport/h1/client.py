@@ -72,6 +72,8 @@ class HttpClient:
         if deadline <= now:
             raise _late(request)
         host = self._hosts.get(route.address) or self._new_host(route.address)
+        if self._sweeper is None:
+            self._sweeper = loop.call_later(IDLE_S, self._sweep, loop)
         if not host.try_enter():
             await _in_time(host.enter(), deadline, request, "all connections were in use")
             now = loop.time()
@@ -93,8 +95,6 @@ class HttpClient:
                     connection, fresh = None, True
                 else:
                     host.give(connection, loop.time())
-                    if self._sweeper is None:
-                        self._sweeper = loop.call_later(IDLE_S, self._sweep, loop)
                     return reply
         finally:
             host.leave()
@@ -133,9 +133,12 @@ class HttpClient:
         return connection
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not self._loop:
+            return
         now = loop.time()
-        left = [host.sweep(now) for host in self._hosts.values()]
-        self._sweeper = loop.call_later(IDLE_S / 3, self._sweep, loop) if any(left) else None
+        # Hosts too: who reads the web speaks to each of them once.
+        self._hosts = {at: host for at, host in self._hosts.items() if host.sweep(now)}
+        self._sweeper = loop.call_later(IDLE_S / 3, self._sweep, loop) if self._hosts else None
 
 
 async def _in_time(

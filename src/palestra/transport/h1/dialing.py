@@ -1,9 +1,13 @@
 """How a connection comes about: directly or through a proxy, with TLS or without."""
 
 import asyncio
+import contextlib
+import ipaddress
+import socket
 import ssl
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from palestra.transport.h1.connection import HttpConnection, reason
 from palestra.transport.h1.proxies import Proxy
@@ -11,9 +15,14 @@ from palestra.transport.http import CertificateRejected, ConnectionFailed
 
 CONNECT_S: Final = 30.0
 """How long one connect may take. A SYN that is dropped is sent again after 1, 3, 7 and 15 s."""
+HEAD_START_S: Final = 0.25
+"""How long an address of a name is tried alone, before its next one is tried too (RFC 8305)."""
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a name that may be connected to, in order. Raises OSError for none."""
+
+
+Opened = TypeVar("Opened")
 
 
 class Address(NamedTuple):
@@ -61,17 +70,15 @@ class Dialer:
         if proxy is not None and context is not None:
             return await _secured(await _tunnel(address, proxy), make(), context, address.host)
         host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
-        failure = OSError("the name has no address")
-        for candidate in [host] if self._resolve is None else await self._resolve(host, port):
-            try:
-                _, connection = await loop.create_connection(
-                    make, candidate, port, ssl=context, server_hostname=name
-                )
-            except OSError as error:
-                failure = error
-            else:
-                return connection
-        raise failure
+
+        async def open_to(candidate: str) -> HttpConnection:
+            _, connection = await loop.create_connection(
+                make, candidate, port, ssl=context, server_hostname=name
+            )
+            return connection
+
+        addresses = await (self._resolve or addresses_of)(host, port)
+        return await _first_open(addresses, open_to, HttpConnection.abort)
 
     def _tls(self) -> ssl.SSLContext:
         # The authorities are the system's, or those in SSL_CERT_FILE; reading them takes 20 ms.
@@ -81,13 +88,66 @@ class Dialer:
         return self._context
 
 
+async def addresses_of(host: str, port: int) -> Sequence[str]:
+    """The addresses of a name, in the order of the system. Raises OSError for none."""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
+        return [host]
+    loop = asyncio.get_running_loop()
+    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(info[4][0]) for info in infos))
+
+
+async def _first_open(
+    addresses: Sequence[str],
+    open_to: Callable[[str], Awaitable[Opened]],
+    abort: Callable[[Opened], None],
+) -> Opened:
+    """What is opened first, to any of the addresses. Raises the last failure when none is.
+
+    An address that does not answer costs no more than `HEAD_START_S`.
+    """
+    if len(addresses) == 1:
+        return await open_to(addresses[0])
+    untried = deque(addresses)
+    attempts: list[asyncio.Future[Opened]] = []
+    failure: BaseException = OSError("the name has no address")
+    try:
+        while untried or attempts:
+            if untried:
+                attempts.append(asyncio.ensure_future(open_to(untried.popleft())))
+            await asyncio.wait(
+                attempts,
+                timeout=HEAD_START_S if untried else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for attempt in [attempt for attempt in attempts if attempt.done()]:
+                attempts.remove(attempt)
+                if (problem := attempt.exception()) is None:
+                    return attempt.result()
+                failure = problem
+        raise failure
+    finally:
+        for attempt in attempts:
+            attempt.cancel()
+        for late in await asyncio.gather(*attempts, return_exceptions=True):
+            if not isinstance(late, BaseException):
+                abort(late)
+
+
 async def _tunnel(address: Address, proxy: Proxy) -> asyncio.Transport:
     """A connection through the proxy, on which nothing has been said to its other end."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    transport, _ = await loop.create_connection(
-        lambda: asyncio.StreamReaderProtocol(reader), proxy.host, proxy.port
-    )
+
+    async def open_to(candidate: str) -> tuple[asyncio.Transport, asyncio.StreamReader]:
+        reader = asyncio.StreamReader()
+        transport, _ = await loop.create_connection(
+            lambda: asyncio.StreamReaderProtocol(reader), candidate, proxy.port
+        )
+        return transport, reader
+
+    addresses = await addresses_of(proxy.host, proxy.port)
+    transport, reader = await _first_open(addresses, open_to, lambda opened: opened[0].abort())
     try:
         host = f"[{address.host}]" if ":" in address.host else address.host
         target = f"{host}:{address.port}".encode()
@@ -108,8 +168,13 @@ async def _secured(
 ) -> HttpConnection:
     """The connection, with TLS on an open transport."""
     loop = asyncio.get_running_loop()
+    # What comes in one piece with the end of the handshake reaches the connection before its
+    # transport does: until then it closes the one below.
+    connection.connection_made(transport)
     try:
         secured = await loop.start_tls(transport, connection, context, server_hostname=name)
+        if not connection.usable:
+            raise ConnectionResetError("the peer closed it after the TLS handshake")
     except BaseException:
         transport.abort()
         raise

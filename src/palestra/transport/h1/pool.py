@@ -79,6 +79,8 @@ class HostConnections:
         self._gate = ExchangeSlots(MOST_CONNECTING)
         self._idle: list[HttpConnection] = []
         self._rooms = rooms
+        self._entered = 0
+        """Exchanges under way, and those that wait for their turn."""
 
     def try_enter(self) -> bool:
         """Begin an exchange, if none waits for its turn."""
@@ -87,22 +89,26 @@ class HostConnections:
                 for taken in self._rooms[:entered]:
                     taken.leave()
                 return False
+        self._entered += 1
         return True
 
     async def enter(self) -> None:
         """Wait for the turn to begin an exchange."""
         entered: list[ExchangeSlots] = []
+        self._entered += 1
         try:
             for room in self._rooms:
                 await room.enter()
                 entered.append(room)
         except asyncio.CancelledError:
+            self._entered -= 1
             for room in entered:
                 room.leave()
             raise
 
     def leave(self) -> None:
         """The exchange has ended."""
+        self._entered -= 1
         for room in self._rooms:
             room.leave()
 
@@ -124,12 +130,15 @@ class HostConnections:
             self._idle.append(connection)
 
     def sweep(self, now: float) -> bool:
-        """Close what was idle for too long, forget what is closed; whether any are left."""
+        """Close what was idle for too long, forget what is closed; whether this is still needed.
+
+        It is while a connection is kept or an exchange is under way.
+        """
         for connection in self._idle:
             if now - connection.idle_since >= IDLE_S:
                 connection.abort()
         self._idle = [connection for connection in self._idle if connection.usable]
-        return bool(self._idle)
+        return bool(self._idle or self._entered)
 
     async def connect(self, *, fresh: bool) -> HttpConnection:
         """A new connection; or, unless it must be `fresh`, one that was left while we waited.
