@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from hints_in_source import flags_of_palestra
+from hypothesis import given
+from hypothesis import strategies as st
 
 from palestra.config.keys import RESERVED_KEYS
 from palestra.doctor import finding_of
 from palestra.doctor.signatures import Signature, SignatureTable, troubleshooting
-from palestra.errors import InfraError, KnownCause
+from palestra.errors import InfraError, KnownCause, split_cause, with_cause
 
 TABLE = SignatureTable.load()
 EXAMPLES = [(entry.cause, line) for entry in TABLE.signatures for line in entry.examples]
@@ -26,10 +28,24 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
 
 @pytest.mark.parametrize(("cause", "line"), EXAMPLES)
 def test_an_example_is_recognised_as_its_cause(cause: str, line: str) -> None:
+    _, marked = split_cause(line.partition("\n")[0])
     matched = TABLE.match(line)
 
-    assert matched is not None
-    assert matched[0].cause == cause
+    assert cause in {marked, matched[0].cause if matched else None}
+
+
+@pytest.mark.parametrize("cause", KnownCause)
+def test_what_an_error_carries_has_its_entry(cause: KnownCause) -> None:
+    assert cause in TABLE.by_cause
+
+
+@given(message=st.text(), cause=st.sampled_from(KnownCause))
+def test_a_marked_line_is_split_into_what_it_was(message: str, cause: KnownCause) -> None:
+    first, _, rest = with_cause(message, cause).partition("\n")
+    line, marked = split_cause(first)
+
+    assert (line, marked) == (message.partition("\n")[0], cause)
+    assert rest == message.partition("\n")[2]
 
 
 @pytest.mark.parametrize(("cause", "line"), UNLIKE)

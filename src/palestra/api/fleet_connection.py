@@ -9,14 +9,14 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, final
+from typing import ClassVar, Final, Protocol, Self, TypeVar, final
 
 import yaml
 from pydantic import BaseModel, Field
 
 from palestra.api.server_semantics import differs_from_running
-from palestra.config import ResolvedConfig, ServerType, config_from_tree
-from palestra.errors import CallError, ConfigError, Hopeless, PalestraError, RunFailed
+from palestra.config import ConfigTree, ResolvedConfig, ServerType, config_from_tree
+from palestra.errors import CallError, ConfigError, Hopeless, KnownCause, PalestraError, RunFailed
 from palestra.fleet import (
     EMBEDDED,
     AttachedFleet,
@@ -98,7 +98,7 @@ class Wait:
     SETTINGS: ClassVar = (WAITING_LONGER, "patience")
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Self:
+    def of(cls, tree: ConfigTree) -> Self:
         """The field's own setting where it is given, else the patience of the run."""
         limit_s = args_from(_Readiness, tree).model_endpoint_readiness_timeout_seconds
         if limit_s is not None:
@@ -342,6 +342,7 @@ def _check_same(fleet: RunningFleet) -> None:
             hint="leave out config_paths and overrides to use that fleet as it is, start it "
             "again with these settings, or ++head_server.port=0 with another PALESTRA_RUN_DIR "
             "to run the servers inside this command",
+            cause=KnownCause.OTHER_FLEET,
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 from palestra.system import move
 
 TEMPLATE: Final = Path(__file__).with_name("template")
@@ -27,7 +27,9 @@ def scaffold(given: str, cwd: Path) -> Path:
     folder = _folder_of(given, cwd)
     if folder.exists():
         raise ConfigError(
-            f"{folder} exists already", hint="choose another name, or move it away first"
+            f"{folder} exists already",
+            hint="choose another name, or move it away first",
+            cause=KnownCause.OUTPUT_EXISTS,
         )
     texts = render(folder.name)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +61,11 @@ def write_config(given: str, cwd: Path) -> Path:
         )
     target = config_path(folder)
     if target.exists():
-        raise ConfigError(f"{target} exists already", hint="edit it, or move it away first")
+        raise ConfigError(
+            f"{target} exists already",
+            hint="edit it, or move it away first",
+            cause=KnownCause.OUTPUT_EXISTS,
+        )
     try:
         target.parent.mkdir(exist_ok=True)
         target.write_text(render(folder.name)[target.relative_to(folder)], encoding="utf-8")

@@ -16,8 +16,16 @@ from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end, to_its_end
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
-from palestra.config import ResolvedConfig, ServerType, is_secret_name
-from palestra.errors import ConfigError, Hopeless, Outcome, PalestraError, RunFailed, ServerDied
+from palestra.config import ConfigTree, ResolvedConfig, ServerType, is_secret_name
+from palestra.errors import (
+    ConfigError,
+    Hopeless,
+    Outcome,
+    PalestraError,
+    RunFailed,
+    ServerDied,
+    with_cause,
+)
 from palestra.fleet import LOOPBACK, raise_descriptor_limit
 from palestra.rollouts import (
     AgentRoute,
@@ -116,7 +124,7 @@ def collect(
     overrides: list[str],
     *,
     ng: bool,
-    extra: Mapping[str, Any] | None = None,
+    extra: ConfigTree | None = None,
     own_fleet: bool = False,
 ) -> int:
     """Collect rollouts as the settings say; exit 1 when coverage is below the minimum.
@@ -278,8 +286,8 @@ def report(
     if collected.covered(settings.min_coverage):
         return 0
     ended = _Failures.of(prepared.paths)
-    for kind, (message, hint) in sorted(ended.messages.items()):
-        notice(f"{kind}: {message}" + (f" ({hint})" if hint else ""))
+    for kind, message in sorted(ended.messages.items()):
+        notice(f"{kind}: {message}")
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
         hint=f"{shown(prepared.paths.failures)} says why, rollout by rollout; "
@@ -294,19 +302,21 @@ def report(
 class _Failures:
     """What the failures of a run say about what to do."""
 
-    messages: Mapping[str, tuple[str, str]]
-    """A message and its hint for each class: enough to know what to look for."""
+    messages: Mapping[str, str]
+    """A message with its hint and cause for each class: enough to know what to look for."""
     unscored: Unscored
     """What helps the rollouts that failed."""
 
     @classmethod
     def of(cls, paths: RunPaths) -> Self:
-        first: dict[str, tuple[str, str]] = {}
+        first: dict[str, str] = {}
         attempts = FailedAttempts()
         for line in read_jsonl(paths.failures) if paths.failures.exists() else ():
             attempts.note(line.row)
             if not line.row.get(FAILURE_TERMINAL):
                 continue  # another attempt followed, and has the last word
-            message = str(line.row["message"]), own_hint(str(line.row.get("hint") or ""))
-            first.setdefault(str(line.row[FAILURE_CLASS]), message)
+            hint = own_hint(str(line.row.get("hint") or ""))
+            message = str(line.row["message"]) + (f" ({hint})" if hint else "")
+            marked = with_cause(message, line.row.get("cause"))
+            first.setdefault(str(line.row[FAILURE_CLASS]), marked)
         return cls(first, attempts.unscored(scored=scored_keys(paths.output)))

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import orjson
 
 from palestra.cli.escaping import visible
-from palestra.errors import CallError, PalestraError, mask_error
+from palestra.errors import CallError, PalestraError, mask_error, with_cause
 
 INTERRUPTED = 130
 THREADS_END_S = 0.5
@@ -38,7 +38,7 @@ def notice(text: str) -> None:
 
 def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
     """Print one clear error, and return the exit code that goes with it."""
-    notice(mask(f"error: {error.message}"))
+    notice(mask(f"error: {with_cause(error.message, error.cause)}"))
     if isinstance(error, CallError):
         for hop in error.evidence.hops:
             if hop.body and not _told(hop.body, error.message):

@@ -9,7 +9,7 @@ from typing import Any
 
 from palestra.cli.console import notice, say
 from palestra.cli.loop import CommandStopped, run_to_end
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 from palestra.fleet import LOOPBACK, holder_of, http_transport, listen, serving
 from palestra.responses_api_models.local_model import fetch_weights
 from palestra.responses_api_models.local_servers import (
@@ -124,6 +124,7 @@ def serve_sandbox(args: SandboxArgs) -> int:
         raise ConfigError(
             f"the sandbox is to {what}, and there is no token to protect it",
             hint=f"set {TOKEN_VARIABLE} to a long random text, here and where it is used",
+            cause=KnownCause.NO_TOKEN,
         )
     settings = SandboxSettings.model_validate({"backend": backend, "at_once": args.at_once})
     return _until_stopped(lambda: _serve_sandbox(host, args.port, token, settings))

@@ -94,8 +94,8 @@ def _action(error: PalestraError, known: Signature) -> str:
     hint, advice = error.hint, known.do_of(error.message)
     if not hint:
         return advice
-    by_words = known.search(one_line(error.message)) is not None
-    return f"{hint}; {advice}" if by_words and not _TO_TYPE.search(hint) else hint
+    is_known = error.cause == known.cause or known.search(one_line(error.message)) is not None
+    return f"{hint}; {advice}" if is_known and not _TO_TYPE.search(hint) else hint
 
 
 _TO_TYPE: Final = re.compile(r"`|--\w|\+\+|\w+:\s|[\w/]+\.\w+")

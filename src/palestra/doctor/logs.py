@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import orjson
 
@@ -25,8 +25,8 @@ from palestra.doctor.reading import (
     quoted_places,
 )
 from palestra.doctor.signatures import SignatureTable
-from palestra.errors import FAILURES, Layer, Outcome, RowIdentity, class_of
-from palestra.schema import other_than_text
+from palestra.errors import FAILURES, Layer, Outcome, RowIdentity, class_of, split_cause, with_cause
+from palestra.schema import JsonObject, other_than_text
 
 MOST_OBSERVED: Final = 2_000
 """Observations of one log of each rank; those that come first are nearest to the cause."""
@@ -87,6 +87,7 @@ class _Block:
 
     number: int
     text: str
+    cause: str = ""
     hint: str = ""
     more: list[str] = field(default_factory=list)
 
@@ -134,7 +135,7 @@ class _LogReader:
             self._chained = True
             return
         if line.startswith("error: "):
-            self._error = _Block(number, line.removeprefix("error: "))
+            self._error = _Block(number, *split_cause(line.removeprefix("error: ")))
             return
         if line.startswith('{"event":'):
             self._event(number, line)
@@ -189,7 +190,8 @@ class _LogReader:
         whole = one_line(" ".join([block.text, *block.more]))
         quotes += quoted_places(" ".join([block.text, *block.more]))
         rank = Rank.RELAY if self._table.is_relay(whole) else Rank.ENDED
-        self._keep(LogObservation(whole, tuple(quotes), rank, hint=block.hint))
+        cause = self._known(block.cause)
+        self._keep(LogObservation(whole, tuple(quotes), rank, cause=cause, hint=block.hint))
 
     # A traceback
 
@@ -249,7 +251,7 @@ class _LogReader:
                 message = str(event["message"])
                 self._tell(number, message, message, Rank.ENDED, pointer="/message")
 
-    def _attempt(self, number: int, event: Mapping[str, Any]) -> None:
+    def _attempt(self, number: int, event: JsonObject) -> None:
         row = RowIdentity(
             task=event.get("task"),
             rollout=event.get("rollout"),
@@ -258,7 +260,8 @@ class _LogReader:
         )
         message = str(event.get("message", ""))
         layer = next((known for known in Layer if known.value == event.get("layer")), None)
-        self._tell(number, message, message, Rank.FAILURE, pointer="/message", layer=layer, row=row)
+        said = with_cause(one_line(message), event.get("cause"))
+        self._tell(number, said, message, Rank.FAILURE, pointer="/message", layer=layer, row=row)
 
     def _tell(
         self,
@@ -274,6 +277,7 @@ class _LogReader:
         if self._kept[rank] >= MOST_OBSERVED:
             self._last_is_kept = False
             return
+        said, cause = split_cause(said)
         inner = innermost(said)
         if self._table.is_noise(inner):
             self._noise += 1
@@ -281,7 +285,12 @@ class _LogReader:
         if self._table.is_relay(inner) and rank > Rank.FAILURE:
             rank = Rank.RELAY
         where = quote(self._path, shown, line=number, pointer=pointer)
-        self._keep(LogObservation(inner, (where, *quoted_places(inner)), rank, layer, row=row))
+        quotes = (where, *quoted_places(inner))
+        self._keep(LogObservation(inner, quotes, rank, layer, self._known(cause), row))
+
+    def _known(self, cause: str) -> str:
+        """`cause`, unless it is one of another version."""
+        return cause if cause in self._table.by_cause else ""
 
     def _keep(self, observation: LogObservation) -> None:
         # What ended the command comes last, however much was said before it.

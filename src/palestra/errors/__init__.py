@@ -3,7 +3,14 @@
 Imports nothing of ours. Raise the narrowest class; catch at the height you can handle.
 """
 
-from palestra.errors.causes import FAILURES, KnownCause, Layer, Outcome
+from palestra.errors.causes import (
+    FAILURES,
+    KnownCause,
+    Layer,
+    Outcome,
+    split_cause,
+    with_cause,
+)
 from palestra.errors.envelope import (
     add_hop,
     add_row,
@@ -91,7 +98,9 @@ __all__ = [
     "from_body",
     "mask_error",
     "readable",
+    "split_cause",
     "status_for",
     "to_body",
+    "with_cause",
     "without_answer",
 ]

@@ -1,5 +1,6 @@
 """What went wrong and in which layer, as a value: the doctor looks it up and does not read our sentences."""
 
+import re
 from enum import StrEnum
 from typing import Final
 
@@ -66,6 +67,7 @@ class KnownCause(StrEnum):
     NO_FLEET = "infra.no-fleet"
     SERVER_DOES_NOT_START = "infra.server-does-not-start"
     UNREACHABLE = "infra.unreachable"
+    NO_SANDBOX = "infra.no-sandbox"
     ENDPOINT_REFUSES_EVERYTHING = "model.refuses-everything"
     KEY_REFUSED = "model.key-refused"
     MODEL_FAILS = "model.fails"
@@ -74,6 +76,7 @@ class KnownCause(StrEnum):
     NO_OPENAI_ENDPOINT = "model.no-openai-endpoint"
     NO_TOOLS = "model.no-tools"
     TLS = "model.tls"
+    ANSWER_BROKEN_OFF = "model.broken-off"
     BAD_OVERRIDE = "config.bad-override"
     BAD_VALUE = "config.bad-value"
     BAD_YAML = "config.bad-yaml"
@@ -85,6 +88,9 @@ class KnownCause(StrEnum):
     MISSPELT_SETTING = "config.misspelt-override"
     NO_TOKEN = "config.no-token"  # noqa: S105 - the name of a cause
     REASONING_PARSER = "config.reasoning-parser"
+    NO_DATASET = "config.no-dataset"
+    NO_JUDGE = "config.no-judge"
+    OTHER_FLEET = "config.other-fleet"
     ENDPOINT_REFUSES_ROW = "data.endpoint-refuses-row"
     PROMPT_TOO_LONG = "data.prompt-too-long"
     ROW_REFUSED = "data.row-refused"
@@ -93,7 +99,28 @@ class KnownCause(StrEnum):
     ENVIRONMENT_RAISES = "verifier.environment-raises"
     JUDGE_UNREADABLE = "verifier.judge-unreadable"
     VERIFIER_RAISES = "verifier.raises"
+    JUDGE_CUT_OFF = "verifier.judge-cut-off"
+    VERDICT_NOT_JSON = "verifier.not-json"
     BROKEN_MANIFEST = "cache.broken-manifest"
     SETTINGS_CHANGED = "cache.settings-changed"
     STALE_INPUTS = "cache.stale-inputs"
+    BROKEN_JOURNAL = "cache.broken-journal"
+    DUPLICATES = "cache.duplicates"
+    OUTPUT_EXISTS = "cache.output-exists"
+    OUTPUT_IN_USE = "cache.in-use"
     NO_ANSWER_IN_TIME = "throughput.no-answer"
+
+
+_MARK: Final = re.compile(r" \[cause: ([a-z]+\.[a-z0-9-]+)\]$")
+
+
+def with_cause(message: str, cause: str | None) -> str:
+    """`message` as a log has it: its first line ends with `[cause: data.prompt-too-long]`."""
+    first, line_break, rest = message.partition("\n")
+    return f"{first} [cause: {cause}]{line_break}{rest}" if cause else message
+
+
+def split_cause(line: str) -> tuple[str, str]:
+    """A log's line without its cause, and the cause; empty where the line has none."""
+    marked = _MARK.search(line)
+    return (line[: marked.start()], marked[1]) if marked else (line, "")

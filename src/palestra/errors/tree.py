@@ -270,7 +270,7 @@ class PromptTooLong(ModelRejectedRow):
     """The model never read the row: its prompt does not fit into the model's context."""
 
     layer = Layer.DATA
-    usual_cause = KnownCause.PROMPT_TOO_LONG
+    cause = KnownCause.PROMPT_TOO_LONG
     reason = "prompt_too_long"
 
 

@@ -36,6 +36,8 @@ class NoFleet(RunFailed):
 class ForeignFleet(ConfigError):
     """Something answers at the head's address, and it is not the fleet that was started here."""
 
+    cause = KnownCause.OTHER_FLEET
+
 
 @dataclass(frozen=True, slots=True)
 class AttachedFleet:
@@ -104,6 +106,7 @@ def _locate(address: HeadAddress) -> tuple[HeadAddress, RunFile | None]:
         raise ConfigError(
             f"several fleets are running; their head ports: {listed}",
             hint="say which one: ++head_server.port=<port>",
+            cause=KnownCause.OTHER_FLEET,
         )
     return HeadAddress(live[0].host, live[0].port, address.token), live[0]
 
@@ -131,6 +134,7 @@ async def _get(http: HttpTransport, address: HeadAddress, path: str) -> Any:
         raise ConfigError(
             f"the fleet at {address.url} asks for its token",
             hint="give every command the same ++fleet_token",
+            cause=KnownCause.NO_TOKEN,
         )
     try:
         return orjson.loads(reply.body)

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
 from palestra.config import ConfigTree, Redactor, ResolvedConfig, dump_yaml
-from palestra.errors import CallError, ConfigError, Evidence, InfraError, PalestraError
+from palestra.errors import CallError, ConfigError, Evidence, InfraError, KnownCause, PalestraError
 from palestra.fleet.fleet import Fleet
 from palestra.fleet.instance import RunningInstance
 from palestra.fleet.runfile import (
@@ -170,6 +170,7 @@ def _address(tree: ConfigTree) -> HeadAddress:
             f"the head server is to listen on {address.host}, and there is no token to protect "
             "the fleet",
             hint="set ++fleet_token=<a long random text>, the same for every command",
+            cause=KnownCause.NO_TOKEN,
         )
     return address
 

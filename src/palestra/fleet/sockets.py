@@ -15,7 +15,7 @@ from typing import Final
 import uvicorn
 
 from palestra.config import ConfigTree, InstanceConfig, ResolvedConfig
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 from palestra.transport import ASGIApp
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -160,6 +160,7 @@ def check_hosts(config: ResolvedConfig, token: str) -> None:
         raise ConfigError(
             f"not on loopback, and no token to protect it: {', '.join(outside)}",
             hint="set ++fleet_token=<a long random text>, the same for every command",
+            cause=KnownCause.NO_TOKEN,
         )
 
 

@@ -8,7 +8,7 @@ Every event has `event` and `at` (seconds since the epoch). Rollouts are named b
 | `run_started` | before the first rollout | requested, remaining, tasks, output, settings, version |
 | `rollout_started` | a rollout's first attempt of this session begins | task, rollout, agent |
 | `attempt_failed` | an attempt is recorded as a failure | task, rollout, attempt, agent, class, layer, \
-terminal, message, hint, hops, elapsed_s |
+cause (where it is known), terminal, message, hint, hops, elapsed_s |
 | `rollout_ended` | a rollout has ended, scored or not | task, rollout, agent, outcome, reward, \
 attempts, elapsed_s, output_tokens |
 | `progress` | every few seconds | requested, scored, truncated, failed, classes, in_flight, limit, \
@@ -283,6 +283,7 @@ def _failure(result: Failed) -> JsonDict:
         "agent": told["agent_ref"]["name"],
         "class": told[FAILURE_CLASS],
         "layer": told[FAILURE_LAYER],
+        **({"cause": told["cause"]} if "cause" in told else {}),
         "terminal": told[FAILURE_TERMINAL],
         "message": told["message"],
         "hint": told["hint"],

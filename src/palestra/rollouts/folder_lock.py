@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, KnownCause
 from palestra.system import folder_locked
 
 FOLDER_WAIT_S = 30.0
@@ -23,5 +23,6 @@ def alone_in(folder: Path) -> Iterator[None]:
             raise InputDataError(
                 f"another collection has been starting in {folder} for {FOLDER_WAIT_S:.0f} s",
                 hint="stop that one, or choose another output",
+                cause=KnownCause.OUTPUT_IN_USE,
             ) from None
         yield

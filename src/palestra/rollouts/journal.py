@@ -14,7 +14,7 @@ from typing import IO, Self
 
 import orjson
 
-from palestra.errors import InputDataError, RunFailed
+from palestra.errors import InputDataError, KnownCause, RunFailed
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.results import Failed, Scored
 from palestra.schema import RunPaths
@@ -123,6 +123,7 @@ def being_written(path: Path) -> InputDataError:
     return InputDataError(
         f"{path} is being written by another collection",
         hint="wait for that one, stop it, or choose another output",
+        cause=KnownCause.OUTPUT_IN_USE,
     )
 
 

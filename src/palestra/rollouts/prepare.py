@@ -16,7 +16,6 @@ from typing import Final
 
 from palestra.engine import Accounting, ending_in
 from palestra.errors import InputDataError, KnownCause, Layer
-from palestra.rollouts.answers import has_answers, reverify_command
 from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
@@ -29,6 +28,7 @@ from palestra.rollouts.recorded import (
     recorded_rows,
     scored_keys,
 )
+from palestra.rollouts.results import has_answers, reverify_command
 from palestra.schema import JsonDict, JsonObject, RolloutKey, RunPaths, key_of, read_jsonl
 from palestra.settings import CollectSettings, InputFile
 from palestra.system import is_gone, move, on_failure, process_name, remove_empty, set_aside
@@ -142,6 +142,7 @@ def plan(
         raise InputDataError(
             f"{existing[0]} exists already",
             hint="continue that run with resume_from_cache (--resume), or --overwrite it",
+            cause=KnownCause.OUTPUT_EXISTS,
         )
     old = read_manifest(paths.manifest) if resumes else None
     new_inputs = paths.new_inputs(f"{process_name()}-{new_id()[:4]}")
@@ -240,6 +241,7 @@ def overtaken(paths: RunPaths) -> InputDataError:
     return InputDataError(
         f"another collection has begun at {paths.output} in the meantime",
         hint="choose another output, or wait for that one and --resume it",
+        cause=KnownCause.OUTPUT_IN_USE,
     )
 
 

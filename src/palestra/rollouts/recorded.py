@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from palestra.errors import InputDataError, Outcome
+from palestra.errors import InputDataError, KnownCause, Outcome
 from palestra.rollouts.results import ENDED_RUN, SPARED, WORTH_ANOTHER_ATTEMPT
 from palestra.schema import (
     FAILURE_CLASS,
@@ -80,7 +80,9 @@ def recorded_rows(path: Path, field_name: str) -> Iterator[JsonDict]:
             return  # cut off by a kill, even where what is left happens to be JSON
         if problem := line.error or _problem(line.row, needed):
             raise InputDataError(
-                f"{path} line {line.number} is not a row of a run: {problem}", hint=AS_IT_WAS
+                f"{path} line {line.number} is not a row of a run: {problem}",
+                hint=AS_IT_WAS,
+                cause=KnownCause.BROKEN_JOURNAL,
             )
         yield line.row
 

@@ -7,7 +7,14 @@ from typing import Final, TypeVar, final
 
 from pydantic import BaseModel, ValidationError
 
-from palestra.errors import CallError, ConfigError, DeadlineExceeded, InfraError, excerpt
+from palestra.errors import (
+    CallError,
+    ConfigError,
+    DeadlineExceeded,
+    InfraError,
+    KnownCause,
+    excerpt,
+)
 from palestra.sandbox.backend import ConversationEnded
 from palestra.sandbox.keeping.keep import MOST_STARVED
 from palestra.sandbox.limits import Limits, SandboxResult
@@ -69,11 +76,15 @@ class HttpBackend:
             raise ConfigError(
                 f"the sandbox service at {self._url} cannot be used: {error.message}",
                 hint="start one there with: palestra sandbox serve",
+                cause=KnownCause.NO_SANDBOX,
             ) from error
         except ValidationError:
             status = ServiceStatus(service="", backend="", isolates=False)
         if status.service != SERVICE:
-            raise ConfigError(f"what answers at {self._url} is no palestra sandbox service")
+            raise ConfigError(
+                f"what answers at {self._url} is no palestra sandbox service",
+                cause=KnownCause.NO_SANDBOX,
+            )
         self._isolates = status.isolates
         return status
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, final
 
-from palestra.errors import InfraError
+from palestra.errors import InfraError, KnownCause
 from palestra.system import start
 
 START_WITHIN_S: Final = 30.0
@@ -82,7 +82,9 @@ class KeeperLauncher:
                 # somebody ended it
                 self._drop()
                 if attempt == 2:
-                    raise InfraError(f"the sandbox launcher is gone: {error}") from error
+                    raise InfraError(
+                        f"the sandbox launcher is gone: {error}", cause=KnownCause.NO_SANDBOX
+                    ) from error
             else:
                 return
 
@@ -123,12 +125,16 @@ class KeeperLauncher:
                     raise
         except (OSError, subprocess.SubprocessError) as error:
             ours.close()
-            raise InfraError(f"the sandbox launcher does not start: {error}") from error
+            raise InfraError(
+                f"the sandbox launcher does not start: {error}", cause=KnownCause.NO_SANDBOX
+            ) from error
         finally:
             theirs.close()
         if code != 0:
             ours.close()
-            raise InfraError(f"the sandbox launcher does not start: it exits {code}")
+            raise InfraError(
+                f"the sandbox launcher does not start: it exits {code}", cause=KnownCause.NO_SANDBOX
+            )
         self._requests = ours
         # Whoever forgets to close it leaves nothing behind either.
         self._release = weakref.finalize(self, ours.close)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, Self, final
 
-from palestra.errors import ConfigError, InfraError
+from palestra.errors import ConfigError, InfraError, KnownCause
 from palestra.sandbox.backend import Backend, Conversation
 from palestra.sandbox.bubblewrap import IsolationMethod, Tools, find_tools, forbidden_by
 from palestra.sandbox.limits import (
@@ -180,6 +180,7 @@ async def choose(settings: SandboxSettings, environ: Mapping[str, str]) -> Backe
         hint="install bubblewrap (apt-get install bubblewrap), or point NEMO_SKILLS_SANDBOX_HOST "
         "and _PORT to a machine that runs `palestra sandbox serve`; where the code may be "
         "trusted, sandbox.backend=process runs it without isolation",
+        cause=KnownCause.NO_SANDBOX,
     )
 
 

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from pydantic_core import PydanticCustomError
 
 from palestra.config import ResolvedConfig, flag
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 from palestra.settings.base import Settings, existing_path
 from palestra.settings.collection import AUTO, PATIENCE_S, CollectSettings, InputFile, Shard
 
@@ -167,6 +167,7 @@ class CollectArgs(RunArgs):
                 f"no agent of the configuration has a dataset of type {self.split}",
                 hint="datasets stand under an agent: {name, type, jsonl_fpath}; or name a file "
                 "with input_jsonl_fpath",
+                cause=KnownCause.NO_DATASET,
             )
         return found
 

@@ -12,7 +12,7 @@ from palestra.analysis.frame import RunFrame
 from palestra.analysis.samples import sample_reader
 from palestra.analysis.selection.select import Selection
 from palestra.analysis.writing import encode, replacing
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, KnownCause
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, RunPaths
 
 PROVENANCE = "_provenance.json"
@@ -34,7 +34,9 @@ def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -
     there = [path for path in (out, provenance_path(out)) if path.exists()]
     if there and not overwrite:
         raise InputDataError(
-            f"{there[0]} exists already", hint="choose another --out, or --overwrite it"
+            f"{there[0]} exists already",
+            hint="choose another --out, or --overwrite it",
+            cause=KnownCause.OUTPUT_EXISTS,
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
-from palestra.errors import BadInput, InputDataError, Layer
+from palestra.errors import BadInput, InputDataError, KnownCause, Layer
 from palestra.system import move, open_locked, remove_empty, sync
 
 _BESIDE: Final = "metrics and prepared rows stand beside the data: its folder must be writable"
@@ -61,6 +61,7 @@ class Outputs:
                 raise InputDataError(
                     f"{path} is being written by another preparation",
                     hint="wait for it, or give another output_dirpath",
+                    cause=KnownCause.OUTPUT_IN_USE,
                 ) from None
             self._open[path] = file
             file.truncate(0)

@@ -258,6 +258,7 @@ def check_whole(finish_reasons: Sequence[str | None], *, model: str, body: bytes
             raise ModelError(
                 f"{model} broke its answer off (finish_reason {reason!r}){said and ': '}{said}",
                 hint="its endpoint was stopped or paused meanwhile; see its own log",
+                cause=KnownCause.ANSWER_BROKEN_OFF,
             )
 
 

@@ -24,8 +24,7 @@ from palestra.rollouts.merging.scan import (
     ScoredColumns,
     numbers,
 )
-from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles, missing_parts
-from palestra.rollouts.merging.sources import Place, Sources
+from palestra.rollouts.merging.sources import MOST_NAMED, Place, ShardFiles, Sources, missing_parts
 from palestra.schema import RolloutKey
 
 Read = Callable[[Place], bytes]
@@ -265,6 +264,7 @@ class _Merging:
             f"{len(conflicts)} rollouts are {what} twice, differently\n  "
             + "\n  ".join(_named(named, len(conflicts))),
             hint="the same rollouts were collected twice; leave out one of those shards",
+            cause=KnownCause.DUPLICATES,
         )
 
     def _not_asked(self, table: Columns, keys: IntArray, stray: IntArray) -> InputDataError:

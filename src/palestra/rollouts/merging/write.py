@@ -12,7 +12,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from palestra.errors import InputDataError, Layer, RunFailed
+from palestra.errors import InputDataError, KnownCause, Layer, RunFailed
 from palestra.rollouts.journal import check_free
 from palestra.rollouts.merging.plan import Rows
 from palestra.rollouts.merging.sources import BUFFER_BYTES, Place, Sources
@@ -148,6 +148,7 @@ def _replace(
         raise InputDataError(
             f"{stale[-1]} exists already and holds something else",
             hint="merge to another output, or --overwrite it (it is kept as .bak)",
+            cause=KnownCause.OUTPUT_EXISTS,
         )
     check_free(paths.output)
     wanted = [target for target in todo if target.content is not None]
@@ -183,6 +184,7 @@ def _open_alone(path: Path) -> BinaryIO:
         raise InputDataError(
             f"another merge is writing {path.with_suffix('')}",
             hint="wait for that one, or choose another output",
+            cause=KnownCause.OUTPUT_IN_USE,
         ) from None
 
 

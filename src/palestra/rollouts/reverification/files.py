@@ -7,17 +7,18 @@ a beginning of it. The last step makes the output of it, and the failures file b
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 import orjson
 
-from palestra.errors import InputDataError
+from palestra.errors import CallError, InputDataError, KnownCause, Outcome, RowIdentity
 from palestra.rollouts.journal import JournalFailed, being_written, repair, write_json
 from palestra.rollouts.manifest import differences
 from palestra.rollouts.prepare import StaleRun
+from palestra.rollouts.results import described
 from palestra.schema import FAILURE_CLASS, JsonDict, JsonObject
 from palestra.system import is_file_at, move, on_failure, open_locked, replacing, set_aside, sync
 
@@ -108,7 +109,9 @@ def check_places(
         )
     for path in paths.all():
         if path.exists():
-            raise InputDataError(f"{path} exists already", hint=_OVERWRITE)
+            raise InputDataError(
+                f"{path} exists already", hint=_OVERWRITE, cause=KnownCause.OUTPUT_EXISTS
+            )
 
 
 @contextlib.contextmanager
@@ -179,6 +182,7 @@ def read_manifest(path: Path) -> JsonDict:
             raise InputDataError(
                 f"{path} was written by a newer Palestra",
                 hint="go on with the version that started it, or --overwrite",
+                cause=KnownCause.BROKEN_MANIFEST,
             )
         return {**held, "made_from": held["made_from"], "result": held["result"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -291,3 +295,32 @@ def _split(paths: ReverifyPaths) -> None:
         for line in lines:
             (failures if is_failure(line) else results).write(line)
         sync(results)  # before the first of the two takes its place
+
+
+STOPPED = "stopped"
+
+
+def record_stopped(output: Path, error: CallError) -> Outcome | None:
+    """Write the row that `error` ended into the manifest of the re-verification to `output`.
+
+    None when the error names no row.
+    """
+    row = error.evidence.row
+    if row is None:
+        return None
+    path = ReverifyPaths(output).manifest
+    manifest = read_manifest(path)
+    stopped = {**manifest.get(STOPPED, {}), key_of_row(row): described(error)}
+    write_json(path, {**manifest, STOPPED: stopped})
+    return error.outcome
+
+
+def stopped_rows(output: Path) -> Mapping[str, JsonObject]:
+    """The failures that `record_stopped` has written, by `key_of_row`."""
+    path = ReverifyPaths(output).manifest
+    return read_manifest(path).get(STOPPED, {}) if path.exists() else {}
+
+
+def key_of_row(row: RowIdentity) -> str:
+    """`3:0`: rows of one task and rollout are one row."""
+    return f"{row.task}:{row.rollout}"

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, Self, final
 from pydantic import Field, PrivateAttr, model_validator
 
 from palestra.config import PACKAGE_ROOT, resolve_path
-from palestra.errors import JudgeFailure, excerpt
+from palestra.errors import JudgeFailure, KnownCause, excerpt
 from palestra.schema import (
     CONTEXT_FULL,
     JsonObject,
@@ -181,7 +181,9 @@ class Judge:
         """Ask. Raises JudgeFailure when there is nobody to ask, else what the call raised."""
         if not self.name:
             raise JudgeFailure(
-                "there is no judge to ask", hint="judge_model_server in the environment's config"
+                "there is no judge to ask",
+                hint="judge_model_server in the environment's config",
+                cause=KnownCause.NO_JUDGE,
             )
         peer = self._client.peer(self.name)
         if self._places is None:
@@ -270,6 +272,10 @@ def _unreadable(answer: Response, judge: Judge) -> JudgeFailure:
         return JudgeFailure(
             f"the judge's reply was cut off ({reason or 'no reason given'}), so it has no verdict",
             hint=_CUT_HINTS.get(reason, ""),
+            cause=KnownCause.JUDGE_CUT_OFF,
         )
     end = excerpt(answer.final_text[-200:]) or "nothing"
-    return JudgeFailure(f"the last line of the judge's reply gives neither {allowed}: {end}")
+    return JudgeFailure(
+        f"the last line of the judge's reply gives neither {allowed}: {end}",
+        cause=KnownCause.JUDGE_UNREADABLE,
+    )
