@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.datasets.measures import Numbers, RowMeasures, Uniques
-from palestra.datasets.measures.requests import RequestBatch
+from palestra.datasets.measures.rows import RequestBatch
 
 NUMBERS = st.lists(
     st.integers(-(10**6), 10**6) | st.floats(-1e6, 1e6, allow_subnormal=True), min_size=2

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 
-from palestra.datasets.plain_requests import PLAIN_REQUEST
+from palestra.datasets.row_checks import PLAIN_REQUEST
 from palestra.schema import ResponseCreateParams
 
 ANY = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)

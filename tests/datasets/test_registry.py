@@ -12,8 +12,8 @@ from sharing_world import Moves, jsonl, rows
 from faulty_http import Fault
 from palestra.datasets.registry import RegistryAddress
 from palestra.datasets.registry.access import Registry, open_registry
+from palestra.datasets.registry.artifacts import Stored, download_from_registry, upload_to_registry
 from palestra.datasets.registry.catalogue import Catalogue
-from palestra.datasets.registry.moving import Stored, download_from_registry, upload_to_registry
 from palestra.datasets.transfer import TransferPatience, outgoing
 from palestra.errors import ConfigError, CredentialsRejected, InfraError, RunFailed
 from palestra.settings import GitlabDownload, GitlabUpload

@@ -19,8 +19,8 @@ from scripted_runs import (
 
 from palestra.errors import JudgeFailure, VerifierError, from_body, to_body, without_answer
 from palestra.rollouts import TaskRows, UnverifiedAnswers, run
-from palestra.rollouts import answers as module
-from palestra.rollouts.answers import line_with_answer, reverify_command
+from palestra.rollouts import results as module
+from palestra.rollouts.results import line_with_answer, reverify_command
 from palestra.schema import Response, RolloutKey, encode_json, own_hint, response_of
 from palestra.transport.unverified import VERIFY, note_verify_request
 

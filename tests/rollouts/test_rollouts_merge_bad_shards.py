@@ -20,7 +20,7 @@ from sharded_runs import (
 
 from palestra.errors import InputDataError
 from palestra.rollouts import Journal, OtherRun, merge
-from palestra.rollouts.merging.shards import find_shards
+from palestra.rollouts.merging.sources import find_shards
 from palestra.schema import RunPaths
 
 

@@ -2,14 +2,14 @@
 
 import importlib
 import importlib.util
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from palestra.api.fleet_connection import Tell
 from palestra.config import (
     PACKAGE_ROOT,
+    ConfigTree,
     InstanceConfig,
     ResolvedConfig,
     ServerType,
@@ -35,7 +35,7 @@ from palestra.fleet import (
     starting_within,
     unsatisfied,
 )
-from palestra.schema import CREATE_PARAMS, Response, read_jsonl
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, read_jsonl
 from palestra.settings import EvalArgs, existing_path, load
 from palestra.system import shown
 
@@ -49,8 +49,8 @@ class EvaluationTarget:
 
     name: str
     configs: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    rows: Iterator[dict[str, Any]] | None = None
+    extra: ConfigTree = field(default_factory=dict)
+    rows: Iterator[JsonDict] | None = None
     group_by: str | None = None
     empty: str = ""
     """Why there is nothing to evaluate, when there are no rows."""
@@ -62,7 +62,7 @@ class Wanted:
 
     instance: InstanceConfig
     target: EvaluationTarget | None
-    extra: Mapping[str, Any]
+    extra: ConfigTree
     config: ResolvedConfig
 
 
@@ -135,7 +135,7 @@ def _servers_and_models(config: ResolvedConfig, name: str) -> tuple[list[str], l
     return servers, sorted(set(models))
 
 
-def _rows(wanted: Wanted) -> list[Mapping[str, Any]]:
+def _rows(wanted: Wanted) -> list[JsonObject]:
     """The example rows: those of its agents' datasets, else those beside it."""
     target = wanted.target
     if target is not None and target.rows is not None and target.extra:
@@ -157,7 +157,7 @@ def _example_files(wanted: Wanted) -> Iterable[Path]:
         yield wanted.instance.folder / "data" / EXAMPLES
 
 
-def _cases(data: Path | None, rows: Sequence[Mapping[str, Any]]) -> list[Case]:
+def _cases(data: Path | None, rows: Sequence[JsonObject]) -> list[Case]:
     path = None if data is None else data / CASES_FILE
     if path is None or not path.exists():
         return []
@@ -169,7 +169,7 @@ def _cases(data: Path | None, rows: Sequence[Mapping[str, Any]]) -> list[Case]:
     return load_cases(path, rows)
 
 
-def _recorded(data: Path | None, rows: Sequence[Mapping[str, Any]]) -> list[Case]:
+def _recorded(data: Path | None, rows: Sequence[JsonObject]) -> list[Case]:
     """Recorded rollouts of the example rows, with the rewards that they had."""
     path = None if data is None else data / EXAMPLE_ROLLOUTS
     if path is None or not path.exists():
@@ -308,7 +308,7 @@ def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
     if found is None:
         return EvaluationTarget(name, (config,))
     maker = importlib.import_module(module)
-    options: dict[str, Any] = dict(args.rows)
+    options: JsonDict = dict(args.rows)
     count = 5 if args.limit is None else args.limit
     try:
         rows = maker.make_rows(count, seed=args.seed, **options)

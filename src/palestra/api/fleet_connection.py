@@ -9,13 +9,13 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, final
+from typing import ClassVar, Final, Protocol, Self, TypeVar, final
 
 import yaml
 from pydantic import BaseModel, Field
 
 from palestra.api.server_semantics import differs_from_running
-from palestra.config import ResolvedConfig, ServerType, config_from_tree
+from palestra.config import ConfigTree, ResolvedConfig, ServerType, config_from_tree
 from palestra.errors import CallError, ConfigError, Hopeless, KnownCause, PalestraError, RunFailed
 from palestra.fleet import (
     EMBEDDED,
@@ -98,7 +98,7 @@ class Wait:
     SETTINGS: ClassVar = (WAITING_LONGER, "patience")
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Self:
+    def of(cls, tree: ConfigTree) -> Self:
         """The field's own setting where it is given, else the patience of the run."""
         limit_s = args_from(_Readiness, tree).model_endpoint_readiness_timeout_seconds
         if limit_s is not None:

@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import palestra
 from palestra.api.environments import environment_instance, find_target
@@ -45,7 +45,7 @@ from palestra.rollouts import (
     scored_beside,
     stopped_rows,
 )
-from palestra.schema import RunPaths
+from palestra.schema import JsonDict, JsonObject, RunPaths
 from palestra.settings import EvalArgs, ReverifyArgs, existing_path, load
 from palestra.system import shown
 
@@ -70,7 +70,7 @@ class PreparedReverification:
         """Where the verified rows are, and how to go on after a stop."""
         return f"what is done is in {shown(self.paths.partial)}; --resume goes on from there"
 
-    async def run(self) -> Mapping[str, Any]:
+    async def run(self) -> JsonObject:
         """Verify every row; the counts and the changes.
 
         The servers are inside this process, whatever fleet runs: that one has older verifiers.
@@ -96,7 +96,7 @@ class PreparedReverification:
 
     async def _verify(
         self, fleet: Reachable, sessions: Sessions, origin: Origin, begun: Begun
-    ) -> Mapping[str, Any]:
+    ) -> JsonObject:
         args, output = self.args, self.paths.output
         self.observer.note(
             reverified=str(output),
@@ -220,7 +220,7 @@ def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:
 
 def _environment(
     args: ReverifyArgs, overrides: list[str], tell: Tell
-) -> tuple[dict[str, Any], str | None]:
+) -> tuple[JsonDict, str | None]:
     """Settings that bring the environment, and its name when it is to verify every row."""
     given = args.environment
     if given is None or any("config_paths" in item for item in overrides):
@@ -287,7 +287,7 @@ def _only(config: ResolvedConfig, names: Collection[str]) -> ResolvedConfig:
     )
 
 
-async def _watched(work: Reverification, verifier: Verifier, tell: Tell) -> dict[str, Any]:
+async def _watched(work: Reverification, verifier: Verifier, tell: Tell) -> JsonDict:
     """Run it, with a line now and then that says how far it is."""
     showing: list[asyncio.Task[None]] = []
     try:

@@ -24,15 +24,16 @@ from palestra.config import (
 )
 from palestra.errors import ConfigError
 from palestra.rollouts import OPERATIONAL, differences, semantics_of
+from palestra.schema import JsonDict, JsonObject
 from palestra.settings import CollectSettings
 
 LONG_SECRET = 8
 """Characters from which a secret inside another setting is no coincidence: `vllm` is one."""
 
 
-def run_semantics(config: ResolvedConfig, settings: CollectSettings) -> dict[str, Any]:
+def run_semantics(config: ResolvedConfig, settings: CollectSettings) -> JsonDict:
     """Servers and their code, and the settings of the command that shape rows."""
-    shaping: dict[str, Any] = {
+    shaping: JsonDict = {
         "agent_name": settings.agent_name,
         "responses_create_params": dict(settings.responses_create_params),
         "num_repeats": settings.num_repeats,
@@ -52,7 +53,7 @@ def _text(prompt_config: Path) -> str:
         raise ConfigError(f"prompt_config {prompt_config} cannot be read: {error}") from error
 
 
-def server_semantics(config: ResolvedConfig) -> dict[str, Any]:
+def server_semantics(config: ResolvedConfig) -> JsonDict:
     """`servers` and their `code`, each by instance name."""
     return semantics_of(_instances(config, config.secrets), {"code": _codes(config)})
 
@@ -69,8 +70,8 @@ def differs_from_running(runs: ResolvedConfig, asked: ResolvedConfig) -> list[st
     return differences({name: theirs[name] for name in ours if name in theirs}, ours)
 
 
-def _servers(config: ResolvedConfig, secrets: Collection[str]) -> dict[str, Any]:
-    servers: dict[str, Any] = semantics_of(_instances(config, secrets), {})["servers"]
+def _servers(config: ResolvedConfig, secrets: Collection[str]) -> JsonDict:
+    servers: JsonDict = semantics_of(_instances(config, secrets), {})["servers"]
     return servers
 
 
@@ -92,7 +93,7 @@ def _codes(config: ResolvedConfig) -> dict[str, str]:
 
 def _instances(
     config: ResolvedConfig, secrets: Collection[str]
-) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
+) -> dict[str, tuple[str, str, JsonObject]]:
     long = [secret for secret in secrets if len(secret) >= LONG_SECRET]
     return {
         name: (

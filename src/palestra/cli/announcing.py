@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from palestra.engine import Job
 from palestra.fleet import run_dir
 from palestra.rollouts import Progress
+from palestra.schema import JsonDict
 from palestra.transport import new_id
 
 ASK_TIMEOUT_S: Final = 3.0
@@ -37,7 +38,7 @@ class Announcement:
     started: float
 
 
-def in_flight(progress: Progress) -> list[dict[str, Any]]:
+def in_flight(progress: Progress) -> list[JsonDict]:
     """Every rollout that runs now, the oldest first. May be called on any thread."""
     now = time.monotonic()
     return [
@@ -156,13 +157,13 @@ def announcements() -> list[Announcement]:
     return sorted(found, key=lambda where: where.started)
 
 
-def ask(where: Announcement) -> dict[str, Any] | None:
+def ask(where: Announcement) -> JsonDict | None:
     """What a collection says of itself; None when it does not answer in time."""
     try:
         with socket.create_connection(("127.0.0.1", where.port), timeout=ASK_TIMEOUT_S) as asked:
             asked.sendall(where.nonce.encode())
             said = b"".join(iter(lambda: asked.recv(1 << 16), b""))
-        answer: dict[str, Any] = orjson.loads(said)
+        answer: JsonDict = orjson.loads(said)
     except (OSError, ValueError):
         return None
     return answer

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from palestra.api import EXAMPLE_ROLLOUTS, find_subject
 from palestra.authoring import FolderReport, check_folder, scaffold, write_config
@@ -27,6 +26,8 @@ from palestra.fleet import assembled, build_server, server_client, starting_with
 from palestra.schema import (
     CREATE_PARAMS,
     FunctionCall,
+    JsonDict,
+    JsonObject,
     OutputMessage,
     Response,
     RunRequest,
@@ -82,7 +83,7 @@ def _write_metrics(subject: ExaminedEnvironment, data: Path) -> None:
     (data / "example_metrics.json").write_text(json.dumps(found, indent=4) + "\n")
 
 
-def _dataset(subject: ExaminedEnvironment) -> dict[str, Any]:
+def _dataset(subject: ExaminedEnvironment) -> JsonDict:
     for agent in subject.config.instances_of(ServerType.AGENT):
         for dataset in agent.datasets:
             if dataset.get("type") == "example":
@@ -90,7 +91,7 @@ def _dataset(subject: ExaminedEnvironment) -> dict[str, Any]:
     return {}
 
 
-async def _recorded(subject: ExaminedEnvironment) -> list[dict[str, Any]]:
+async def _recorded(subject: ExaminedEnvironment) -> list[JsonDict]:
     instance = subject.config.instance(subject.name)
     server = build_server(instance, server_client({}, {}))
     if not isinstance(server, ResourcesServer):
@@ -111,7 +112,7 @@ async def _recorded(subject: ExaminedEnvironment) -> list[dict[str, Any]]:
 
 
 def _gold(
-    subject: ExaminedEnvironment, server: ResourcesServer, number: int, row: Mapping[str, Any]
+    subject: ExaminedEnvironment, server: ResourcesServer, number: int, row: JsonObject
 ) -> Response | None:
     right = [case.response for case in subject.cases if case.number == number and case.reward > 0]
     gold = server.gold_response(row)
@@ -137,8 +138,8 @@ def _turns(gold: Response, *, takes_turns: bool) -> list[Response]:
 
 
 async def _run(
-    subject: ExaminedEnvironment, row: Mapping[str, Any], model: ScriptedModel | None
-) -> dict[str, Any]:
+    subject: ExaminedEnvironment, row: JsonObject, model: ScriptedModel | None
+) -> JsonDict:
     """One rollout through the environment's agent; without a model, of the local one."""
     instance = subject.config.instance(subject.name)
     if instance.folder is None:
@@ -330,7 +331,7 @@ def _show(reports: Sequence[FolderReport]) -> None:
     say(f"{passed} of {len(reports)} pass, in {seconds:.1f} s")
 
 
-def _as_json(report: FolderReport) -> dict[str, Any]:
+def _as_json(report: FolderReport) -> JsonDict:
     return {
         "folder": str(report.folder),
         "passed": report.passed,

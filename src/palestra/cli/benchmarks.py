@@ -1,13 +1,13 @@
 """`benchmark list` and `benchmark prepare`."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.tables import print_table
-from palestra.config import PACKAGE_ROOT, Redactor, nearest
+from palestra.config import PACKAGE_ROOT, ConfigTree, Redactor, nearest
 from palestra.datasets import (
     Located,
     Preparing,
@@ -29,9 +29,7 @@ PLACES: Final = (
 """Where configs with benchmarks are looked for when none are named."""
 
 
-def list_benchmarks(
-    overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None
-) -> int:
+def list_benchmarks(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """Every benchmark of the configuration; without one, of the project and the package."""
     found = _benchmarks(overrides, ng=ng, extra=extra)
     if not found:
@@ -57,7 +55,7 @@ def prepare(
     *,
     ng: bool,
     names: Sequence[str] = (),
-    extra: Mapping[str, Any] | None = None,
+    extra: ConfigTree | None = None,
 ) -> int:
     """Run the prepare scripts of the benchmarks `names`, of all when there are none."""
     found = _named(_benchmarks(overrides, ng=ng, extra=extra), names)
@@ -97,9 +95,7 @@ def _named(found: Sequence[Located], names: Sequence[str]) -> list[Located]:
     return [one for one in found if not names or one.entry.name in names]
 
 
-def _benchmarks(
-    overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None
-) -> list[Located]:
+def _benchmarks(overrides: list[str], *, ng: bool, extra: ConfigTree | None) -> list[Located]:
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     warn_all(config.warnings)
     if config.instances:

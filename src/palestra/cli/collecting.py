@@ -16,7 +16,7 @@ from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end, to_its_end
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
-from palestra.config import ResolvedConfig, ServerType, is_secret_name
+from palestra.config import ConfigTree, ResolvedConfig, ServerType, is_secret_name
 from palestra.errors import (
     ConfigError,
     Hopeless,
@@ -124,7 +124,7 @@ def collect(
     overrides: list[str],
     *,
     ng: bool,
-    extra: Mapping[str, Any] | None = None,
+    extra: ConfigTree | None = None,
     own_fleet: bool = False,
 ) -> int:
     """Collect rollouts as the settings say; exit 1 when coverage is below the minimum.

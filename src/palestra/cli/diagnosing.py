@@ -22,6 +22,7 @@ from palestra.doctor import Diagnosis, RowCounts, SignatureTable, five_parts, ha
 from palestra.doctor import diagnose as diagnose_run
 from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Manifest
+from palestra.schema import JsonDict
 from palestra.settings import DiagnoseArgs, load
 
 
@@ -123,7 +124,7 @@ def request_models(manifest: Manifest) -> Mapping[str, Sequence[RowEndpoint]]:
     servers = manifest.semantics.get("servers")
     if not isinstance(servers, Mapping):
         return {}
-    tree: dict[str, Any] = {
+    tree: JsonDict = {
         name: {
             server["type"]: {
                 server["implementation"]: {"entrypoint": "app.py", **server["settings"]}

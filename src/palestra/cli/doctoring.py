@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from palestra.cli.console import leave_now, notice, say, say_json
 from palestra.cli.escaping import visible
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
-from palestra.config import Redactor, ResolvedConfig
+from palestra.config import ConfigTree, Redactor, ResolvedConfig
 from palestra.doctor import (
     CheckRun,
     ExaminedRun,
@@ -30,7 +30,7 @@ from palestra.settings import CollectArgs, CollectSettings, args_from, existing_
 from palestra.transport import ServerClient
 
 
-def doctor(overrides: list[str], *, extra: Mapping[str, Any], as_json: bool = False) -> int:
+def doctor(overrides: list[str], *, extra: ConfigTree, as_json: bool = False) -> int:
     """Examine the run that `collect` would make of the same arguments; 1 when it would go wrong.
 
     Raises ConfigError for arguments that are no run's.

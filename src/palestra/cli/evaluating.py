@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from palestra.cli.profiling_commands import profile_files
 from palestra.cli.watching import Watch, watching
 from palestra.config import (
     MASK,
+    ConfigTree,
     ResolvedConfig,
     ServerType,
     load_config,
@@ -34,7 +35,7 @@ from palestra.rollouts import (
     unfinished_rollouts,
     why_not_writable,
 )
-from palestra.schema import RunPaths
+from palestra.schema import JsonDict, JsonObject, RunPaths
 from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, existing_path, load
 from palestra.system import remove_empty, shown
 
@@ -49,8 +50,8 @@ def model_config(
     overrides: list[str],
     configs: Sequence[str] = (),
     *,
-    settings: Mapping[str, Any] | None = None,
-) -> tuple[list[str], dict[str, Any]]:
+    settings: ConfigTree | None = None,
+) -> tuple[list[str], JsonDict]:
     """Config files and settings for `--model`.
 
     `local`; `openai:NAME`; `vllm:URL[#NAME]`; the name of a model instance in the configs, which
@@ -87,7 +88,7 @@ def model_config(
     return [], _configured(model, overrides, configs)
 
 
-def _openai(name: str, overrides: list[str]) -> dict[str, Any]:
+def _openai(name: str, overrides: list[str]) -> JsonDict:
     extra = {"policy_model_name": name}
     if not any("policy_base_url" in item for item in overrides):
         extra["policy_base_url"] = OPENAI_URL
@@ -103,8 +104,8 @@ def _openai(name: str, overrides: list[str]) -> dict[str, Any]:
 
 
 def _vllm(
-    endpoint: str, overrides: list[str], configs: Sequence[str], settings: Mapping[str, Any]
-) -> dict[str, Any]:
+    endpoint: str, overrides: list[str], configs: Sequence[str], settings: ConfigTree
+) -> JsonDict:
     url, _, name = endpoint.partition("#")
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--model 'vllm:{url}' holds no URL", hint="vllm:http://HOST:PORT/v1")
@@ -120,7 +121,7 @@ def _vllm(
     return extra
 
 
-def _configured(model: str, overrides: list[str], configs: Sequence[str]) -> dict[str, Any]:
+def _configured(model: str, overrides: list[str], configs: Sequence[str]) -> JsonDict:
     """Settings that make the instance `model` of the user's configs the policy."""
     if model not in names_in_files(overrides, configs):
         url = model.startswith(("http://", "https://"))
@@ -139,7 +140,7 @@ def _sets_key(overrides: list[str]) -> bool:
     return given or "policy_api_key" in names_in_files(overrides)
 
 
-def _key(overrides: list[str], extra: Mapping[str, Any]) -> str:
+def _key(overrides: list[str], extra: ConfigTree) -> str:
     """The endpoint's key, as the model server will be given it."""
     given = [item for item in overrides if "policy_api_key" in item]
     config = load_config(overrides=given, extra=extra, require_all=False, required=())
@@ -331,9 +332,7 @@ async def _collect(
     return await collect_with(OwnFleet(config, OBSERVER), with_rows, watch, metrics=False)
 
 
-def _with_rows(
-    settings: CollectSettings, rows: Iterable[Mapping[str, Any]] | None
-) -> CollectSettings:
+def _with_rows(settings: CollectSettings, rows: Iterable[JsonObject] | None) -> CollectSettings:
     """The settings of a run over the rows that a target makes; they are a file once it begins."""
     if rows is None:
         return settings
@@ -341,7 +340,7 @@ def _with_rows(
     return replace(settings, inputs=(replace(source, content=_lines(rows)),))
 
 
-def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+def _lines(rows: Iterable[JsonObject]) -> bytes:
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 

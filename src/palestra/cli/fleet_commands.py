@@ -6,7 +6,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import palestra
@@ -15,7 +15,7 @@ from palestra.cli.console import masking, notice, say, say_json, warn_all
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_lines_or_blocks, print_table
-from palestra.config import ResolvedConfig, dump_yaml
+from palestra.config import ConfigTree, ResolvedConfig, dump_yaml
 from palestra.errors import ConfigError
 from palestra.fleet import (
     PROCESS,
@@ -117,7 +117,7 @@ def show_statuses(statuses: Sequence[ServerStatus]) -> None:
     print_lines_or_blocks(lines, STATUS_FIELDS, map(_status_fields, statuses))
 
 
-async def _statuses(tree: Mapping[str, Any], wait_s: float | None) -> list[ServerStatus] | None:
+async def _statuses(tree: ConfigTree, wait_s: float | None) -> list[ServerStatus] | None:
     address = HeadAddress.from_tree(tree)
     http = http_transport(tree)
     deadline = time.monotonic() + (wait_s or 0)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.transfers import patience_of, transfers
-from palestra.config import ResolvedConfig, ServerType
+from palestra.config import ConfigTree, ResolvedConfig, ServerType
 from palestra.datasets import (
     ColumnMapping,
     RowEndpoint,
@@ -22,7 +22,7 @@ from palestra.datasets import (
     write_rows,
 )
 from palestra.errors import ConfigError
-from palestra.schema import read_jsonl
+from palestra.schema import JsonDict, read_jsonl
 from palestra.settings import HubDownload, ImportArgs, RenderArgs, args_from, existing_path, load
 from palestra.system import shown
 
@@ -118,14 +118,14 @@ def _source(args: ImportArgs, config: ResolvedConfig) -> Iterator[Path]:
         yield path
 
 
-def render(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None) -> int:
+def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """Fill rows into a prompt template, each with the name of the template."""
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     warn_all(config.warnings)
     args = args_from(RenderArgs, config.tree)
     prompt = load_prompt(existing_path(args.prompt_config))
 
-    def filled(row: Any) -> dict[str, Any]:
+    def filled(row: Any) -> JsonDict:
         if not isinstance(row, Mapping):
             raise ValueError("not a JSON object")  # noqa: TRY004  # data, not code
         return {**fill_row(prompt, row), PROMPT_USED: args.prompt_config}

@@ -5,7 +5,6 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from palestra.api import FleetChoice, MergePlan, OwnFleet, find, merge
 from palestra.cli.console import notice, say, warn_all
@@ -15,7 +14,7 @@ from palestra.cli.tables import print_key_metrics
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
 from palestra.rollouts import aggregate
-from palestra.schema import RunPaths
+from palestra.schema import JsonDict, RunPaths
 from palestra.settings import AggregateArgs, MergeArgs, args_from, load
 from palestra.system import shown
 
@@ -29,7 +28,7 @@ def ask_agents(
     configuration for as long as it takes.
     """
 
-    async def ask() -> list[dict[str, Any]]:
+    async def ask() -> list[JsonDict]:
         async with contextlib.AsyncExitStack() as stack:
             choice: FleetChoice = OwnFleet(config, OBSERVER)
             if not own_fleet:

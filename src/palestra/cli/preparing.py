@@ -1,15 +1,14 @@
 """`prepare`: datasets of agents checked, measured, and written as a trainer reads them."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.tables import print_table
 from palestra.cli.transfers import patience_of, transfers
-from palestra.config import ResolvedConfig, ServerType
+from palestra.config import ConfigTree, ResolvedConfig, ServerType
 from palestra.datasets import (
     EXAMPLES,
     REQUESTS,
@@ -34,6 +33,7 @@ from palestra.datasets import (
     tokenizer_at,
 )
 from palestra.errors import ConfigError
+from palestra.schema import JsonObject
 from palestra.settings import PrepareArgs, args_from, existing_path, load
 from palestra.system import shown
 
@@ -48,7 +48,7 @@ NUMBERS = {
 """The numbers of one statistic in a metrics file, and their columns here."""
 
 
-def prepare(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None) -> int:
+def prepare(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """Prepare the datasets of the configuration."""
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     warn_all(config.warnings)
@@ -153,7 +153,7 @@ def _report(made: Sequence[PreparedFile]) -> None:
             say(f"  {shown(path.absolute())}")
 
 
-def _report_statistics(name: str, summary: Mapping[str, Any]) -> None:
+def _report_statistics(name: str, summary: JsonObject) -> None:
     """The statistics of the requests; those of the rows' other fields are in the metrics file."""
     say(f"{name}: {EXAMPLES} {summary[EXAMPLES]}")
     sampling = {f"{SAMPLING}: {key}": value for key, value in summary[SAMPLING].items()}

@@ -1,13 +1,13 @@
 """`profile`: from a run's files to the table, and the rows behind it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from palestra import api
 from palestra.analysis import Files, GroupSummary, PassAtK, Range, RunSummary, is_compressed
 from palestra.cli.console import notice, say, warn_all
 from palestra.cli.tables import print_table
+from palestra.config import ConfigTree
 from palestra.errors import InputDataError
 from palestra.schema import RunPaths
 from palestra.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
@@ -16,7 +16,7 @@ from palestra.system import shown
 _WHAT_TO_TYPE = "name the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
 
 
-def profile(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None) -> int:
+def profile(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """Profile a run as the settings say."""
     config = load(overrides, ng=ng, extra=extra, require_all=False)
     warn_all(config.warnings)

@@ -4,7 +4,6 @@ import contextlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from palestra.api import prepared_reverification
 from palestra.cli.console import notice, say, say_json
@@ -14,7 +13,7 @@ from palestra.cli.tables import print_table
 from palestra.engine import truncated_and_empty
 from palestra.errors import Outcome, RunFailed
 from palestra.rollouts import ReverifyPaths
-from palestra.schema import read_jsonl
+from palestra.schema import JsonObject, read_jsonl
 from palestra.settings import ReverifyArgs
 from palestra.system import shown
 
@@ -34,7 +33,7 @@ def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
     return _report(result, args, prepared.paths)
 
 
-def _report(result: Mapping[str, Any], args: ReverifyArgs, paths: ReverifyPaths) -> int:
+def _report(result: JsonObject, args: ReverifyArgs, paths: ReverifyPaths) -> int:
     """The accounting, the table of changes, the files; the exit code."""
     failed: dict[str, int] = result["failed"]
     if args.as_json:
@@ -55,12 +54,12 @@ def _report(result: Mapping[str, Any], args: ReverifyArgs, paths: ReverifyPaths)
     return RunFailed.exit_code
 
 
-def _show_changes(result: Mapping[str, Any]) -> None:
+def _show_changes(result: JsonObject) -> None:
     failed = sum(result["failed"].values())
     marks = truncated_and_empty(result["truncated"], result["empty_answers"])
     say(f"{result['rows']} rows = {result['verified']} verified{marks} + {failed} failed")
     counts = ("rows", "unchanged", "changed", "no_previous", "failed")
-    environments: Mapping[str, Mapping[str, Any]] = result["environments"]
+    environments: Mapping[str, JsonObject] = result["environments"]
     print_table(
         ("environment", "rows", "unchanged", "changed", "no previous", "failed", "mean reward"),
         [
@@ -90,7 +89,7 @@ def _show_changes(result: Mapping[str, Any]) -> None:
         )
 
 
-def _means(found: Mapping[str, Any]) -> str:
+def _means(found: JsonObject) -> str:
     """Old and new mean over the rows that have both; else the new one."""
     if found["mean_before"] is None:
         return "-" if found["mean_reward"] is None else f"{found['mean_reward']:.4g}"

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +13,10 @@ from palestra.cli.announcing import Announcement, announcements, ask
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.loop import run_to_end
 from palestra.cli.tables import print_table
+from palestra.config import ConfigTree
 from palestra.errors import CallError, PalestraError
 from palestra.fleet import AttachedFleet, HeadAddress, attach, http_transport
+from palestra.schema import JsonDict, JsonObject
 from palestra.server import IN_FLIGHT_PATH
 from palestra.settings import load
 from palestra.system import shown
@@ -28,8 +30,8 @@ ASK_SERVER_S: Final = 3.0
 class Seen:
     """What has been found out. `servers`: requests that servers of a running fleet answer now."""
 
-    collections: list[tuple[Announcement, dict[str, Any] | None]]
-    servers: list[dict[str, Any]] = field(default_factory=list)
+    collections: list[tuple[Announcement, JsonDict | None]]
+    servers: list[JsonDict] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
     """Servers that did not answer in time: something holds their event loops."""
 
@@ -61,7 +63,7 @@ def rollouts_status(overrides: list[str], *, as_json: bool = False) -> int:
     return 0 if answered else 1
 
 
-async def _seen(tree: Mapping[str, Any]) -> Seen:
+async def _seen(tree: ConfigTree) -> Seen:
     found = announcements()
     told = await asyncio.gather(*(asyncio.to_thread(ask, where) for where in found))
     seen = Seen(list(zip(found, told, strict=True)))
@@ -95,12 +97,12 @@ async def _ask_servers(seen: Seen, fleet: AttachedFleet, http: HttpTransport) ->
     await asyncio.gather(*(ask_one(t.name, url) for t in targets for url in t.urls if url))
 
 
-def with_servers(told: dict[str, Any], servers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def with_servers(told: JsonDict, servers: Iterable[JsonObject]) -> JsonDict:
     """What a collection said, with what the innermost server awaits where that is known.
 
     The youngest request of a rollout is the innermost one: each server calls the next.
     """
-    innermost: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    innermost: dict[tuple[Any, ...], JsonObject] = {}
     for call in servers:
         if call.get("row"):
             key = tuple(call["row"])
@@ -116,14 +118,14 @@ def with_servers(told: dict[str, Any], servers: Iterable[Mapping[str, Any]]) -> 
     return told
 
 
-def _as_json(seen: Seen, answered: Sequence[tuple[Announcement, dict[str, Any]]]) -> dict[str, Any]:
+def _as_json(seen: Seen, answered: Sequence[tuple[Announcement, JsonDict]]) -> JsonDict:
     collections = [{"pid": w.pid, "output": w.output, **told} for w, told in answered]
     mute = [{"pid": w.pid, "output": w.output} for w, told in seen.collections if told is None]
     return {"collections": collections, "not_answering": mute, "silent_servers": seen.silent}
 
 
-def _print(where: Announcement, told: Mapping[str, Any]) -> None:
-    listed: list[dict[str, Any]] = told["in_flight"]
+def _print(where: Announcement, told: JsonObject) -> None:
+    listed: list[JsonDict] = told["in_flight"]
     say(
         f"{shown(Path(where.output))} (process {where.pid}): {told['scored']} scored and "
         f"{told['failed']} failed of {told['requested']} in {told['elapsed_s']:.0f} s; "

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from palestra.analysis import ModelScores, SeedScore
 from palestra.api import scores
@@ -11,6 +11,7 @@ from palestra.cli.console import notice, say, say_json
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
 from palestra.errors import ConfigError
+from palestra.schema import JsonDict
 from palestra.settings import ScoresArgs
 
 
@@ -43,7 +44,7 @@ def show_scores(args: ScoresArgs) -> int:
         notice(text)
     models = scored.models
     if args.as_json:
-        table: dict[str, Any] = {"k": args.k, "unit": "percent", "models": models}
+        table: JsonDict = {"k": args.k, "unit": "percent", "models": models}
         say_json(table)
         return 0
     unit = FRACTIONS if args.fractions else PERCENT

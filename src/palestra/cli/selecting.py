@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from palestra.analysis import (
     JudgedTask,
@@ -17,6 +16,7 @@ from palestra.api import select
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
 from palestra.errors import RunFailed
+from palestra.schema import JsonDict
 from palestra.settings import SelectArgs
 from palestra.system import shown
 
@@ -81,7 +81,7 @@ def _row(verdict: TaskVerdict, tasks: Sequence[JudgedTask]) -> list[str]:
     return [verdict, str(len(tasks)), str(len(unsure)), needed if unsure else "-"]
 
 
-def _as_json(selection: Selection, args: SelectArgs) -> dict[str, Any]:
+def _as_json(selection: Selection, args: SelectArgs) -> JsonDict:
     return {
         "out": None if args.out is None or not selection.kept else str(args.out),
         "counts": {verdict.value: len(selection.of(verdict)) for verdict in TaskVerdict},

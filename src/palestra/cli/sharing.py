@@ -4,14 +4,14 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.transfers import patience_of, transfers
-from palestra.config import Redactor
+from palestra.config import ConfigTree, Redactor
 from palestra.datasets import (
     Catalogue,
     Outgoing,
@@ -43,7 +43,6 @@ from palestra.settings import (
 )
 from palestra.system import shown
 
-Tree = Mapping[str, Any]
 YES: Final = frozenset({"y", "yes"})
 
 
@@ -51,7 +50,7 @@ YES: Final = frozenset({"y", "yes"})
 class _Run:
     """What one command works with."""
 
-    tree: Tree = field(repr=False)
+    tree: ConfigTree = field(repr=False)
     patience: TransferPatience
     progress: UploadProgress
     say: Callable[[str], None]
@@ -62,38 +61,38 @@ class _Run:
 Command = Callable[[_Run], int]
 
 
-def upload_to_hub(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+def upload_to_hub(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """`ng_upload_dataset_to_hf`."""
     return _run(_upload_to_hub, overrides, ng=ng, extra=extra, hub=True)
 
 
-def download_from_hub(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+def download_from_hub(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """`ng_download_dataset_from_hf`."""
     return _run(_download_from_hub, overrides, ng=ng, extra=extra, hub=True)
 
 
-def upload_to_gitlab(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+def upload_to_gitlab(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """`ng_upload_dataset_to_gitlab`."""
     return _run(_upload_to_gitlab, overrides, ng=ng, extra=extra)
 
 
-def download_from_gitlab(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+def download_from_gitlab(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """`ng_download_dataset_from_gitlab`."""
     return _run(_download_from_gitlab, overrides, ng=ng, extra=extra)
 
 
-def delete_from_gitlab(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+def delete_from_gitlab(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """`ng_delete_dataset_from_gitlab`."""
     return _run(_delete_from_gitlab, overrides, ng=ng, extra=extra)
 
 
-def migrate(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+def migrate(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """`ng_gitlab_to_hf_dataset`."""
     return _run(_migrate, overrides, ng=ng, extra=extra, hub=True)
 
 
 def _run(
-    command: Command, overrides: list[str], *, ng: bool, extra: Tree | None, hub: bool = False
+    command: Command, overrides: list[str], *, ng: bool, extra: ConfigTree | None, hub: bool = False
 ) -> int:
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     secrets = config.secrets | credentials_in(os.environ)
@@ -221,7 +220,7 @@ def _migrate(run: _Run) -> int:
             return _delete(catalogue, target.dataset_name, run)
 
 
-def _stored_file(tree: Tree, folder: Path) -> GitlabDownload | None:
+def _stored_file(tree: ConfigTree, folder: Path) -> GitlabDownload | None:
     """What to fetch from the registry; None when the file is on this machine."""
     if tree.get("input_jsonl_fpath") is not None:
         if tree.get("artifact_fpath") is not None or tree.get("version") is not None:

@@ -3,12 +3,13 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, final
 
 from palestra.cli.console import notice
 from palestra.cli.escaping import one_line
 from palestra.cli.terminal import is_a_screen
+from palestra.config import ConfigTree
 from palestra.datasets import TransferPatience, UploadProgress
 from palestra.settings import NetworkSettings, args_from
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 LINE_EVERY_S = 5.0
 
 
-def patience_of(tree: Mapping[str, Any]) -> TransferPatience:
+def patience_of(tree: ConfigTree) -> TransferPatience:
     """How long a command puts up with the network, as its settings say; it says when it has to."""
     deadline_s = args_from(NetworkSettings, tree).network_deadline_s
     return TransferPatience(deadline_s, answer_timeout_s=min(60.0, deadline_s), tell=notice)

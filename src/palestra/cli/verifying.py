@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -20,6 +20,7 @@ from palestra.conformance import (
     check_environment,
 )
 from palestra.errors import RunFailed
+from palestra.schema import JsonObject
 from palestra.settings import VerifyEnvArgs
 from palestra.system import beating
 
@@ -61,7 +62,7 @@ async def _examined(
         return await check_environment(subject, limits, on_frozen=give_up, on_probe=tell)
 
 
-def show_locked(work: Mapping[str, Any], problem: str) -> None:
+def show_locked(work: JsonObject, problem: str) -> None:
     """Show the report that the command left with its guard; `problem`: why the command was ended."""
     report = VerifierReport.from_json(work["report"])
     last = report.checks[-1]

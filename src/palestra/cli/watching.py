@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import palestra
 from palestra.cli.announcing import announced, in_flight_lines
@@ -27,6 +27,7 @@ from palestra.rollouts import (
     open_for_events,
     run,
 )
+from palestra.schema import JsonDict
 from palestra.settings import CollectSettings
 from palestra.transport import ServerClient
 
@@ -243,7 +244,7 @@ async def _tell(events: EventFile, progress: Progress) -> None:
         await asyncio.sleep(PROGRESS_EVENT_EVERY_S)
 
 
-def _beginning(prepared: PreparedRun, settings: CollectSettings) -> dict[str, Any]:
+def _beginning(prepared: PreparedRun, settings: CollectSettings) -> JsonDict:
     given = {known.name: getattr(settings, known.name) for known in fields(settings)}
     shard = settings.shard
     given["inputs"] = [str(file.path) for file in settings.inputs]
@@ -258,7 +259,7 @@ def _beginning(prepared: PreparedRun, settings: CollectSettings) -> dict[str, An
     }
 
 
-def _accounts(accounting: Accounting | None) -> dict[str, Any]:
+def _accounts(accounting: Accounting | None) -> JsonDict:
     if accounting is None:
         return {}
     return {

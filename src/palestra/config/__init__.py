@@ -33,7 +33,7 @@ from palestra.config.paths import (
     resolve_path,
 )
 from palestra.config.ports import allocate_ports
-from palestra.config.problems import raise_problems
+from palestra.config.problems import did_you_mean, nearest, raise_problems
 from palestra.config.redact import (
     MASK,
     Redactor,
@@ -52,7 +52,6 @@ from palestra.config.resolved import (
     dump_yaml,
 )
 from palestra.config.settings import settings_from
-from palestra.config.spelling import did_you_mean, nearest
 from palestra.config.tree import ConfigTree
 
 __all__ = [

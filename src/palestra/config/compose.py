@@ -1,4 +1,4 @@
-"""Carry out the composition directives (see `directives` for how they are written).
+"""Carry out the composition directives (see `tree` for how they are written).
 
 Every source is read from the tree as written, so order does not matter and two blocks may
 inherit from one. Only then are the moved sources removed, with parents they leave empty.
@@ -8,16 +8,21 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from palestra.config.directives import (
+from palestra.config.problems import did_you_mean
+from palestra.config.tree import (
+    ABSENT,
     COPY,
     DELETE,
     MOVE,
+    Steps,
+    children,
+    dotted,
     inherits,
+    merge,
     opened,
+    step_in,
     string_directive,
 )
-from palestra.config.spelling import did_you_mean
-from palestra.config.tree import ABSENT, Steps, children, dotted, merge, step_in
 from palestra.errors import ConfigError
 
 

@@ -14,10 +14,9 @@ from typing import Any
 from palestra.config.keys import DEFAULT_HOST, FLEET_KEYS, PLACEMENTS, RESERVED_KEYS
 from palestra.config.paths import SearchPaths
 from palestra.config.ports import port_problem
-from palestra.config.problems import raise_problems
+from palestra.config.problems import did_you_mean, nearest, raise_problems
 from palestra.config.references import find_references
 from palestra.config.resolved import InstanceConfig, ServerType
-from palestra.config.spelling import did_you_mean, nearest
 from palestra.config.tree import children
 
 _TYPES = frozenset(server_type.value for server_type in ServerType)

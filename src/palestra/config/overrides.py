@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from palestra.config.problems import raise_problems
+from palestra.config.problems import did_you_mean, raise_problems
 from palestra.config.redact import is_secret_name, mask_line
-from palestra.config.spelling import did_you_mean
 from palestra.config.tree import ABSENT, assign, dotted, plain, remove, value_at
 from palestra.errors import ConfigError, KnownCause, Problem
 
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 import re
 from collections.abc import Collection
 
-from palestra.config.directives import COPY, MOVE
 from palestra.config.keys import RESERVED_KEYS
-from palestra.config.tree import leaves
+from palestra.config.tree import COPY, MOVE, leaves
 
 
 class OverrideAction(StrEnum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
 
-from palestra.config.spelling import nearest
+from palestra.config.problems import nearest
 from palestra.errors import ConfigError, KnownCause
 
 SERVER_TREES: Final = ("resources_servers", "responses_api_agents", "responses_api_models")

@@ -1,8 +1,25 @@
-"""Report every problem of one step in one error."""
+"""Every problem of one step in one error, and the nearest spellings of what is unknown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from palestra.errors import ConfigError, Problem
+
+
+def nearest(word: str, words: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The one of `words` that looks most like `word`, or None when none does.
+
+    `cutoff` is the least similarity, from 0 (anything) to 1 (equal).
+    """
+    import difflib
+
+    close = difflib.get_close_matches(str(word), sorted(map(str, words)), n=1, cutoff=cutoff)
+    return close[0] if close else None
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"`, or nothing; to be appended to a message."""
+    near = nearest(word, words)
+    return f"; did you mean {near!r}?" if near is not None else ""
 
 
 def raise_problems(problems: Sequence[Problem | str], *, hint: str = "") -> None:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from palestra.config.problems import raise_problems
+from palestra.config.problems import nearest, raise_problems
 from palestra.config.resolved import InstanceConfig, ServerRef, ServerType
-from palestra.config.spelling import nearest
 from palestra.config.tree import Steps, children, dotted
 from palestra.errors import KnownCause, Problem
 

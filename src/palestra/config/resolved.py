@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from palestra.config.paths import PACKAGE_ROOT
+from palestra.config.problems import did_you_mean
 from palestra.config.redact import redact, secrets_in
-from palestra.config.spelling import did_you_mean
 from palestra.config.tree import ConfigTree
 from palestra.config.yaml_text import write_yaml
 from palestra.errors import ConfigError

@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from palestra.config.keys import FLEET_KEYS
-from palestra.config.problems import raise_problems
+from palestra.config.problems import did_you_mean, raise_problems
 from palestra.config.redact import Redactor, find_secrets
 from palestra.config.resolved import InstanceConfig
-from palestra.config.spelling import did_you_mean
 from palestra.config.tree import ConfigTree, dotted
 from palestra.errors import KnownCause, Problem
 

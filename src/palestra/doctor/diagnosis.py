@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from palestra.doctor.findings import Finding, Quote
 from palestra.doctor.outputs import RowCounts
+from palestra.schema import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Diagnosis:
             unknown=tuple(replace(quote, text=mask(quote.text)) for quote in self.unknown),
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """As `--json` shows it."""
         return {
             "run": self.run,

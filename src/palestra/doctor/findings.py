@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from palestra.errors import Layer, RowIdentity
+from palestra.schema import JsonDict
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -112,7 +113,7 @@ class Finding:
             ),
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """As `--json` shows it."""
         return {
             "layer": self.layer.value,
@@ -195,7 +196,7 @@ def row_text(row: RowIdentity) -> str:
     return ", ".join(f"{name} {value}" for name, value in _row_as_json(row).items())
 
 
-def _row_as_json(row: RowIdentity) -> dict[str, Any]:
+def _row_as_json(row: RowIdentity) -> JsonDict:
     held = {
         "task": row.task,
         "rollout": row.rollout,

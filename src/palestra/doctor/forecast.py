@@ -3,10 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
+from palestra.config import ConfigTree
 from palestra.doctor.survey import AgentRows
 from palestra.errors import ConfigError
+from palestra.schema import JsonDict
 
 PRICES: Final = "prices"
 """Top-level setting: model instance -> `input` and `output`, per million tokens, and `currency`."""
@@ -75,7 +77,7 @@ class Forecast:
     """By currency; empty when no price is configured."""
     rests_on: tuple[str, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """All of it by name."""
         return asdict(self)
 
@@ -100,7 +102,7 @@ class Forecast:
         ]
 
 
-def prices_in(tree: Mapping[str, Any]) -> dict[str, Price]:
+def prices_in(tree: ConfigTree) -> dict[str, Price]:
     """The configured prices, by model instance. Raises ConfigError for what is none."""
     given = tree.get(PRICES) or {}
     try:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import orjson
 
@@ -26,7 +26,7 @@ from palestra.doctor.reading import (
 )
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import FAILURES, Layer, Outcome, RowIdentity, class_of, split_cause, with_cause
-from palestra.schema import other_than_text
+from palestra.schema import JsonObject, other_than_text
 
 MOST_OBSERVED: Final = 2_000
 """Observations of one log of each rank; those that come first are nearest to the cause."""
@@ -251,7 +251,7 @@ class _LogReader:
                 message = str(event["message"])
                 self._tell(number, message, message, Rank.ENDED, pointer="/message")
 
-    def _attempt(self, number: int, event: Mapping[str, Any]) -> None:
+    def _attempt(self, number: int, event: JsonObject) -> None:
         row = RowIdentity(
             task=event.get("task"),
             rollout=event.get("rollout"),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import orjson
@@ -22,6 +22,7 @@ from palestra.schema import (
     ROLLOUT_INDEX,
     TASK_INDEX,
     FailedAttempts,
+    JsonObject,
     RolloutKey,
     RunPaths,
 )
@@ -201,7 +202,7 @@ def _read_failures(run: RunReading, scored: set[RolloutKey]) -> FailedAttempts:
     return attempts
 
 
-def _failure(path: Path, number: int, row: Mapping[str, Any], *, recovered: bool) -> LogObservation:
+def _failure(path: Path, number: int, row: JsonObject, *, recovered: bool) -> LogObservation:
     """One failed attempt: the servers it passed, and the innermost body, in one line."""
     message = innermost(str(row.get("message", "")))
     quotes = [quote(path, message, line=number, pointer="/message")]

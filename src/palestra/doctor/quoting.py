@@ -13,7 +13,7 @@ from palestra.datasets import DoorKeeper, RowEndpoint
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import json_rows
 from palestra.errors import FieldProblem, Problem, RowIdentity
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonObject
 
 LONGEST_LINE: Final = 2_000_000
 """Bytes of a line that are read to quote it."""
@@ -77,7 +77,7 @@ LONGEST_VALUE: Final = 120
 _ABSENT: Final = object()
 
 
-def _materialized_row(inputs: Path, row: RowIdentity) -> tuple[int, Mapping[str, Any]] | None:
+def _materialized_row(inputs: Path, row: RowIdentity) -> tuple[int, JsonObject] | None:
     """The line of a rollout in the materialized inputs; of any rollout of its task, they are alike."""
     if not inputs.is_file():
         return None
@@ -108,15 +108,13 @@ def quote_fields(
     return tuple(quotes[:MOST_FIELDS])
 
 
-def _by_doors(row: Mapping[str, Any], doors: Sequence[RowEndpoint]) -> Iterator[tuple[str, str]]:
+def _by_doors(row: JsonObject, doors: Sequence[RowEndpoint]) -> Iterator[tuple[str, str]]:
     for text in DoorKeeper(list(doors)).problems(row):
         pointer, _, expected = text.partition(": ")
         yield ("" if pointer == "/" else pointer), expected
 
 
-def _quote_field(
-    inputs: Path, number: int, row: Mapping[str, Any], pointer: str, expected: str
-) -> Quote:
+def _quote_field(inputs: Path, number: int, row: JsonObject, pointer: str, expected: str) -> Quote:
     value = _value_at(row, pointer)
     has = "the row has no such field" if value is _ABSENT else f"the row has {_value_text(value)}"
     text = f"{expected}; {has}" if pointer else expected

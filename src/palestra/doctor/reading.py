@@ -18,6 +18,7 @@ import orjson
 from palestra.config import mask_line
 from palestra.doctor.findings import Quote, quote
 from palestra.errors import FieldProblem, Layer, RowIdentity
+from palestra.schema import JsonObject
 
 DEEPEST: Final = 20
 """Texts within texts that are unwrapped."""
@@ -161,7 +162,7 @@ def line_at(path: Path, number: int) -> str:
     return found[:LONGEST_LINE].decode("utf-8", "replace").strip()
 
 
-def chain(hops: list[Mapping[str, Any]]) -> str:
+def chain(hops: list[JsonObject]) -> str:
     """`agent/run > environment/verify > judge/v1/responses`: the way to a failure.
 
     The endpoint behind a model server is not on it: the message names it.

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from palestra.doctor.checking import CheckRun
 from palestra.doctor.findings import LAYERS, Finding, Severity, has_errors, in_order, text_of
 from palestra.doctor.forecast import Forecast
+from palestra.schema import JsonDict
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -38,7 +39,7 @@ class Report:
         found = tuple(finding.masked(mask) for finding in self.findings)
         return replace(self, checks=checks, findings=found)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         """As `--json` shows it."""
         return {
             "errors": self._count(Severity.ERROR),

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from palestra.doctor.findings import Severity
+from palestra.schema import JsonObject
 
 _NAMED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 """Keywords that hold schemas by name."""
@@ -96,7 +97,7 @@ class BrokenRule:
     severity: Severity = Severity.ERROR
 
 
-def broken_rules(schema: Mapping[str, Any]) -> Iterator[BrokenRule]:
+def broken_rules(schema: JsonObject) -> Iterator[BrokenRule]:
     """Every rule that the parameters of a tool break."""
     if schema.get("type") != "object":
         yield BrokenRule(
@@ -113,7 +114,7 @@ def broken_rules(schema: Mapping[str, Any]) -> Iterator[BrokenRule]:
     yield from _references(schema, nodes)
 
 
-def _type_of(schema: Mapping[str, Any]) -> str:
+def _type_of(schema: JsonObject) -> str:
     return f"type {schema['type']!r}" if "type" in schema else "no type"
 
 
@@ -166,7 +167,7 @@ def _kind(value: Any) -> str:
     return "null" if value is None else kinds.get(type(value), "a number")
 
 
-def _meta(schema: Mapping[str, Any]) -> Iterator[BrokenRule]:
+def _meta(schema: JsonObject) -> Iterator[BrokenRule]:
     """What the specification of JSON Schema says, a compiled pattern included."""
     import jsonschema_rs
 
@@ -191,7 +192,7 @@ def _boolean(pointer: str, *, value: bool) -> BrokenRule:
     )
 
 
-def _of_node(pointer: str, node: Mapping[str, Any]) -> Iterator[BrokenRule]:
+def _of_node(pointer: str, node: JsonObject) -> Iterator[BrokenRule]:
     warning = partial(BrokenRule, severity=Severity.WARNING)
     if isinstance(given := node.get("format"), str):
         known = "" if given in _FORMATS else ", which vLLM's compilers do not know"
@@ -208,7 +209,7 @@ def _of_node(pointer: str, node: Mapping[str, Any]) -> Iterator[BrokenRule]:
         )
 
 
-def _references(schema: Mapping[str, Any], nodes: Mapping[str, Any]) -> Iterator[BrokenRule]:
+def _references(schema: JsonObject, nodes: JsonObject) -> Iterator[BrokenRule]:
     """References that lead nowhere, and those that lead back to where they are."""
     leads: dict[str, str] = {}
     for pointer, node in nodes.items():
@@ -240,7 +241,7 @@ def _exists(schema: Any, pointer: str) -> bool:
     return pointer == "" or pointer.startswith("/")
 
 
-def _cycle(start: str, leads: Mapping[str, str], nodes: Mapping[str, Any]) -> BrokenRule | None:
+def _cycle(start: str, leads: Mapping[str, str], nodes: JsonObject) -> BrokenRule | None:
     place = f"{start}/$ref"
     if start in _reached(start, lambda at: [leads[at]] if at in leads else []):
         return BrokenRule(

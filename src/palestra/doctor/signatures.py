@@ -17,6 +17,7 @@ from typing import Any, Final, Self, final
 
 from palestra.doctor.findings import LAYERS, Severity
 from palestra.errors import Layer
+from palestra.schema import JsonObject
 
 TABLE: Final = "signatures.toml"
 
@@ -139,7 +140,7 @@ class SignatureTable:
         return {signature.cause: signature for signature in self.signatures}
 
 
-def _signature(entry: Mapping[str, Any]) -> Signature:
+def _signature(entry: JsonObject) -> Signature:
     cause = str(entry["cause"])
     return Signature(
         cause=cause,
@@ -157,7 +158,7 @@ def _signature(entry: Mapping[str, Any]) -> Signature:
     )
 
 
-def _of_any_layer(entry: Mapping[str, Any], layer: Layer) -> Signature:
+def _of_any_layer(entry: JsonObject, layer: Layer) -> Signature:
     return replace(
         _signature({**entry, "cause": f"{stem_of(layer)}.{entry['what']}"}), of_any_layer=True
     )

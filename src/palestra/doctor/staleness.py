@@ -15,7 +15,14 @@ import orjson
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.outputs import RunReading, modified
 from palestra.doctor.reading import LogObservation, Rank, json_rows
-from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    JsonDict,
+    JsonObject,
+)
 
 MOST_COMPARED: Final = 500
 """Result rows that are held to their materialized inputs."""
@@ -81,7 +88,7 @@ def _against_results(run: RunReading) -> LogObservation | None:
     inputs, output = run.paths.materialized_inputs, run.paths.output
     if not (inputs.is_file() and output.is_file()):
         return None
-    results: dict[tuple[Any, Any], tuple[int, Mapping[str, Any]]] = {}
+    results: dict[tuple[Any, Any], tuple[int, JsonObject]] = {}
     for number, row in _rows(output):
         results[row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)] = (number, row)
         if len(results) == MOST_COMPARED:
@@ -110,7 +117,7 @@ def _against_results(run: RunReading) -> LogObservation | None:
     return None
 
 
-def _differs(given: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
+def _differs(given: JsonObject, result: JsonObject) -> str | None:
     """Where the prompts differ. Other fields an environment may report otherwise."""
     mine, its = _prompt(given), _prompt(result)
     if mine and its and mine != its:
@@ -118,7 +125,7 @@ def _differs(given: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _prompt(row: Mapping[str, Any]) -> str:
+def _prompt(row: JsonObject) -> str:
     """All that a prompt says, however its messages are written."""
     params = row.get(CREATE_PARAMS)
     return "\n".join(_texts(params.get("input"))) if isinstance(params, Mapping) else ""
@@ -134,30 +141,30 @@ def _texts(held: Any) -> Iterator[str]:
         yield from _texts(held.get("content") or held.get("text"))
 
 
-def _shown(row: Mapping[str, Any], pointer: str) -> str:
+def _shown(row: JsonObject, pointer: str) -> str:
     return _prompt(row) if pointer.startswith(f"/{CREATE_PARAMS}") else str(row.get(pointer[1:]))
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
     return ((number, row) for number, row in json_rows(path) if isinstance(row, Mapping))
 
 
-def _first_rollouts(inputs: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _first_rollouts(inputs: Path) -> Iterator[tuple[int, JsonObject]]:
     """The materialized row of each task's first rollout: the others are the same."""
     return ((number, row) for number, row in _rows(inputs) if not row.get(ROLLOUT_INDEX))
 
 
-def _own(row: Mapping[str, Any]) -> dict[str, Any]:
+def _own(row: JsonObject) -> JsonDict:
     """What of a materialized row is its task's, however the command's settings shaped the rest."""
     kept = {name: held for name, held in row.items() if name not in _OF_THE_RESULT}
     return {**kept, CREATE_PARAMS: _prompt(row)}
 
 
-def _digest(row: Mapping[str, Any]) -> bytes:
+def _digest(row: JsonObject) -> bytes:
     return hashlib.sha256(orjson.dumps(row, option=orjson.OPT_SORT_KEYS)).digest()
 
 
-def _difference(source: Path, inputs: Path, number: int, row: Mapping[str, Any]) -> Quote:
+def _difference(source: Path, inputs: Path, number: int, row: JsonObject) -> Quote:
     """The first field of a materialized row that the source's row has otherwise."""
     task = row.get(TASK_INDEX)
     theirs = next((r for at, (_, r) in enumerate(_rows(source)) if at == task), {})

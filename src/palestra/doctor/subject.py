@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType
 from palestra.doctor.checks.data import Planned
@@ -11,6 +11,7 @@ from palestra.doctor.checks.model import ModelEndpoint
 from palestra.doctor.findings import has_errors
 from palestra.doctor.forecast import RequestPace
 from palestra.doctor.survey import AgentRows
+from palestra.schema import JsonObject
 from palestra.server import Server
 from palestra.settings import CollectSettings
 from palestra.transport import ServerClient
@@ -28,7 +29,7 @@ class ExaminedRun:
     own: ResolvedConfig
     """Of the command: its prices."""
     settings: CollectSettings
-    semantics: Mapping[str, Any]
+    semantics: JsonObject
     version: str
     open: Callable[[], contextlib.AbstractAsyncContextManager[ServerClient]]
     """The fleet: started for the examination, or one that runs."""

@@ -2,12 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from palestra.rollouts import PreparedRun
-from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    JsonObject,
+    read_jsonl,
+)
 
 MOST_SAMPLES: Final = 15
 """Rows of an agent that are kept to be tried; there are at least half as many."""
@@ -34,15 +41,15 @@ class AgentRows:
     """Of all materialized rows together."""
     prompt_bytes: int = 0
     """Of all rollouts' prompts together."""
-    first: Mapping[str, Any] = field(default_factory=dict)
-    longest: Mapping[str, Any] = field(default_factory=dict)
+    first: JsonObject = field(default_factory=dict)
+    longest: JsonObject = field(default_factory=dict)
     longest_prompt: int = 0
     """Bytes of its prompt."""
-    samples: list[Mapping[str, Any]] = field(default_factory=list)
+    samples: list[JsonObject] = field(default_factory=list)
     """Some of the rows, the first among them, spread over all."""
     stride: int = 1
     """Of how many tasks `samples` has one."""
-    with_tools: Mapping[str, Any] | None = None
+    with_tools: JsonObject | None = None
     """The first row that has tools."""
     prompts: list[Prompt] = field(default_factory=list)
     """One for each task."""
@@ -86,7 +93,7 @@ def survey(planned: PreparedRun) -> Survey:
     return Survey(agents)
 
 
-def _sample(rows: AgentRows, row: Mapping[str, Any]) -> None:
+def _sample(rows: AgentRows, row: JsonObject) -> None:
     """Keep every n-th row; n doubles when there are too many of them."""
     if len(rows.prompts) % rows.stride:
         return
@@ -96,7 +103,7 @@ def _sample(rows: AgentRows, row: Mapping[str, Any]) -> None:
         rows.stride *= 2
 
 
-def _add_task(rows: AgentRows, row: Mapping[str, Any]) -> int:
+def _add_task(rows: AgentRows, row: JsonObject) -> int:
     asked = row[CREATE_PARAMS]
     size = len(orjson.dumps([asked.get(name) for name in PROMPT_FIELDS]))
     limit = asked.get("max_output_tokens")

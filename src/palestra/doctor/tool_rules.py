@@ -14,6 +14,7 @@ import orjson
 from palestra.doctor.findings import Severity
 from palestra.doctor.grammars import OUTLINES, Compile
 from palestra.doctor.schema_rules import NOT_A_SCHEMA, REF, BrokenRule, broken_rules, nodes_of
+from palestra.schema import JsonObject
 
 NAME: Final = "data.tool-name"
 SHAPE: Final = "data.tool-shape"
@@ -70,7 +71,7 @@ def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[BrokenR
 
 
 def _compiled(
-    rules: Sequence[BrokenRule], parameters: Mapping[str, Any], compilers: Mapping[str, Compile]
+    rules: Sequence[BrokenRule], parameters: JsonObject, compilers: Mapping[str, Compile]
 ) -> Iterator[BrokenRule]:
     """What the compilers say, unless a rule has said it with the place where it is."""
     if any(b.cause in {NOT_A_SCHEMA, REF} and b.severity is Severity.ERROR for b in rules):
@@ -94,7 +95,7 @@ def _compiled(
         yield BrokenRule(FALLBACK, at, f"{said}; {taken} takes it", Severity.WARNING)
 
 
-def _blamed(parameters: Mapping[str, Any], compile_: Compile) -> str:
+def _blamed(parameters: JsonObject, compile_: Compile) -> str:
     """The innermost node that is refused by itself, too; the root where that is none."""
     nodes = [(at, node) for at, node in nodes_of(parameters) if isinstance(node, dict | bool)]
     for at, node in sorted(nodes, key=lambda item: -item[0].count("/")):

@@ -16,7 +16,7 @@ from palestra.doctor.findings import Finding, Severity, in_order, quote
 from palestra.doctor.grammars import Compile, installed_compilers
 from palestra.doctor.tabled import tabled
 from palestra.doctor.tool_rules import SHAPE, broken_tool, digest_of, name_of
-from palestra.schema import CREATE_PARAMS, Line
+from palestra.schema import CREATE_PARAMS, JsonObject, Line
 
 TWICE: Final = "data.tool-twice"
 _SHOWN: Final = 5
@@ -127,7 +127,7 @@ class _Check:
         self._groups: dict[str, SchemaGroup] = {}
         self._rows = 0
 
-    def row(self, number: int, row: Mapping[str, Any]) -> None:
+    def row(self, number: int, row: JsonObject) -> None:
         self._rows += 1
         at, tools = _tools_of(row)
         digest = orjson.dumps(tools)
@@ -200,7 +200,7 @@ class _Check:
         return dict(sorted(self._groups.items()))
 
 
-def _tools_of(row: Mapping[str, Any]) -> tuple[str, Any]:
+def _tools_of(row: JsonObject) -> tuple[str, Any]:
     """The tools of a row, and where they stand; those of a Chat Completions body as well."""
     params = row.get(CREATE_PARAMS)
     if isinstance(params, dict):

@@ -7,12 +7,18 @@ once, as a scored row or as a typed failure.
 from palestra.datasets import PromptTemplate, load_prompt
 from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.aggregate import aggregate
-from palestra.rollouts.answers import reverify_command
-from palestra.rollouts.collect import Collector, Limits
+from palestra.rollouts.collect import Collector, Limits, Observer, Progress
 from palestra.rollouts.events import EventFile, RolloutEvents, end_events, open_for_events
 from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
-from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
+from palestra.rollouts.manifest import (
+    OPERATIONAL,
+    Manifest,
+    ShardOf,
+    differences,
+    read_manifest,
+    semantics_of,
+)
 from palestra.rollouts.materialize import Materialized, materialize, whole_or_absent
 from palestra.rollouts.merging import (
     Completeness,
@@ -35,13 +41,13 @@ from palestra.rollouts.prepare import (
     unfinished_rollouts,
     why_not_writable,
 )
-from palestra.rollouts.progress import Observer, Progress
 from palestra.rollouts.recorded import scored_keys
 from palestra.rollouts.results import (
     ENDED_RUN,
     Failed,
     Scored,
     checked,
+    reverify_command,
 )
 from palestra.rollouts.reverification import (
     Begun,
@@ -68,7 +74,6 @@ from palestra.rollouts.reverification import (
 )
 from palestra.rollouts.row_checks import AgentRoute, check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
-from palestra.rollouts.semantics import OPERATIONAL, semantics_of
 
 __all__ = [
     "ENDED_RUN",

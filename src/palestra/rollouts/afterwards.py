@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Final
 
 from palestra.errors import CallError, InputDataError, RowIdentity
-from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.journal import Journal, repair
 from palestra.rollouts.recorded import REWARD, recorded_rows
-from palestra.rollouts.results import Failed, failed
+from palestra.rollouts.results import Failed, failed, reverify_command
 from palestra.schema import FAILURE_CLASS, JsonDict, RunPaths, key_of, read_jsonl
 
 FREE_WITHIN_S: Final = 2.0

@@ -7,13 +7,15 @@ a rejected API key, a dead server, cancellation) ends the whole collection.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from palestra.engine import (
     MOST_SPARED,
     Accounting,
+    ConcurrencyLimit,
     Deadlines,
     Engine,
     Job,
@@ -33,7 +35,6 @@ from palestra.errors import (
     status_for,
 )
 from palestra.rollouts.journal import Journal
-from palestra.rollouts.progress import Observer, Progress
 from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT, Failed, Scored, failed, scored
 from palestra.schema import (
     AGENT_REF,
@@ -43,7 +44,39 @@ from palestra.schema import (
     RolloutKey,
     encode_json,
 )
-from palestra.transport import ServerClient, add_verify_request
+from palestra.transport import RetryCount, ServerClient, add_verify_request
+
+
+@dataclass(slots=True)
+class Progress:
+    """The state of a collection. `in_flight` is in the order of starting: the oldest first."""
+
+    accounting: Accounting
+    in_flight: Mapping[Hashable, Job] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+    last_failure: str = ""
+    done_before: int = 0
+    """Rollouts that had ended before this session began."""
+    tokens_before: int = 0
+    """Their output tokens."""
+    retries: RetryCount = field(default_factory=RetryCount)
+    """Requests that this process sent again."""
+    max_attempts: int = 1
+    standing_still: Callable[[], Sequence[str]] = tuple
+    """Sentences about the server processes whose event loops do not run now."""
+    limit: ConcurrencyLimit | None = None
+    """How many may be in flight, when that is decided on the way."""
+
+
+class Observer(Protocol):
+    """Is told what happens to rollouts, on the event loop: it must be quick and never raise."""
+
+    def rollout_started(self, key: RolloutKey, job: Job, /) -> None:
+        """The first attempt of a rollout begins."""
+
+    def attempt_ended(self, result: Scored | Failed, job: Job, /) -> None:
+        """An attempt has been recorded; it was the last when scored or terminal."""
+
 
 logger = logging.getLogger("palestra.rollouts")
 

@@ -16,7 +16,6 @@ from typing import Final
 
 from palestra.engine import Accounting, ending_in
 from palestra.errors import InputDataError, KnownCause, Layer
-from palestra.rollouts.answers import has_answers, reverify_command
 from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
@@ -29,6 +28,7 @@ from palestra.rollouts.recorded import (
     recorded_rows,
     scored_keys,
 )
+from palestra.rollouts.results import has_answers, reverify_command
 from palestra.schema import JsonDict, JsonObject, RolloutKey, RunPaths, key_of, read_jsonl
 from palestra.settings import CollectSettings, InputFile
 from palestra.system import is_gone, move, on_failure, process_name, remove_empty, set_aside

@@ -1,21 +1,42 @@
-"""How one requested rollout ended, ready to be written down."""
+"""How one requested rollout ended, ready to be written down.
 
+A failure whose verification failed keeps the model's answer, so that it can be verified again. A
+result that an agent marked as none is a failure too.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
+import orjson
 from pydantic import BaseModel
 
 from palestra.engine import ScoredEnding, ending_in
-from palestra.errors import CallError, KnownCause, Layer, Outcome, VerifierError, readable
-from palestra.rollouts.answers import asked_of_result, line_with_answer
-from palestra.rollouts.marked import raise_if_marked
+from palestra.errors import (
+    CallError,
+    DeadlineExceeded,
+    InfraError,
+    JudgeFailure,
+    KnownCause,
+    Layer,
+    Outcome,
+    VerifierError,
+    class_of,
+    excerpt,
+    readable,
+)
 from palestra.schema import (
     AGENT_REF,
+    CREATE_PARAMS,
     EMPTY_ANSWER,
     FAILURE_CLASS,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
     MAX_ROW_BYTES,
+    NO_PERSIST,
     RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
@@ -28,6 +49,126 @@ from palestra.schema import (
     hint_with,
     no_reward,
 )
+from palestra.system import shown
+from palestra.transport import encoded_with, fields_of_request
+
+RESPONSE: Final = "response"
+VERIFY_FIELDS: Final = "verify_fields"
+LOST_ANSWER: Final = "response_left_out"
+"""Why a failures-file row has no `response` although the model gave one."""
+
+
+def answer_in(row: JsonObject) -> JsonObject | None:
+    """The model's answer that a failures-file row holds; None when it holds none."""
+    held = row.get(RESPONSE)
+    return held if isinstance(held, Mapping) and "output" in held else None
+
+
+def asked_of_result(result: JsonObject) -> JsonDict | None:
+    """What a result that is none tells of what was verified: not what the verifier made of it."""
+    if result.get(RESPONSE) is None:
+        return None
+    return {name: result[name] for name in (CREATE_PARAMS, RESPONSE) if name in result}
+
+
+def line_with_answer(told: JsonObject, row: JsonObject, request: Any) -> bytes:
+    """A failures-file row as JSON: `told`, and of the verify request what `row` does not hold.
+
+    A row that would be too long to be read again says so instead of holding the answer.
+    """
+    kept = dict(_kept(row, fields_of_request(request)))
+    if not kept:
+        return encode_json(told)
+    line = encoded_with(told, kept)
+    if line is None:
+        return encode_json({**told, LOST_ANSWER: "it cannot be written as JSON"})
+    if len(line) + 1 > MAX_ROW_BYTES:
+        why = f"the row would have {len(line):,} bytes, and may have {MAX_ROW_BYTES:,}"
+        return encode_json({**told, LOST_ANSWER: why})
+    return line
+
+
+def _kept(row: JsonObject, request: JsonObject) -> Iterator[tuple[str, Any]]:
+    if request.get(RESPONSE) is None:
+        return
+    yield RESPONSE, request[RESPONSE]
+    others = {
+        name: value
+        for name, value in request.items()
+        if name != RESPONSE and not _same(row.get(name), value)
+    }
+    if others:
+        yield VERIFY_FIELDS, others
+
+
+def _same(held: Any, sent: Any) -> bool:
+    """Whether `sent`, which may hold objects, says what the row holds."""
+    if held is sent or held == sent:
+        return True
+    try:
+        return bool(orjson.loads(encode_json(sent)) == held)
+    except (TypeError, ValueError):
+        return False
+
+
+def reverify_command(output: Path, verified_by: str = "") -> str:
+    """The command that verifies everything again that the run at `output` has answers to.
+
+    `verified_by`: the arguments that name the environment.
+    """
+    made = output.with_name(f"{output.stem}_reverified.jsonl")
+    words = ["palestra", "reverify", "--rollouts", shown(output), "--with-failures"]
+    return " ".join([shlex.join([*words, "--output", shown(made)]), verified_by]).rstrip()
+
+
+def has_answers(failures: Path) -> bool:
+    """Whether a failures file holds answers of the model. Never raises for what is in it."""
+    marked = f'"{RESPONSE}":'.encode()
+    try:
+        with failures.open("rb") as file:
+            return any(marked in line for line in file)
+    except OSError:
+        return False
+
+
+_MARKS: Final = (FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST)
+_BY_WORD: Final[Mapping[str, type[CallError]]] = {
+    "judge": JudgeFailure,
+    "timeout": DeadlineExceeded,
+    "timed_out": DeadlineExceeded,
+}
+"""Words in classes of others' own: `judge_failed`, `sandbox_timeout`."""
+
+
+class _Cancelled(InfraError):
+    outcome = Outcome.CANCELLED
+
+
+def raise_if_marked(fields: MutableMapping[str, Any]) -> None:
+    """Raise the failure that a result says it is; marks that are not set are taken away."""
+    name = fields.get(FAILURE_CLASS)
+    if name:
+        error = _error_of(str(name))(f"the result says that it failed: {name}{_why(fields)}")
+        error.retriable = error.retriable and not fields.get(FAILURE_TERMINAL)
+        raise error
+    if fields.get(NO_PERSIST):
+        raise InfraError(f"the result asks not to be kept ({NO_PERSIST}){_why(fields)}")
+    for mark in _MARKS:
+        fields.pop(mark, None)
+
+
+def _error_of(name: str) -> type[CallError]:
+    if name == Outcome.CANCELLED:
+        return _Cancelled
+    if name in set(Outcome):
+        return class_of(Outcome(name))
+    return next((kind for word, kind in _BY_WORD.items() if word in name.lower()), InfraError)
+
+
+def _why(fields: JsonObject) -> str:
+    told = (fields.get(key) for key in ("message", "error_message", "error", "_ng_failure_message"))
+    text = next((each for each in told if isinstance(each, str) and each), "")
+    return f": {excerpt(text)}" if text else ""
 
 
 class Scored(msgspec.Struct, frozen=True):

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from palestra.engine import Accounting, ConcurrencyLimit, JobRoom
 from palestra.errors import CallError, PalestraError, RunFailed
 from palestra.rollouts.aggregate import aggregate
-from palestra.rollouts.answers import reverify_command
-from palestra.rollouts.collect import Collector, Limits
+from palestra.rollouts.collect import Collector, Limits, Observer, Progress
 from palestra.rollouts.journal import Journal, JournalFailed
 from palestra.rollouts.manifest import read_manifest
 from palestra.rollouts.prepare import PreparedRun, discard, overtaken
-from palestra.rollouts.progress import Observer, Progress
+from palestra.rollouts.results import reverify_command
 from palestra.schema import JsonDict
 from palestra.settings import AUTO, CollectSettings
 from palestra.transport import ServerClient

@@ -44,9 +44,8 @@ from palestra.sandbox.workers import (
 )
 from palestra.sandbox.workers.frames import receive
 from palestra.sandbox.workers.handle import CRASHES, WorkerHandle
-from palestra.sandbox.workers.keeper import Keeper
+from palestra.sandbox.workers.keeper import Keeper, nurseries_kept
 from palestra.sandbox.workers.outcomes import NotReady
-from palestra.sandbox.workers.started import nurseries_kept
 from palestra.sandbox.workers.worker import READY, STACK_SIGNAL, Endurance, Serve, limit_worker
 
 if TYPE_CHECKING:

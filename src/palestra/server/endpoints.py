@@ -27,6 +27,7 @@ from palestra.errors import (
 from palestra.schema import (
     JSON_TYPE,
     TOOL_FAILURES,
+    JsonDict,
     RejectedField,
     SchemaComponents,
     documented_answers,
@@ -183,11 +184,11 @@ class Endpoint:
         """From now on have the method run elsewhere. Not for one that wants the request."""
         self._away = away
 
-    def body_schema(self) -> dict[str, Any] | None:
+    def body_schema(self) -> JsonDict | None:
         """JSON Schema of the body, or None when the method takes none."""
         return None if self._body_model is None else published_schema(self._body_model)
 
-    def operation(self, components: SchemaComponents) -> dict[str, Any]:
+    def operation(self, components: SchemaComponents) -> JsonDict:
         """The operation in an OpenAPI document with these components, as it succeeds."""
         body = components.placed(self.body_schema() or {"type": "object"})
         answers = {TEXT_TYPE: str} if self.is_tool else self._answers or _answers_of(self._method)

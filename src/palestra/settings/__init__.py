@@ -4,7 +4,6 @@ A described field is a flag of `palestra` and an override of `ng_*`; type, defau
 come from the field. Nothing here imports what commands need to run, so that help is fast.
 """
 
-from palestra.settings.authoring import EntrypointArgs, InitArgs, TestArgs, VerifyEnvArgs
 from palestra.settings.base import HOW_TO_GIVE, JsonArgs, Settings, args_from, existing_path
 from palestra.settings.cluster import (
     CommandOptions,
@@ -38,9 +37,15 @@ from palestra.settings.data import (
     PrepareArgs,
     RenderArgs,
 )
-from palestra.settings.hub import MAIN, HubDownload, HubUpload
+from palestra.settings.hub import (
+    MAIN,
+    GitlabDelete,
+    GitlabDownload,
+    GitlabUpload,
+    HubDownload,
+    HubUpload,
+)
 from palestra.settings.loading import COMMAND_SETTINGS, load
-from palestra.settings.registry import GitlabDelete, GitlabDownload, GitlabUpload
 from palestra.settings.runs import (
     AggregateArgs,
     CompareArgs,
@@ -55,11 +60,15 @@ from palestra.settings.runs import (
 )
 from palestra.settings.seeds import LARGEST_SEED, parse_numbers
 from palestra.settings.servers import (
+    EntrypointArgs,
     FetchArgs,
+    InitArgs,
     LlamaCppServer,
     PipListArgs,
     SandboxArgs,
     StatusArgs,
+    TestArgs,
+    VerifyEnvArgs,
     VLLMServer,
 )
 

@@ -1,13 +1,12 @@
 """What all settings of commands have in common, and how they are checked."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from palestra.config import PACKAGE_ROOT, flag, resolve_path
+from palestra.config import PACKAGE_ROOT, ConfigTree, flag, resolve_path
 from palestra.errors import ConfigError
 
 Args = TypeVar("Args", bound=BaseModel)
@@ -29,7 +28,7 @@ class JsonArgs(Settings):
     as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
 
 
-def args_from(model: type[Args], tree: Mapping[str, Any], *, hint: str = HOW_TO_GIVE) -> Args:
+def args_from(model: type[Args], tree: ConfigTree, *, hint: str = HOW_TO_GIVE) -> Args:
     """The command's settings. Raises ConfigError listing all that are missing or wrong."""
     given = {key: value for key, value in tree.items() if value is not None}
     try:

@@ -1,13 +1,11 @@
 """The configuration of a command, which may hold the settings of others."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
-from palestra.config import OverrideRules, ResolvedConfig, load_config
+from palestra.config import ConfigTree, OverrideRules, ResolvedConfig, load_config
 from palestra.settings.collecting import CollectArgs
 from palestra.settings.data import BenchmarkArgs, NetworkSettings, PrepareArgs, RenderArgs
-from palestra.settings.hub import HubDownload, HubUpload
-from palestra.settings.registry import GitlabDownload, GitlabUpload
+from palestra.settings.hub import GitlabDownload, GitlabUpload, HubDownload, HubUpload
 from palestra.settings.runs import AggregateArgs, ProfileArgs
 
 COMMAND_SETTINGS = frozenset(
@@ -40,7 +38,7 @@ def load(
     overrides: list[str],
     *,
     ng: bool,
-    extra: Mapping[str, Any] | None = None,
+    extra: ConfigTree | None = None,
     require_all: bool = True,
     required: Collection[str] | None = None,
 ) -> ResolvedConfig:

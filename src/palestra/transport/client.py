@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from palestra.config import ServerType
+from palestra.config import ConfigTree, ServerType
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -107,11 +107,11 @@ class ServerClient:
         debug: bool = False,
         token: str = "",
         mask: Callable[[str], str] = str,
-        tree: Mapping[str, Any] | None = None,
+        tree: ConfigTree | None = None,
     ) -> None:
         self.targets = targets
         self.http = http
-        self.tree: Mapping[str, Any] = {} if tree is None else tree
+        self.tree: ConfigTree = {} if tree is None else tree
         """The fleet's resolved configuration, for servers that read more than their own settings."""
         self.policy = policy
         self.debug = debug

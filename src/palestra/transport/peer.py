@@ -17,7 +17,15 @@ from palestra.errors import (
     from_body,
     status_for,
 )
-from palestra.schema import CREATE_PARAMS, changed, encode_json, fields_of, why_unreadable
+from palestra.schema import (
+    CREATE_PARAMS,
+    JsonDict,
+    JsonObject,
+    changed,
+    encode_json,
+    fields_of,
+    why_unreadable,
+)
 from palestra.transport.context import Activity, CallContext, calling, current_call, new_id
 from palestra.transport.http import HttpReply
 from palestra.transport.local import IN_PROCESS, LocalEndpoint, ServerRequest, Target
@@ -83,9 +91,7 @@ class Peer:
         """The server's instance name."""
         return self._target.name
 
-    async def call(
-        self, path: str, body: BaseModel | Mapping[str, Any], answer: type[Reply]
-    ) -> Reply:
+    async def call(self, path: str, body: BaseModel | JsonObject, answer: type[Reply]) -> Reply:
         """POST `body` to `path`; objects in it are handed over as they are when that is possible.
 
         Raises `CallError` for any failure, with this server among its hops.
@@ -106,7 +112,7 @@ class Peer:
         sent = fields_of(result) if isinstance(result, BaseModel) else result
         return _parse(encode_json(sent), answer, self._target, path)
 
-    async def notify(self, path: str, body: BaseModel | Mapping[str, Any]) -> None:
+    async def notify(self, path: str, body: BaseModel | JsonObject) -> None:
         """POST `body` to `path`, whatever the answer says. Raises `CallError` for a failure."""
         activity = current_call().activity
         before = _note(activity, path, f"{self._target.name} {path}")
@@ -117,7 +123,7 @@ class Peer:
             await self._invoke(endpoint, path, body)
         _back_to(activity, before)
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
+    async def call_tool(self, name: str, arguments: JsonObject) -> str:
         """Run a tool of the environment and give its answer as text, errors of the tool included.
 
         Raises `CallError` when no answer came, or when the tool's own nested call failed: that
@@ -156,7 +162,7 @@ class Peer:
         return local.typed_endpoint(path)
 
     async def _invoke(
-        self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
+        self, endpoint: LocalEndpoint, path: str, body: BaseModel | JsonObject
     ) -> Any:
         client, name, url = self._client, self._target.name, IN_PROCESS + path
         before = encode_json(body) if client.debug else None
@@ -261,7 +267,7 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
         raise failure from error
 
 
-def _answer_in(body: bytes) -> dict[str, Any] | None:
+def _answer_in(body: bytes) -> JsonDict | None:
     """What the result of a rollout holds of the model's answer, when it is no result otherwise."""
     held = json_or_none(body)
     if not isinstance(held, dict) or "response" not in held:

@@ -19,7 +19,7 @@ from palestra.errors import (
     VerifierError,
     readable,
 )
-from palestra.schema import encode_json, to_plain
+from palestra.schema import JsonObject, encode_json, to_plain
 from palestra.transport.context import Activity, current_call
 
 VERIFY = "/verify"
@@ -39,14 +39,14 @@ def add_verify_request(error: CallError, activity: Activity | None) -> CallError
     return error
 
 
-def fields_of_request(request: Any) -> Mapping[str, Any]:
+def fields_of_request(request: Any) -> JsonObject:
     """The top level of a verify request; empty when it is no object."""
     if isinstance(request, BaseModel):
         return {**request.__dict__, **(request.model_extra or {})}
     return request if isinstance(request, Mapping) else {}
 
 
-def encoded_with(told: Mapping[str, Any], more: Mapping[str, Any]) -> bytes | None:
+def encoded_with(told: JsonObject, more: JsonObject) -> bytes | None:
     """`told` and `more` as one JSON object; None when `more` cannot be made JSON.
 
     What no encoding can write (half a surrogate pair) is written as its escape.

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -41,6 +40,7 @@ from palestra.cluster import (
 from palestra.config import ResolvedConfig, ServerType, names_in_files
 from palestra.errors import InputDataError, RunFailed
 from palestra.sandbox import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
+from palestra.schema import JsonDict
 from palestra.settings import (
     CollectArgs,
     CollectSettings,
@@ -166,15 +166,13 @@ def overrides_of(run: Run) -> list[str]:
     ]
 
 
-def policy_settings(
-    run: Run, job: JobFiles | None, environment: Mapping[str, str]
-) -> dict[str, Any]:
+def policy_settings(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> JsonDict:
     """Where the model is and with which key it is asked; nothing of it is written anywhere.
 
     `job`: None for what only reads answers, and asks no model.
     """
     policy = run.policy
-    told: dict[str, Any] = {"policy_model_name": policy.model} if policy.model else {}
+    told: JsonDict = {"policy_model_name": policy.model} if policy.model else {}
     if policy.server is not None:
         if job is None:
             return {**told, "policy_base_url": "http://127.0.0.1:9/v1", "policy_api_key": "none"}
@@ -230,7 +228,7 @@ def _tell_of_sandbox(run: Run, job: JobFiles | None, environment: Mapping[str, s
         os.environ.update({HOST_VARIABLE: host, PORT_VARIABLE: str(port), TOKEN_VARIABLE: nonce})
 
 
-def _ray_settings(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> dict[str, Any]:
+def _ray_settings(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> JsonDict:
     """Where the job has a Ray cluster, its address; its token goes into the environment."""
     found = _service(run, job, environment, Role.RAY)
     if found is None:

@@ -33,6 +33,7 @@ from palestra.cluster import (
 )
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
+from palestra.schema import JsonDict
 from palestra.settings import FollowArgs, LogsArgs, config_list
 from palestra.system import shown
 
@@ -105,7 +106,7 @@ def _executor(run: Run) -> Executor:
     return executor_for(run.executor, timeout_s=run.command_timeout_s)
 
 
-def _told(found: RunStatus) -> dict[str, Any]:
+def _told(found: RunStatus) -> JsonDict:
     return {
         "run": found.run.name,
         "output_dir": found.run.output_dir,
@@ -118,7 +119,7 @@ def _told(found: RunStatus) -> dict[str, Any]:
     }
 
 
-def _unit(one: UnitStatus) -> dict[str, Any]:
+def _unit(one: UnitStatus) -> JsonDict:
     return {
         "name": one.unit.name,
         "kind": "shard" if one.unit.is_shard else "job",

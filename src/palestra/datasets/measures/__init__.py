@@ -5,8 +5,7 @@ the order, and however the rows were cut into parts, the result is the same to t
 """
 
 from palestra.datasets.measures.digests import Uniques, as_array
-from palestra.datasets.measures.fields import Field, Texts
-from palestra.datasets.measures.numbers import Numbers
+from palestra.datasets.measures.fields import Field, Numbers, Texts
 from palestra.datasets.measures.rows import (
     EXAMPLES,
     OURS,

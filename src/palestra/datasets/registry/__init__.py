@@ -9,10 +9,9 @@ mlflow is an extra: only functions import it, when they are called. A plain MLfl
 is as good as GitLab's.
 """
 
-from palestra.datasets.registry.access import open_registry
-from palestra.datasets.registry.address import RegistryAddress
+from palestra.datasets.registry.access import RegistryAddress, open_registry
+from palestra.datasets.registry.artifacts import download_from_registry, upload_to_registry
 from palestra.datasets.registry.catalogue import Catalogue
-from palestra.datasets.registry.moving import download_from_registry, upload_to_registry
 
 __all__ = [
     "Catalogue",

@@ -1,4 +1,4 @@
-"""The bytes of a version's files."""
+"""The bytes of a version's files: sent, fetched, compared. Whole datasets go up and come down here."""
 
 import hashlib
 from collections.abc import Iterator
@@ -14,6 +14,12 @@ from palestra.errors import ConfigError
 
 if TYPE_CHECKING:
     from requests import Response
+from dataclasses import dataclass
+
+from palestra.datasets.registry.catalogue import Catalogue
+from palestra.datasets.transfer import Outgoing, free_destination
+from palestra.errors import RunFailed
+from palestra.settings import GitlabDownload, GitlabUpload
 
 CHUNK_BYTES: Final = 1 << 16
 """What is lost of an answer that breaks off is less than this."""
@@ -164,3 +170,63 @@ def _raise_for_a_page(answer: "Response", name: str) -> None:
     is_page = "html" in answer.headers.get("content-type", "")
     if is_page and PurePosixPath(name).suffix not in {".html", ".htm"}:
         raise NoFile("the registry answered with a web page instead of the file")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is in the registry now, its bytes compared with the file's."""
+
+    name: str
+    version: str
+    artifact: str
+    unchanged: bool
+    """The registry had these bytes before."""
+
+
+def upload_to_registry(
+    file: Outgoing, settings: GitlabUpload, registry: Registry, progress: UploadProgress
+) -> Stored:
+    """Put a file into a version of a dataset, and read it back.
+
+    Raises ConfigError when the version holds other bytes: versions do not change.
+    """
+    name, version, artifact = settings.dataset_name, settings.version, file.path.name
+    catalogue = Catalogue(registry)
+    found = catalogue.find(name, version)
+    if found is None:
+        found = catalogue.create(name, version, artifact, file.sha256)
+    artifacts = Artifacts(registry, found, progress)
+    there = artifacts.sha256_of(artifact)
+    if there == file.sha256:
+        return Stored(name, version, artifact, unchanged=True)
+    # A file without one is what an upload that was stopped leaves of a version.
+    if there is not None and found.sha256_of(artifact) != file.sha256:
+        raise ConfigError(
+            f"version {version} of {name!r} has a file {artifact} with other bytes",
+            hint="nothing was uploaded; versions do not change: choose another",
+        )
+    artifacts.put(file.path, file.size_bytes)
+    if (there := artifacts.sha256_of(artifact)) != file.sha256:
+        raise RunFailed(
+            f"{artifact} of {name!r} {version}: the registry's file has the sha256 {there}, and "
+            f"ours {file.sha256}",
+            hint="upload it again; do not trust what is there",
+        )
+    return Stored(name, version, artifact, unchanged=False)
+
+
+def download_from_registry(
+    settings: GitlabDownload, registry: Registry, progress: UploadProgress
+) -> bool:
+    """Fetch a file of a version; whether there was a digest to hold it to."""
+    destination = free_destination(Path(settings.output_fpath))
+    catalogue = Catalogue(registry)
+    found = catalogue.find(settings.dataset_name, settings.version)
+    if found is None:
+        catalogue.require(settings.dataset_name)
+        versions = ", ".join(catalogue.versions_of(settings.dataset_name)) or "none"
+        raise ConfigError(
+            f"dataset {settings.dataset_name!r} has no version {settings.version}",
+            hint=f"known: {versions}",
+        )
+    return Artifacts(registry, found, progress).fetch(settings.artifact_fpath, destination)

@@ -8,8 +8,15 @@
 Nothing here knows of a hub or a registry.
 """
 
-from palestra.datasets.transfer.digests import Digest, git_blob_of, sha256_of
-from palestra.datasets.transfer.files import Arriving, arriving, free_destination, keeping
+from palestra.datasets.transfer.files import (
+    Arriving,
+    Digest,
+    arriving,
+    free_destination,
+    git_blob_of,
+    keeping,
+    sha256_of,
+)
 from palestra.datasets.transfer.outgoing import (
     CountedReader,
     Outgoing,

@@ -1,4 +1,6 @@
-"""A file that grows beside its destination and takes its place when it is whole."""
+"""A file that grows beside its destination and takes its place when it is whole; and what its bytes
+must be.
+"""
 
 import contextlib
 import errno
@@ -8,10 +10,53 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from palestra.datasets.transfer.digests import Digest
 from palestra.errors import InfraError, InputDataError, RunFailed
 from palestra.system import move, open_locked
+
+CHUNK_BYTES: Final = 1 << 20
+_LENGTHS: Final = {40: "git blob", 64: "sha256"}
+
+
+def chunks_of(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, a MiB at a time."""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, in hex."""
+    digest = hashlib.sha256()
+    for chunk in chunks_of(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def git_blob_of(path: Path) -> str:
+    """What git calls the file's content, in hex."""
+    # Git's own choice of SHA-1: it names content, nothing is kept safe by it.
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    for chunk in chunks_of(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A digest in hex: a sha256, or git's name of the content when it is that long."""
+
+    hex: str
+
+    @property
+    def kind(self) -> str:
+        """`sha256`, `git blob`; empty for what is neither, which nothing can be held to."""
+        return _LENGTHS.get(len(self.hex), "")
+
+    def of(self, path: Path) -> str:
+        """The digest of this kind of a file."""
+        return git_blob_of(path) if self.kind == "git blob" else sha256_of(path)
 
 
 def free_destination(path: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import Protocol, final
 
 from typing_extensions import Buffer
 
-from palestra.datasets.transfer.digests import sha256_of
+from palestra.datasets.transfer.files import sha256_of
 from palestra.errors import InputDataError
 
 

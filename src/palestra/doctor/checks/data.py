@@ -4,11 +4,10 @@ Cache: an earlier run at the output, and whether it was made from what is asked 
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from palestra.datasets import BadRows, DoorKeeper, RowProblems
 from palestra.doctor.checking import Looked
@@ -28,7 +27,7 @@ from palestra.rollouts import (
     doors_behind,
     plan,
 )
-from palestra.schema import AGENT_REF, RunPaths, read_jsonl
+from palestra.schema import AGENT_REF, JsonObject, RunPaths, read_jsonl
 from palestra.settings import CollectSettings
 from palestra.transport import ServerClient
 
@@ -47,7 +46,7 @@ def plan_run(
     settings: CollectSettings,
     *,
     agents: Collection[str],
-    semantics: Mapping[str, Any],
+    semantics: JsonObject,
     version: str,
 ) -> Planned:
     """Plan the run as `collect` does; whoever asked discards it."""

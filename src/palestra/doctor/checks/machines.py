@@ -5,8 +5,9 @@ import importlib.util
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from palestra.config import ConfigTree
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, quote
@@ -21,7 +22,7 @@ SLURM_S: Final = 10.0
 _PROBE: Final = Program.python("print('probed')")
 
 
-async def check_ray(tree: Mapping[str, Any]) -> Looked:
+async def check_ray(tree: ConfigTree) -> Looked:
     """Whether the cluster that the configuration names answers."""
     address = str(tree.get(RAY_ADDRESS) or "")
     if not address:

@@ -5,9 +5,9 @@ name and any key until a request is made.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
@@ -22,7 +22,7 @@ from palestra.errors import (
     PromptTooLong,
     RowIdentity,
 )
-from palestra.schema import CREATE_PARAMS, TASK_INDEX, Response, ResponseCreateParams
+from palestra.schema import CREATE_PARAMS, TASK_INDEX, JsonObject, Response, ResponseCreateParams
 from palestra.server import EndpointFacts, EndpointSaid, ask_endpoint
 from palestra.transport import ServerClient
 
@@ -106,7 +106,7 @@ async def _ask_for_a_word(client: ServerClient, name: str) -> RequestPace:
 
 
 async def _ask(
-    client: ServerClient, name: str, params: Mapping[str, Any], *, within_s: float = REQUEST_S
+    client: ServerClient, name: str, params: JsonObject, *, within_s: float = REQUEST_S
 ) -> Response:
     asked = ResponseCreateParams.model_validate(params)
     return await asked_once(
@@ -190,11 +190,11 @@ async def check_tool_calls(
     return Looked("taken" + (f", tool parser {parser}" if parser else ""))
 
 
-def _with_row(finding: Finding, row: Mapping[str, Any]) -> Finding:
+def _with_row(finding: Finding, row: JsonObject) -> Finding:
     return replace(finding, row=finding.row or _identity(row))
 
 
-def _identity(row: Mapping[str, Any]) -> RowIdentity:
+def _identity(row: JsonObject) -> RowIdentity:
     return RowIdentity(task=row.get(TASK_INDEX), rollout=None)
 
 

@@ -3,9 +3,9 @@
 import math
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from palestra.conformance import LoopGuard, PlayedAnswer, Player, door_of
 from palestra.doctor.checking import Looked
@@ -14,7 +14,7 @@ from palestra.doctor.findings import Finding, Severity, quote
 from palestra.doctor.patience import PATIENCE_S, asked_once
 from palestra.doctor.tabled import tabled
 from palestra.errors import CallError, JudgeFailure, Layer, RowIdentity
-from palestra.schema import TASK_INDEX, JudgeReplay, response_of
+from palestra.schema import TASK_INDEX, JsonObject, JudgeReplay, response_of
 from palestra.server import Hearing, Judge, JudgeConfig, Server
 from palestra.transport import ServerClient
 
@@ -31,7 +31,7 @@ WRONG_ANSWER: Final = response_of("I do not know.")
 async def check_empty_answers(
     client: ServerClient,
     environment: str,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[JsonObject],
     guard: LoopGuard,
     *,
     wrong: float | None,
@@ -134,7 +134,7 @@ def frozen(environment: str, still_s: float) -> Looked:
 
 
 async def check_judge(
-    client: ServerClient, environment: str, server: Server | None, row: Mapping[str, Any]
+    client: ServerClient, environment: str, server: Server | None, row: JsonObject
 ) -> Looked:
     """Ask the judge one question, and read its verdict as the environment does.
 
@@ -160,9 +160,7 @@ async def _ask(client: ServerClient, config: JudgeConfig) -> str:
     return await asked_once(lambda: hearing.ask(question), within_s=ONE_ANSWER_S)
 
 
-async def _by_a_wrong_answer(
-    client: ServerClient, environment: str, row: Mapping[str, Any]
-) -> Looked:
+async def _by_a_wrong_answer(client: ServerClient, environment: str, row: JsonObject) -> Looked:
     door = await door_of(client, environment)
     async with LoopGuard(_ignore, frozen_s=ONE_ANSWER_S) as guard:
         player = Player(client, door, guard, timeout_s=ONE_ANSWER_S)

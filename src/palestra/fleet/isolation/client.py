@@ -1,4 +1,7 @@
-"""`server_client` in a worker: each call goes back to the server's process, and out from there."""
+"""`server_client` in a worker: each call goes back to the server's process, and out from there.
+
+`Questions` and `ServerElsewhere` are the worker's end, `reply_to` is the end in the server's process.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,12 +10,23 @@ from typing import Any, Final, final
 
 import orjson
 
-from palestra.errors import InfraError, from_body
-from palestra.fleet.isolation.wire import ASK, message_frame
-from palestra.transport import SESSION_SCOPE_KEY, ASGIApp
+from palestra.errors import CallError, InfraError, from_body, to_body
+from palestra.fleet.isolation.wire import ASK, REPLY, message_frame, order_frame
+from palestra.schema import encode_json
+from palestra.server import error_text
+from palestra.transport import (
+    SESSION_SCOPE_KEY,
+    ASGIApp,
+    CallContext,
+    ServerClient,
+    calling,
+    parse_set_cookies,
+)
 
 NO_CALL: Final = 0
 """The number of a call that is made for no rollout: by `start`, by a task of the author's."""
+
+_OWN_HEADERS: Final = ("x-palestra-", "authorization", "cookie", "content-type", "content-length")
 
 Question = tuple[str, str, str, list[tuple[str, str]], bytes, str | None]
 """Server, method, path with its query, headers, body, session."""
@@ -91,3 +105,47 @@ class ServerElsewhere:
         encoded = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in reply_headers]
         await send({"type": "http.response.start", "status": status, "headers": encoded})
         await send({"type": "http.response.body", "body": reply_body})
+
+
+async def reply_to(
+    question: list[Any], number: int, context: CallContext, client: ServerClient, *, server: str
+) -> bytes:
+    """The frame that answers a worker of `server`: its call is made here, on its behalf.
+
+    Raises nothing: the author's code in the worker waits for the frame.
+    """
+    try:
+        with calling(context):
+            return order_frame(REPLY, number, await _asked(client, *question))
+    except CallError as error:
+        failure = error
+    except Exception as error:  # whatever went wrong here, the author's code waits
+        failure = InfraError(
+            f"{server}: its call through server_client failed: {error_text(error)}"
+        )
+    return order_frame(REPLY, number, (encode_json(to_body(failure)),))
+
+
+async def _asked(
+    client: ServerClient,
+    server: str,
+    method: str,
+    path: str,
+    headers: list[tuple[str, str]],
+    body: bytes,
+    session_id: str | None,
+) -> tuple[Any, ...]:
+    """Status, headers and body of the answer."""
+    cookies = [value for name, value in headers if name.lower() == "cookie"]
+    reply = await client.forward(
+        server,
+        method,
+        path,
+        body=body,
+        headers={n: v for n, v in headers if not n.lower().startswith(_OWN_HEADERS)},
+        cookies=parse_set_cookies(cookies[0].split(";")) if cookies else {},
+        session_id=session_id,
+    )
+    kept = [(n, v) for n, v in reply.headers.items() if n.lower() != "set-cookie"]
+    kept += [("set-cookie", f"{n}={v}; path=/") for n, v in reply.cookies.items()]
+    return reply.status, kept, reply.body

@@ -4,8 +4,7 @@
 `write` copies rows, byte by byte, and renames. What is merged is a set of rows: the order of
 shards, the order of rows in them and rows that are there twice make no difference to a byte.
 
-    shards.py        which files are shards, and that they are of one run
-    sources.py       the files that are read: places in them, and that they stay as they were
+    sources.py       which files are shards, that they are of one run, and stay as they were
     scan.py          one pass over each file: the key and the place of every row
     plan.py          numbers in, numbers out: order, duplicates, conflicts, gaps, accounting
     completeness.py  what is there of the run and what is missing, in words
@@ -14,8 +13,12 @@ shards, the order of rows in them and rows that are there twice make no differen
 """
 
 from palestra.rollouts.merging.completeness import Completeness, MergeIncomplete
-from palestra.rollouts.merging.merge import MergePlan, merge, plan_merge
-from palestra.rollouts.merging.shards import OtherRun
+from palestra.rollouts.merging.merge import (
+    MergePlan,
+    merge,
+    plan_merge,
+)
+from palestra.rollouts.merging.sources import OtherRun
 from palestra.rollouts.merging.write import MergeFailed
 
 __all__ = [

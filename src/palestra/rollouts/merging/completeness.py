@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from palestra.errors import Layer, RunFailed
-from palestra.rollouts.merging.shards import MOST_NAMED
+from palestra.rollouts.merging.sources import MOST_NAMED
 from palestra.schema import RolloutKey
 
 

@@ -13,8 +13,7 @@ from palestra.errors import InputDataError
 from palestra.rollouts.merging.completeness import Completeness
 from palestra.rollouts.merging.plan import Decision, decide
 from palestra.rollouts.merging.scan import scan_shards
-from palestra.rollouts.merging.shards import ShardFiles, find_shards
-from palestra.rollouts.merging.sources import Sources
+from palestra.rollouts.merging.sources import ShardFiles, Sources, find_shards
 from palestra.rollouts.merging.write import Content, Copied, Target, Text, write_targets
 from palestra.schema import RunPaths
 

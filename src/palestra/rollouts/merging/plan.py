@@ -24,8 +24,7 @@ from palestra.rollouts.merging.scan import (
     ScoredColumns,
     numbers,
 )
-from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles, missing_parts
-from palestra.rollouts.merging.sources import Place, Sources
+from palestra.rollouts.merging.sources import MOST_NAMED, Place, ShardFiles, Sources, missing_parts
 from palestra.schema import RolloutKey
 
 Read = Callable[[Place], bytes]

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from palestra.datasets import RowProblems
 from palestra.engine import ending_in
 from palestra.errors import Outcome
-from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles
-from palestra.rollouts.merging.sources import Place, Sources
+from palestra.rollouts.merging.sources import MOST_NAMED, Place, ShardFiles, Sources
 from palestra.schema import (
     EMPTY_ANSWER,
     FAILURE_CLASS,

@@ -1,12 +1,19 @@
-"""The files that a merge reads, by number; none of them is ever changed."""
+"""The files that a merge reads: which are shards of one run, and each by its number.
 
+None of them is ever changed.
+"""
+
+import glob
 import os
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
-from palestra.errors import InputDataError, KnownCause
+from palestra.errors import InputDataError, KnownCause, Layer
+from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
+from palestra.schema import RunPaths
 from palestra.system import lock
 
 BUFFER_BYTES = 1 << 20
@@ -149,3 +156,194 @@ def _changed(path: Path) -> InputDataError:
         f"{path} changed while it was being merged; nothing was written",
         hint="run the merge again when nothing writes to its shards",
     )
+
+
+MOST_NAMED = 10
+_DERIVED = (
+    "_materialized_inputs.jsonl",
+    "_failures.jsonl",
+    "_manifest.json",
+    "_aggregate_metrics.json",
+    "_reward_profiling.jsonl",
+    "_agent_metrics.json",
+)
+_ASIDE = (".bak", ".tmp", ".new", ".merging")
+
+
+class OtherRun(InputDataError):
+    """Shards were made from different rows or settings, and must not be mixed."""
+
+    layer = Layer.CACHE
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFiles:
+    """The files of one shard, and its manifest, which files of other tools lack.
+
+    A run that was not cut is its own only shard.
+    """
+
+    paths: RunPaths
+    manifest: Manifest | None
+
+    @property
+    def part(self) -> ShardOf | None:
+        """Which part of its run it is; None for a whole run."""
+        return self.manifest.shard if self.manifest else None
+
+    @property
+    def run_size(self) -> tuple[int, int]:
+        """Rollouts and tasks of the whole run; a shard without a manifest does not know."""
+        known = self.part or self.manifest
+        return (known.requested, known.tasks) if known else (0, 0)
+
+
+def find_shards(given: Sequence[str | Path], output: Path) -> tuple[list[ShardFiles], list[str]]:
+    """The shards that `given` (files, folders, globs) names, in the order of their paths.
+
+    Files that go with a run are passed over, and so is `output` when a folder or glob has it.
+    Returns notices too. Raises InputDataError when there is no shard or one cannot be used.
+    """
+    found: dict[Path, list[Path]] = {}
+    for item in given:
+        for path in _named(str(item), output):
+            found.setdefault(path.resolve(), []).append(path)
+    if not found:
+        what = ", ".join(str(item) for item in given) or "nothing"
+        raise InputDataError(
+            f"no shards to merge in {what}",
+            hint="give the shards' output files, or a folder or a quoted glob of them",
+        )
+    named = [min(names) for _, names in sorted(found.items())]
+    twice = [path for path in named if len(found[path.resolve()]) > 1]
+    notices = [f"given more than once, read once: {_names(twice)}"] if twice else []
+    shards = [_shard(path) for path in named]
+    _check_manifests(shards)
+    _check_inputs(shards)
+    if shards[0].manifest is None:
+        notices.append(
+            "no shard has a manifest: that they are of one run, and whole, cannot be checked"
+        )
+    return shards, notices
+
+
+def missing_parts(shards: Iterable[ShardFiles]) -> tuple[int, list[int]]:
+    """How many shards the run has, and the indices of those that are not here.
+
+    (0, []) when the shards do not say, or were cut in different ways.
+    """
+    parts = [shard.part for shard in shards]
+    if None in parts or len({part.of for part in parts if part}) != 1:
+        return 0, []
+    of = max(part.of for part in parts if part)
+    return of, sorted(set(range(of)) - {part.index for part in parts if part})
+
+
+def _named(item: str, output: Path) -> Iterator[Path]:
+    """The shards that one argument names."""
+    path = Path(item)
+    if path.is_dir():
+        candidates = sorted(path.glob("*.jsonl"))
+    elif path.exists() or RunPaths(path).manifest.exists():
+        if path.resolve() == output.resolve():
+            raise InputDataError(
+                f"{path} is the output and one of the shards",
+                hint="choose another output; a folder or a quoted glob leaves the output out",
+            )
+        candidates = [path]
+    elif glob.has_magic(item):
+        candidates = [Path(name) for name in sorted(glob.glob(item, recursive=True))]  # noqa: PTH207  # absolute patterns too
+        if not candidates:
+            raise InputDataError(f"no file matches {item}")
+    else:
+        raise InputDataError(f"shard {path} does not exist")
+    for candidate in candidates:
+        if candidate.is_dir() or _goes_with_a_run(candidate):
+            continue
+        if candidate.resolve() != output.resolve():
+            yield candidate
+
+
+def _goes_with_a_run(path: Path) -> bool:
+    """Whether the file is one that runs write beside their output, or has been moved aside."""
+    if path.name.endswith(_ASIDE):
+        return True
+    return path.name.endswith(_DERIVED) and not RunPaths(path).manifest.exists()
+
+
+def _shard(path: Path) -> ShardFiles:
+    paths = RunPaths(path)
+    if path.exists():
+        check_not_being_written(path)
+    if not paths.manifest.exists():
+        return ShardFiles(paths, None)
+    try:
+        return ShardFiles(paths, read_manifest(paths.manifest))
+    except InputDataError as error:
+        raise InputDataError(
+            error.message,
+            hint="merge with the version that collected it, or collect it again",
+            cause=error.cause,
+        ) from error
+
+
+def _check_manifests(shards: Sequence[ShardFiles]) -> None:
+    """Raise InputDataError when some have none, OtherRun unless all are of one run."""
+    without = [shard.paths.output for shard in shards if shard.manifest is None]
+    if len(without) == len(shards):
+        return
+    if without:
+        raise InputDataError(
+            f"no manifest beside {_names(without)}, but {len(shards) - len(without)} other "
+            "shards have one",
+            hint="leave out what is not a shard, or give its <stem>_manifest.json back",
+            cause=KnownCause.BROKEN_MANIFEST,
+        )
+    common = Counter((_digest(shard), shard.run_size) for shard in shards).most_common(1)[0][0]
+    reference = next(s for s in shards if (_digest(s), s.run_size) == common)
+    others = [s for s in shards if (_digest(s), s.run_size) != common]
+    if others:
+        lines = [f"{s.paths.output}:\n    " + "\n    ".join(_changes(reference, s)) for s in others]
+        raise OtherRun(
+            f"{len(others)} of {len(shards)} shards are of another run than "
+            f"{reference.paths.output}\n  " + "\n  ".join(lines[:MOST_NAMED]),
+            hint="merge each run by itself, or collect those shards again from the same rows "
+            "and settings",
+        )
+
+
+def _check_inputs(shards: Sequence[ShardFiles]) -> None:
+    """Raise InputDataError when a shard lacks its materialized inputs.
+
+    Files of other tools may do without, if none has any.
+    """
+    without = [
+        s.paths.materialized_inputs for s in shards if not s.paths.materialized_inputs.exists()
+    ]
+    if without and (len(without) < len(shards) or shards[0].manifest is not None):
+        raise InputDataError(
+            f"{_names(without)} is missing"
+            if len(without) == 1
+            else f"{_names(without)} are missing",
+            hint="without materialized inputs nobody can tell what was asked for; give them back, "
+            "or collect the shard again",
+        )
+
+
+def _changes(reference: ShardFiles, shard: ShardFiles) -> list[str]:
+    old, new = reference.manifest, shard.manifest
+    if old is None or new is None:
+        return []
+    found = ["the input rows differ"] if old.input_digest != new.input_digest else []
+    found += differences(old.semantics, new.semantics)
+    sizes = zip(("rollouts", "tasks"), reference.run_size, shard.run_size, strict=True)
+    return found + [f"{what} of the run: {a} -> {b}" for what, a, b in sizes if a != b]
+
+
+def _digest(shard: ShardFiles) -> str:
+    return shard.manifest.digest if shard.manifest else ""
+
+
+def _names(paths: Sequence[Path]) -> str:
+    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    return ", ".join(str(path) for path in paths[:MOST_NAMED]) + more

@@ -4,8 +4,8 @@ stored.py      the rollouts that are read, line by line, and where each is verif
 unverified.py  the answers in a failures file, whose verification failed
 task_rows.py   the inputs that fill in what a rollout lacks
 verify.py      many rows at once, written in the order of the input
-files.py       the output, what is done of it so far, and what it was made from
-stopped.py     rows for which the command was ended, as their verification never returned
+files.py       the output, what is done of it so far, what it was made from, and the rows for which
+               the command was ended, as their verification never returned
 replaying.py   a session made again from the tool calls of its trajectory
 changes.py     how the rewards differ from those before
 """
@@ -16,8 +16,9 @@ from palestra.rollouts.reverification.files import (
     ReverifyPaths,
     begin_reverification,
     check_places,
+    record_stopped,
+    stopped_rows,
 )
-from palestra.rollouts.reverification.stopped import record_stopped, stopped_rows
 from palestra.rollouts.reverification.stored import Checked, Routes, StoredRollouts
 from palestra.rollouts.reverification.task_rows import FoundTaskRows, TaskRows
 from palestra.rollouts.reverification.unverified import (

@@ -7,17 +7,18 @@ a beginning of it. The last step makes the output of it, and the failures file b
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 import orjson
 
-from palestra.errors import InputDataError, KnownCause
+from palestra.errors import CallError, InputDataError, KnownCause, Outcome, RowIdentity
 from palestra.rollouts.journal import JournalFailed, being_written, repair, write_json
 from palestra.rollouts.manifest import differences
 from palestra.rollouts.prepare import StaleRun
+from palestra.rollouts.results import described
 from palestra.schema import FAILURE_CLASS, JsonDict, JsonObject
 from palestra.system import is_file_at, move, on_failure, open_locked, replacing, set_aside, sync
 
@@ -294,3 +295,32 @@ def _split(paths: ReverifyPaths) -> None:
         for line in lines:
             (failures if is_failure(line) else results).write(line)
         sync(results)  # before the first of the two takes its place
+
+
+STOPPED = "stopped"
+
+
+def record_stopped(output: Path, error: CallError) -> Outcome | None:
+    """Write the row that `error` ended into the manifest of the re-verification to `output`.
+
+    None when the error names no row.
+    """
+    row = error.evidence.row
+    if row is None:
+        return None
+    path = ReverifyPaths(output).manifest
+    manifest = read_manifest(path)
+    stopped = {**manifest.get(STOPPED, {}), key_of_row(row): described(error)}
+    write_json(path, {**manifest, STOPPED: stopped})
+    return error.outcome
+
+
+def stopped_rows(output: Path) -> Mapping[str, JsonObject]:
+    """The failures that `record_stopped` has written, by `key_of_row`."""
+    path = ReverifyPaths(output).manifest
+    return read_manifest(path).get(STOPPED, {}) if path.exists() else {}
+
+
+def key_of_row(row: RowIdentity) -> str:
+    """`3:0`: rows of one task and rollout are one row."""
+    return f"{row.task}:{row.rollout}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from palestra.rollouts.answers import RESPONSE, VERIFY_FIELDS, answer_in
+from palestra.rollouts.results import RESPONSE, VERIFY_FIELDS, answer_in
 from palestra.rollouts.reverification.task_rows import (
     IDENTITY,
     FoundTaskRows,

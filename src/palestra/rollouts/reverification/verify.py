@@ -24,13 +24,11 @@ from palestra.errors import (
     Outcome,
     RowIdentity,
 )
-from palestra.rollouts.marked import raise_if_marked
-from palestra.rollouts.progress import Progress
-from palestra.rollouts.results import described, line_of, reward_in
+from palestra.rollouts.collect import Progress
+from palestra.rollouts.results import described, line_of, raise_if_marked, reward_in
 from palestra.rollouts.reverification.changes import Changes
-from palestra.rollouts.reverification.files import Origin, Partial, is_failure
+from palestra.rollouts.reverification.files import Origin, Partial, is_failure, key_of_row
 from palestra.rollouts.reverification.replaying import replay_tools
-from palestra.rollouts.reverification.stopped import key_of_row
 from palestra.rollouts.reverification.stored import PREVIOUS, RESPONSE, StoredRow
 from palestra.rollouts.reverification.task_rows import IDENTITY
 from palestra.schema import (
@@ -209,7 +207,7 @@ _NO_SESSIONS = Sessions()
 class Verifier:
     """Calls `/verify` with a stored row. `sessions`: the servers that need one made first.
 
-    `stopped`: failures of rows that are not to be verified again; see `stopped.py`.
+    `stopped`: failures of rows that are not to be verified again; see `stopped_rows`.
     """
 
     def __init__(

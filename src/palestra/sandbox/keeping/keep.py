@@ -8,11 +8,13 @@ import resource
 import select
 import signal
 import socket
+import struct
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Self
 
-from palestra.sandbox.keeping import folder, tree, wire
+from palestra.sandbox.keeping import folder, tree
 from palestra.sandbox.keeping.cgroups import OomKills
 from palestra.sandbox.keeping.meter import Meter, Use
 from palestra.sandbox.keeping.order import (
@@ -24,8 +26,61 @@ from palestra.sandbox.keeping.order import (
     RunOutcome,
     decoded,
 )
-from palestra.sandbox.keeping.places import MadeFiles
 from palestra.sandbox.keeping.spawn import NotStarted, readable, spawn
+
+LENGTH = struct.Struct(">I")
+LONGEST = 1 << 30
+
+
+class StreamClosed(Exception):
+    """The other side has closed the connection."""
+
+
+def send(sock: socket.socket, *frames: bytes) -> None:
+    """Send frames. Raises OSError when the other side is gone."""
+    for frame in frames:
+        sock.sendall(LENGTH.pack(len(frame)))
+        sock.sendall(frame)
+
+
+def receive(sock: socket.socket) -> bytes:
+    """The next frame. Raises `StreamClosed` when there is none."""
+    (length,) = LENGTH.unpack(_exactly(sock, LENGTH.size))
+    return _exactly(sock, length)
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        part = sock.recv(min(count - len(parts), 1 << 20))
+        if not part:
+            raise StreamClosed
+        parts += part
+    return bytes(parts)
+
+
+WRITABLE = ("tmp", "dev/shm")
+
+
+class MadeFiles:
+    """Counts files: empty ones cost memory that no limit of the kernel's counts."""
+
+    def __init__(self) -> None:
+        ours = [Path("/"), *(Path("/", place) for place in WRITABLE)]
+        self._our_devices = {place.stat().st_dev for place in ours if place.exists()}
+
+    def count(self, pid: int) -> int:
+        """How many there are in all the places that this isolated process sees."""
+        return sum(self._count_in(f"/proc/{pid}/root/{place}") for place in WRITABLE)
+
+    def _count_in(self, place: str) -> int:
+        with contextlib.suppress(OSError):
+            # Until it has got its own root, which may be later than now, it is in ours.
+            if Path(place).stat().st_dev not in self._our_devices:
+                space = os.statvfs(place)
+                return space.f_files - space.f_ffree
+        return 0
+
 
 LOOK_EVERY_S = 0.05
 SET_UP_WITHIN_S = 60.0
@@ -54,10 +109,10 @@ def keep(control: socket.socket, channel: int | None, directory: str) -> None:
     `directory`: where one is made for a program without isolation.
     """
     try:
-        order = decoded(wire.receive(control))
-        stdin, refused_calls = wire.receive(control), wire.receive(control)
-        contents = [wire.receive(control) for _ in order.files]
-    except (wire.StreamClosed, OSError):
+        order = decoded(receive(control))
+        stdin, refused_calls = receive(control), receive(control)
+        contents = [receive(control) for _ in order.files]
+    except (StreamClosed, OSError):
         return
     out = err = b""
     try:
@@ -70,7 +125,7 @@ def keep(control: socket.socket, channel: int | None, directory: str) -> None:
         outcome = RunOutcome(failure=str(error) or type(error).__name__)
     control.settimeout(REPORT_WITHIN_S)
     with contextlib.suppress(OSError):
-        wire.send(control, outcome.encoded(), out, err)
+        send(control, outcome.encoded(), out, err)
 
 
 class _Run:

@@ -22,8 +22,7 @@ How it holds together on one machine:
   somebody holds its line: a caller that is cancelled, a process that dies by SIGKILL, all close.
 """
 
-from palestra.sandbox.workers.local import LocalWorkers
-from palestra.sandbox.workers.opening import open_workers
+from palestra.sandbox.workers.local import LocalWorkers, open_workers
 from palestra.sandbox.workers.outcomes import (
     Crashed,
     Outcome,

@@ -1,4 +1,4 @@
-"""Workers on this machine's cores."""
+"""Workers on this machine's cores, or where the configuration asks for them."""
 
 import asyncio
 import weakref
@@ -9,7 +9,7 @@ from palestra.sandbox.processors import usable_processors
 from palestra.sandbox.workers.frames import call_frame
 from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.sandbox.workers.keeper import Keeper
-from palestra.sandbox.workers.outcomes import Outcome, WorkersBroken
+from palestra.sandbox.workers.outcomes import Outcome, Workers, WorkersBroken
 
 MEMORY_MIB: Final = 1024
 CALLS: Final = 2_000
@@ -90,3 +90,16 @@ def _end(keeper: Keeper, idle: list[WorkerHandle]) -> None:
     while idle:
         idle.pop().kill()
     keeper.end()
+
+
+def open_workers(*, ray_address: str | None = None, preload: Sequence[str] = ()) -> Workers:
+    """Workers on this machine's cores, or on those of the Ray cluster at `ray_address`.
+
+    Nothing starts, and Ray is not imported, before the first call. Raises ConfigError when an
+    address is given and Ray is not installed.
+    """
+    if not ray_address:
+        return LocalWorkers(preload=preload)
+    from palestra.sandbox.workers.cluster import RayWorkers
+
+    return RayWorkers(ray_address, preload=preload)
