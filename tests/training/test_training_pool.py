@@ -52,6 +52,7 @@ async def ended(pool: Pool, run: str, numbers: list[int]) -> list[FailureClass]:
         while lane.running or lane.batch.pending:
             lane.changed.clear()
             await lane.changed.wait()
+    await asyncio.sleep(0.01)  # the task that ran the last one has ended as well
     outcomes = {one.task_id: one for one in lane.batch.leftover()}
     return [one.failure for one in map(outcomes.get, numbers) if isinstance(one, Failed)]
 
