@@ -18,7 +18,7 @@ from benchmarks.rollout_overhead.payloads import AGENT, MODEL, row
 from palestra.config import ResolvedConfig, load_config
 from palestra.engine import Accounting
 from palestra.fleet import EMBEDDED, Fleet, rare_collections
-from palestra.rollouts import Collector, Journal, Limits
+from palestra.rollouts import CollectionLimits, Collector, Journal
 from palestra.schema import RunPaths, VerifyResponse
 from palestra.transport import ServerClient
 
@@ -50,7 +50,9 @@ def _collecting(client: ServerClient, folder: Path) -> RunChunk:
         accounting = Accounting(rollouts)
         # One file that grows, as in a run; deleting it is not part of a collection.
         with Journal(RunPaths(folder / "rollouts.jsonl")) as journal:
-            collector = Collector(client, journal, accounting, limits=Limits(in_flight=IN_FLIGHT))
+            collector = Collector(
+                client, journal, accounting, limits=CollectionLimits(in_flight=IN_FLIGHT)
+            )
             await collector.collect(_rows(lines[:rollouts]), count=rollouts)
         accounting.check()
         return accounting.reward_sum

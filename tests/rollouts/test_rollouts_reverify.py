@@ -39,7 +39,7 @@ from palestra.rollouts import (
     check_modes,
     check_places,
 )
-from palestra.rollouts.reverification.changes import MOST_PAIRS, Comparison
+from palestra.rollouts.reverification.changes import MOST_PAIRS, RewardChanges
 from palestra.rollouts.reverification.verify import WINDOW, InOrder, RowJob
 
 # What comes out
@@ -667,11 +667,11 @@ def test_changes_are_counted_by_pair_with_the_means_of_rows_that_have_both(tmp_p
 
 
 def test_rewards_that_differ_by_rounding_are_the_same() -> None:
-    assert not Comparison().add(0.1 + 0.2, 0.3)
+    assert not RewardChanges().add(0.1 + 0.2, 0.3)
 
 
 def test_pairs_of_continuous_rewards_do_not_grow_for_ever() -> None:
-    found = Comparison()
+    found = RewardChanges()
     for number in range(MOST_PAIRS + 50):
         found.add(0.0, 1.0 + number)
 

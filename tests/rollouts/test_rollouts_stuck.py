@@ -9,7 +9,7 @@ import pytest
 from scripted_runs import ScriptedAgent, paths, prepared, read_rows, task, write_rows
 
 from palestra.engine import Accounting, ConcurrencyLimit, JobRoom
-from palestra.rollouts import Collector, Journal, Limits
+from palestra.rollouts import CollectionLimits, Collector, Journal
 from palestra.schema import RolloutKey
 from palestra.transport import RetryCount
 
@@ -44,7 +44,7 @@ class Stubborn:
 def collected(folder: Path, held: int, *, in_flight: int | None, auto: bool = False) -> Accounting:
     run = prepared(folder)
     accounting = Accounting(run.remaining)
-    limits = Limits(
+    limits = CollectionLimits(
         in_flight=in_flight,
         rollout_timeout_s=0.1,
         max_attempts=2,
@@ -84,9 +84,9 @@ async def takes(duration_s: float) -> float:
     return 1.0
 
 
-def short(**changes: Any) -> Limits:
+def short(**changes: Any) -> CollectionLimits:
     given = {"rollout_timeout_s": 0.1, "attempt_pause_s": 0, "stuck_after_s": 0.2, **changes}
-    return Limits(**given)
+    return CollectionLimits(**given)
 
 
 @pytest.mark.slow

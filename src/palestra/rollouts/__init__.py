@@ -7,7 +7,7 @@ once, as a scored row or as a typed failure.
 from palestra.datasets import PromptTemplate, load_prompt
 from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.aggregate import aggregate
-from palestra.rollouts.collect import Collector, Limits, Observer, Progress
+from palestra.rollouts.collect import CollectionLimits, Collector, Observer, Progress
 from palestra.rollouts.events import EventFile, RolloutEvents, end_events, open_for_events
 from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
@@ -82,6 +82,7 @@ __all__ = [
     "Begun",
     "Checked",
     "Collected",
+    "CollectionLimits",
     "Collector",
     "Completeness",
     "Drained",
@@ -90,7 +91,6 @@ __all__ = [
     "FoundTaskRows",
     "Journal",
     "JournalFailed",
-    "Limits",
     "Manifest",
     "Materialized",
     "MergeFailed",

@@ -86,7 +86,7 @@ LOOK_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CollectionLimits:
     """Bounds of a collection; `rollout_timeout_s` covers one attempt.
 
     `attempt_pause_s` comes after the first failed attempt; it grows by as much with each other.
@@ -111,7 +111,7 @@ class Collector:
         journal: Journal,
         accounting: Accounting,
         *,
-        limits: Limits,
+        limits: CollectionLimits,
         run_id: str = "",
         observers: Sequence[Observer] = (),
         room: JobRoom | None = None,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from palestra.engine import Accounting, ConcurrencyLimit, JobRoom
 from palestra.errors import CallError, PalestraError, RunFailed
 from palestra.rollouts.aggregate import aggregate
-from palestra.rollouts.collect import Collector, Limits, Observer, Progress
+from palestra.rollouts.collect import CollectionLimits, Collector, Observer, Progress
 from palestra.rollouts.journal import Journal, JournalFailed
 from palestra.rollouts.manifest import read_manifest
 from palestra.rollouts.prepare import PreparedRun, discard, overtaken
@@ -60,7 +60,7 @@ async def run(
     was recorded until then stays and can be resumed. Nothing recorded leaves no files.
     """
     accounting = prepared.accounting
-    limits = Limits(
+    limits = CollectionLimits(
         in_flight=settings.bound,
         rollout_timeout_s=settings.rollout_timeout,
         max_attempts=settings.max_attempts,

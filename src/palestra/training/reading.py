@@ -42,7 +42,7 @@ class WrongRow(CallError):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AttemptAnswer:
     """What one attempt brought."""
 
     job: TrainingJob
@@ -53,7 +53,9 @@ class Answer:
     """The version now."""
 
 
-def completed(answer: Answer, settings: ClientSettings, *, nan_policy: OnViolation) -> Completed:
+def completed(
+    answer: AttemptAnswer, settings: ClientSettings, *, nan_policy: OnViolation
+) -> Completed:
     """The outcome. Raises CallError for an answer that is none, and what breaks a rule of tokens.
 
     `nan_policy` is for log probs that are none; the settings have the other policies.
@@ -116,7 +118,7 @@ def _refuse_others(fields: dict[str, Any], job: TrainingJob) -> None:
 
 
 def _tokens(
-    answer: Answer, response: Response, settings: ClientSettings, nan_policy: OnViolation
+    answer: AttemptAnswer, response: Response, settings: ClientSettings, nan_policy: OnViolation
 ) -> Chained:
     if not settings.token_ids:
         return Chained()
@@ -131,7 +133,7 @@ def _tokens(
     )
 
 
-def _timings(answer: Answer) -> Timings:
+def _timings(answer: AttemptAnswer) -> Timings:
     job, spent = answer.job, answer.job.spent
     model_s = spent.get(MODEL)
     if model_s is None and answer.captured is not None and answer.captured.turns:

@@ -15,7 +15,7 @@ from palestra.training.failing import failed, failed_by, not_repeatable
 from palestra.training.jobs import Attempted, TrainingJob
 from palestra.training.outcomes import Completed, Failed, FailureClass
 from palestra.training.pool import Pool
-from palestra.training.reading import Answer, completed, size_of
+from palestra.training.reading import AttemptAnswer, completed, size_of
 from palestra.training.servers import DeathWatch, ending_behind, environments_of
 from palestra.training.settings import ClientSettings, OnViolation
 from palestra.training.stuck import Unresponsive
@@ -137,7 +137,7 @@ class Runner:
             self._models.abandon(job.agent, identity)
             raise
         return completed(
-            Answer(job, result, captured, ended, pool.weights),
+            AttemptAnswer(job, result, captured, ended, pool.weights),
             self._settings,
             nan_policy=OnViolation.RAISE
             if self._made_again(job)

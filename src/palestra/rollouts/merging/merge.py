@@ -13,8 +13,8 @@ from palestra.errors import InputDataError
 from palestra.rollouts.merging.completeness import Completeness
 from palestra.rollouts.merging.plan import Decision, decide
 from palestra.rollouts.merging.scan import scan_shards
-from palestra.rollouts.merging.sources import ShardFiles, Sources, find_shards
-from palestra.rollouts.merging.write import Content, Copied, Target, Text, write_targets
+from palestra.rollouts.merging.sources import NumberedFiles, ShardToMerge, find_shards
+from palestra.rollouts.merging.write import Content, Copied, MergeTarget, Text, write_targets
 from palestra.schema import RunPaths
 
 
@@ -27,7 +27,7 @@ class MergePlan:
     completeness: Completeness
     notices: tuple[str, ...]
     _decision: Decision
-    _sources: Sources
+    _sources: NumberedFiles
     _manifest: bytes | None
 
     def write(self, *, overwrite: bool = False) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ class MergePlan:
         """
         return write_targets(self.paths, self._targets(), self._sources, overwrite=overwrite)
 
-    def _targets(self) -> list[Target]:
+    def _targets(self) -> list[MergeTarget]:
         """In the order in which they are put in place."""
         decided, sources = self._decision, self._sources
         inputs = Copied(decided.inputs, sources) if decided.inputs is not None else None
@@ -49,7 +49,7 @@ class MergePlan:
             self.paths.manifest: Text(self._manifest) if self._manifest is not None else None,
             self.paths.output: Copied(decided.scored, sources),
         }
-        return [Target(path, content) for path, content in contents.items()]
+        return [MergeTarget(path, content) for path, content in contents.items()]
 
 
 def merge(
@@ -86,7 +86,7 @@ def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan
     paths = RunPaths(output)
     found, notices = find_shards(shards, paths.output)
     _check_places(paths, found)
-    with Sources() as sources:
+    with NumberedFiles() as sources:
         scanned = scan_shards(found, sources)
         decision = decide(scanned, found, sources)
         yield MergePlan(
@@ -100,7 +100,7 @@ def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan
         )
 
 
-def _check_places(paths: RunPaths, shards: Sequence[ShardFiles]) -> None:
+def _check_places(paths: RunPaths, shards: Sequence[ShardToMerge]) -> None:
     """Raise InputDataError when a merged file would take the place of a shard's, or of a folder."""
     taken = {path.resolve() for shard in shards for path in shard.paths.recorded()}
     for path in paths.recorded():
@@ -113,7 +113,7 @@ def _check_places(paths: RunPaths, shards: Sequence[ShardFiles]) -> None:
             )
 
 
-def _manifest(shards: Sequence[ShardFiles], accounting: Accounting) -> bytes | None:
+def _manifest(shards: Sequence[ShardToMerge], accounting: Accounting) -> bytes | None:
     """That of the whole run, with the counts of all shards; None for files of other tools.
 
     The same for every order of shards, and for every order in which settings were given.

@@ -17,17 +17,23 @@ from palestra.rollouts.merging.completeness import Completeness
 from palestra.rollouts.merging.scan import (
     OUTCOMES,
     BoolArray,
-    Columns,
     FailureColumns,
     IntArray,
+    RowColumns,
     Scanned,
     ScoredColumns,
     numbers,
 )
-from palestra.rollouts.merging.sources import MOST_NAMED, Place, ShardFiles, Sources, missing_parts
+from palestra.rollouts.merging.sources import (
+    MOST_NAMED,
+    NumberedFiles,
+    RowPlace,
+    ShardToMerge,
+    missing_parts,
+)
 from palestra.schema import RolloutKey
 
-Read = Callable[[Place], bytes]
+Read = Callable[[RowPlace], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ class Rows:
     length: IntArray
 
     @classmethod
-    def of(cls, table: Columns, order: IntArray) -> "Rows":
+    def of(cls, table: RowColumns, order: IntArray) -> "Rows":
         """Rows of `table` by their numbers."""
         columns = (table.source, table.offset, table.length)
         return cls(*(numbers(column)[order] for column in columns))
@@ -52,7 +58,7 @@ class Rows:
         """Bytes of all rows."""
         return int(self.length.sum())
 
-    def stretches(self) -> Iterator[Place]:
+    def stretches(self) -> Iterator[RowPlace]:
         """The places, those that lie one after another in a file taken together."""
         if not len(self):
             return
@@ -62,7 +68,7 @@ class Rows:
         lengths = np.add.reduceat(self.length, starts)
         columns = (self.source[starts], self.offset[starts], lengths)
         for source, offset, length in zip(*(c.tolist() for c in columns), strict=True):
-            yield Place(source, offset, length)
+            yield RowPlace(source, offset, length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class Decision:
     notices: tuple[str, ...]
 
 
-def decide(scanned: Scanned, shards: Sequence[ShardFiles], sources: Sources) -> Decision:
+def decide(scanned: Scanned, shards: Sequence[ShardToMerge], sources: NumberedFiles) -> Decision:
     """Order the rows and account for them.
 
     Raises InputDataError for rows that were not asked for, and for rows that differ under one
@@ -102,11 +108,13 @@ def decide(scanned: Scanned, shards: Sequence[ShardFiles], sources: Sources) -> 
 class _Merging:
     """The columns of all files with their keys numbered, and the questions asked of them."""
 
-    def __init__(self, scanned: Scanned, shards: Sequence[ShardFiles], sources: Sources) -> None:
+    def __init__(
+        self, scanned: Scanned, shards: Sequence[ShardToMerge], sources: NumberedFiles
+    ) -> None:
         self._scanned = scanned
         self._shards = shards
         self._sources = sources
-        tables: list[Columns] = [scanned.scored, scanned.failures]
+        tables: list[RowColumns] = [scanned.scored, scanned.failures]
         if scanned.inputs is not None:
             tables.append(scanned.inputs)
         self._tasks, codes = np.unique(
@@ -251,7 +259,7 @@ class _Merging:
             raise _wrong_size(self._shards[0].paths.materialized_inputs, asked, requested)
 
     def _refuse(
-        self, keys: IntArray, table: Columns, conflicts: Sequence[tuple[int, int]], what: str
+        self, keys: IntArray, table: RowColumns, conflicts: Sequence[tuple[int, int]], what: str
     ) -> None:
         """Raise InputDataError when there are pairs of rows that differ under one key."""
         if not conflicts:
@@ -267,7 +275,7 @@ class _Merging:
             cause=KnownCause.DUPLICATES,
         )
 
-    def _not_asked(self, table: Columns, keys: IntArray, stray: IntArray) -> InputDataError:
+    def _not_asked(self, table: RowColumns, keys: IntArray, stray: IntArray) -> InputDataError:
         named = [f"{self._key(keys[row])}: {self._where(table, row)}" for row in stray[:MOST_NAMED]]
         return InputDataError(
             f"{len(stray)} rows are for rollouts that their own materialized inputs do not have\n  "
@@ -275,7 +283,7 @@ class _Merging:
             hint="the shard's files are not of one run; give them back as they were",
         )
 
-    def _where(self, table: Columns, row: int) -> str:
+    def _where(self, table: RowColumns, row: int) -> str:
         place = table.place(row)
         number = self._sources.line_number(place.source, place.offset)
         return f"{self._sources.paths[place.source]} line {number}"
@@ -290,7 +298,7 @@ class _Merging:
 
 
 def _distinct(
-    keys: IntArray, table: Columns, read: Read
+    keys: IntArray, table: RowColumns, read: Read
 ) -> tuple[IntArray, list[tuple[int, int]], int]:
     """Rows in key order, one for each key; pairs that differ under a key; rows left out."""
     order = np.argsort(keys, kind="stable")
@@ -308,7 +316,7 @@ def _distinct(
     return kept, list(conflicts.values()), len(repeats)
 
 
-def _same(table: Columns, one: int, other: int, read: Read) -> bool:
+def _same(table: RowColumns, one: int, other: int, read: Read) -> bool:
     if table.length[one] != table.length[other]:
         return False
     return read(table.place(one)) == read(table.place(other))

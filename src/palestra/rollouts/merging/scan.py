@@ -18,7 +18,7 @@ import numpy.typing as npt
 from palestra.datasets import RowProblems
 from palestra.engine import ending_in
 from palestra.errors import Outcome
-from palestra.rollouts.merging.sources import MOST_NAMED, Place, ShardFiles, Sources
+from palestra.rollouts.merging.sources import MOST_NAMED, NumberedFiles, RowPlace, ShardToMerge
 from palestra.schema import (
     EMPTY_ANSWER,
     FAILURE_CLASS,
@@ -76,7 +76,7 @@ def _integers() -> "array[int]":
 
 
 @dataclass(slots=True)
-class Columns:
+class RowColumns:
     """Keys and places of the rows of one kind, over all shards; they grow row by row."""
 
     task: "array[int]" = field(default_factory=_integers)
@@ -89,13 +89,13 @@ class Columns:
     def __len__(self) -> int:
         return len(self.task)
 
-    def place(self, row: int) -> Place:
+    def place(self, row: int) -> RowPlace:
         """Where a row is."""
-        return Place(self.source[row], self.offset[row], self.length[row])
+        return RowPlace(self.source[row], self.offset[row], self.length[row])
 
 
 @dataclass(slots=True)
-class ScoredColumns(Columns):
+class ScoredColumns(RowColumns):
     """Scored rows, and what the accounting needs to know of them."""
 
     outcome: "array[int]" = field(default_factory=lambda: array("b"))
@@ -107,7 +107,7 @@ class ScoredColumns(Columns):
 
 
 @dataclass(slots=True)
-class FailureColumns(Columns):
+class FailureColumns(RowColumns):
     """Failed attempts."""
 
     outcome: "array[int]" = field(default_factory=lambda: array("b"))
@@ -119,7 +119,7 @@ class FailureColumns(Columns):
 class Scanned:
     """All shards, read. `inputs` is None when no shard has materialized inputs."""
 
-    inputs: Columns | None
+    inputs: RowColumns | None
     scored: ScoredColumns
     failures: FailureColumns
     notices: tuple[str, ...]
@@ -130,7 +130,7 @@ def numbers(column: "array[int]") -> IntArray:
     return np.array(column, dtype=np.int64)
 
 
-def scan_shards(shards: Sequence[ShardFiles], sources: Sources) -> Scanned:
+def scan_shards(shards: Sequence[ShardToMerge], sources: NumberedFiles) -> Scanned:
     """Read every file of every shard once.
 
     A torn last line is left out with a notice. Raises InputDataError with the lines of a file
@@ -162,8 +162,8 @@ def _torn(files: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Scan:
-    def __init__(self, sources: Sources) -> None:
-        self.input_rows = Columns()
+    def __init__(self, sources: NumberedFiles) -> None:
+        self.input_rows = RowColumns()
         self.scored_rows = ScoredColumns()
         self.failure_rows = FailureColumns()
         self.torn: list[str] = []
@@ -197,7 +197,7 @@ class _Scan:
             table.terminal.append(row.terminal)
 
     def _rows(
-        self, shard: int, path: Path, reader: "_Reader[Row]", table: Columns
+        self, shard: int, path: Path, reader: "_Reader[Row]", table: RowColumns
     ) -> Iterator[Row]:
         """The rows of a file, each after it was put into `table`."""
         source, lines = self._sources.scan(path)

@@ -21,7 +21,7 @@ MOST_OPEN = 64
 """File handles kept open at once, however many shards there are."""
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """Where a row is: the number of its file, and its bytes there, line break included."""
 
     source: int
@@ -42,7 +42,7 @@ class _FileState(NamedTuple):
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-class Sources:
+class NumberedFiles:
     """Numbers files as they are scanned, and reads places in them. Use as a context manager."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Sources:
         self._states.append(_FileState.of(os.fstat(file.fileno())))
         return source, _lines(path, file)
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: RowPlace) -> bytes:
         """The bytes at a place. Raises InputDataError when they are no longer there."""
         path = self.paths[place.source]
         try:
@@ -177,7 +177,7 @@ class OtherRun(InputDataError):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardFiles:
+class ShardToMerge:
     """The files of one shard, and its manifest, which files of other tools lack.
 
     A run that was not cut is its own only shard.
@@ -198,7 +198,7 @@ class ShardFiles:
         return (known.requested, known.tasks) if known else (0, 0)
 
 
-def find_shards(given: Sequence[str | Path], output: Path) -> tuple[list[ShardFiles], list[str]]:
+def find_shards(given: Sequence[str | Path], output: Path) -> tuple[list[ShardToMerge], list[str]]:
     """The shards that `given` (files, folders, globs) names, in the order of their paths.
 
     Files that go with a run are passed over, and so is `output` when a folder or glob has it.
@@ -227,7 +227,7 @@ def find_shards(given: Sequence[str | Path], output: Path) -> tuple[list[ShardFi
     return shards, notices
 
 
-def missing_parts(shards: Iterable[ShardFiles]) -> tuple[int, list[int]]:
+def missing_parts(shards: Iterable[ShardToMerge]) -> tuple[int, list[int]]:
     """How many shards the run has, and the indices of those that are not here.
 
     (0, []) when the shards do not say, or were cut in different ways.
@@ -271,14 +271,14 @@ def _goes_with_a_run(path: Path) -> bool:
     return path.name.endswith(_DERIVED) and not RunPaths(path).manifest.exists()
 
 
-def _shard(path: Path) -> ShardFiles:
+def _shard(path: Path) -> ShardToMerge:
     paths = RunPaths(path)
     if path.exists():
         check_not_being_written(path)
     if not paths.manifest.exists():
-        return ShardFiles(paths, None)
+        return ShardToMerge(paths, None)
     try:
-        return ShardFiles(paths, read_manifest(paths.manifest))
+        return ShardToMerge(paths, read_manifest(paths.manifest))
     except InputDataError as error:
         raise InputDataError(
             error.message,
@@ -287,7 +287,7 @@ def _shard(path: Path) -> ShardFiles:
         ) from error
 
 
-def _check_manifests(shards: Sequence[ShardFiles]) -> None:
+def _check_manifests(shards: Sequence[ShardToMerge]) -> None:
     """Raise InputDataError when some have none, OtherRun unless all are of one run."""
     without = [shard.paths.output for shard in shards if shard.manifest is None]
     if len(without) == len(shards):
@@ -312,7 +312,7 @@ def _check_manifests(shards: Sequence[ShardFiles]) -> None:
         )
 
 
-def _check_inputs(shards: Sequence[ShardFiles]) -> None:
+def _check_inputs(shards: Sequence[ShardToMerge]) -> None:
     """Raise InputDataError when a shard lacks its materialized inputs.
 
     Files of other tools may do without, if none has any.
@@ -330,7 +330,7 @@ def _check_inputs(shards: Sequence[ShardFiles]) -> None:
         )
 
 
-def _changes(reference: ShardFiles, shard: ShardFiles) -> list[str]:
+def _changes(reference: ShardToMerge, shard: ShardToMerge) -> list[str]:
     old, new = reference.manifest, shard.manifest
     if old is None or new is None:
         return []
@@ -340,7 +340,7 @@ def _changes(reference: ShardFiles, shard: ShardFiles) -> list[str]:
     return found + [f"{what} of the run: {a} -> {b}" for what, a, b in sizes if a != b]
 
 
-def _digest(shard: ShardFiles) -> str:
+def _digest(shard: ShardToMerge) -> str:
     return shard.manifest.digest if shard.manifest else ""
 
 

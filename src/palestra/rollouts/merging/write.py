@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol
 from palestra.errors import InputDataError, KnownCause, Layer, RunFailed
 from palestra.rollouts.journal import check_free
 from palestra.rollouts.merging.plan import Rows
-from palestra.rollouts.merging.sources import BUFFER_BYTES, Place, Sources
+from palestra.rollouts.merging.sources import BUFFER_BYTES, NumberedFiles, RowPlace
 from palestra.schema import RunPaths
 from palestra.system import (
     is_file_at,
@@ -56,7 +56,7 @@ class Copied:
     """Rows of other files."""
 
     rows: Rows
-    sources: Sources
+    sources: NumberedFiles
 
     @property
     def size(self) -> int:
@@ -65,7 +65,7 @@ class Copied:
     def blocks(self) -> Iterator[bytes]:
         for source, offset, length in self.rows.stretches():
             for start in range(0, length, BUFFER_BYTES):
-                place = Place(source, offset + start, min(BUFFER_BYTES, length - start))
+                place = RowPlace(source, offset + start, min(BUFFER_BYTES, length - start))
                 yield self.sources.read(place)
 
 
@@ -84,7 +84,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MergeTarget:
     """One file of the merge; without content it must not be there."""
 
     path: Path
@@ -109,7 +109,7 @@ class Target:
 
 
 def write_targets(
-    paths: RunPaths, targets: Sequence[Target], sources: Sources, *, overwrite: bool
+    paths: RunPaths, targets: Sequence[MergeTarget], sources: NumberedFiles, *, overwrite: bool
 ) -> tuple[str, ...]:
     """Put `targets` in place, the output last; notices about what was there before.
 
@@ -133,8 +133,8 @@ def write_targets(
 
 def _replace(
     paths: RunPaths,
-    targets: Sequence[Target],
-    sources: Sources,
+    targets: Sequence[MergeTarget],
+    sources: NumberedFiles,
     staging: BinaryIO,
     *,
     overwrite: bool,
@@ -165,7 +165,7 @@ def _replace(
 
 
 @contextlib.contextmanager
-def _only_merge(output: Target) -> Iterator[BinaryIO]:
+def _only_merge(output: MergeTarget) -> Iterator[BinaryIO]:
     """The temporary file of the output, held by this merge alone."""
     file = _open_alone(output.beside)
     try:
@@ -188,7 +188,7 @@ def _open_alone(path: Path) -> BinaryIO:
         ) from None
 
 
-def _stage(target: Target, staging: BinaryIO | None) -> None:
+def _stage(target: MergeTarget, staging: BinaryIO | None) -> None:
     """Write a target under its temporary name, down to the disk."""
     with contextlib.ExitStack() as stack:
         if staging is None:
@@ -212,7 +212,7 @@ def _move_aside(paths: RunPaths, stale: Sequence[Path]) -> tuple[str, ...]:
     return (f"moved {len(moved)} files of an earlier run to <name>.bak",)
 
 
-def _commit(targets: Sequence[Target]) -> None:
+def _commit(targets: Sequence[MergeTarget]) -> None:
     """Rename into place, in order."""
     for number, target in enumerate(targets, start=1):
         if number == len(targets) > 1:

@@ -16,7 +16,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(slots=True)
-class Comparison:
+class RewardChanges:
     """The rows of one environment, old reward against new."""
 
     unchanged: int = 0
@@ -81,7 +81,7 @@ class Comparison:
 class Changes:
     """All rows of a re-verification, by environment."""
 
-    by_environment: dict[str, Comparison] = field(default_factory=dict)
+    by_environment: dict[str, RewardChanges] = field(default_factory=dict)
     first: list[JsonDict] = field(default_factory=list)
 
     def verified(self, row: StoredRow, reward: float) -> None:
@@ -102,8 +102,8 @@ class Changes:
         """A row could not be verified."""
         self._of(row).failed += 1
 
-    def _of(self, row: StoredRow) -> Comparison:
-        return self.by_environment.setdefault(row.server, Comparison())
+    def _of(self, row: StoredRow) -> RewardChanges:
+        return self.by_environment.setdefault(row.server, RewardChanges())
 
     def as_json(self) -> JsonDict:
         """Everything, by environment, with the first rows whose reward changed."""

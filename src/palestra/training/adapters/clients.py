@@ -8,7 +8,7 @@ from palestra.training.outcomes import Outcome
 from palestra.training.requests import RolloutRequest
 
 
-class Batch(Protocol):
+class SubmittedBatch(Protocol):
     """A submission."""
 
     async def gather(self) -> list[Outcome]:
@@ -20,7 +20,7 @@ class Client(Protocol):
 
     def submit(
         self, requests: Iterable[RolloutRequest], /
-    ) -> AbstractAsyncContextManager[Batch]: ...
+    ) -> AbstractAsyncContextManager[SubmittedBatch]: ...
 
 
 class SyncBatch(Protocol):
