@@ -46,7 +46,7 @@ _COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 @dataclass(slots=True)
-class ConstantComparison:
+class ColumnComparison:
     """One comparison of a query: what it names, and the constants in it."""
 
     columns: set[str] = field(default_factory=set)
@@ -69,7 +69,7 @@ class ConstantComparison:
 class Spoken:
     """What a query speaks of."""
 
-    comparisons: tuple[ConstantComparison, ...]
+    comparisons: tuple[ColumnComparison, ...]
     now: bool
     letter_case: bool
     """It compares without regard to case somewhere, or changes it."""
@@ -126,7 +126,7 @@ class Spoken:
         """All texts and patterns, whatever they are compared with."""
         return [text for one in self.comparisons for text in (*one.texts, *one.patterns)]
 
-    def _of(self, column: str) -> Iterator[ConstantComparison]:
+    def _of(self, column: str) -> Iterator[ColumnComparison]:
         name = column.lower()
         return (one for one in self.comparisons if name in one.columns and one.marks & _COMPARES)
 
@@ -140,7 +140,7 @@ def spoken_of(query: str, columns: Collection[str]) -> Spoken:
     return Spoken(tuple(read), bool(_NOW.search(bare)), bool(_CASE.search(bare)), paired)
 
 
-def _paired(query: str, read: Collection[ConstantComparison]) -> frozenset[str]:
+def _paired(query: str, read: Collection[ColumnComparison]) -> frozenset[str]:
     """The columns by which tables are joined, in lower case."""
     equated = (
         one.columns
@@ -153,8 +153,8 @@ def _paired(query: str, read: Collection[ConstantComparison]) -> frozenset[str]:
     return frozenset().union(*equated, named)
 
 
-def _comparisons(query: str, known: set[str]) -> Iterator[ConstantComparison]:
-    one, depth, between, named = ConstantComparison(), 0, False, False
+def _comparisons(query: str, known: set[str]) -> Iterator[ColumnComparison]:
+    one, depth, between, named = ColumnComparison(), 0, False, False
     for match in _TOKEN.finditer(query):
         kind, token = match.lastgroup, match[0]
         word = token.lower() if kind in {"word", "mark"} else ""
@@ -162,7 +162,7 @@ def _comparisons(query: str, known: set[str]) -> Iterator[ConstantComparison]:
         ends = word in _BETWEEN_COMPARISONS or (word == "," and depth <= 0)
         if ends and not (word == "and" and between):
             yield one
-            one, depth = ConstantComparison(), 0
+            one, depth = ColumnComparison(), 0
         between = word == "between" or (between and word != "and")
         one.calls |= word == "(" and named
         named = kind == "word" and word not in _COMPARES and not ends
@@ -170,7 +170,7 @@ def _comparisons(query: str, known: set[str]) -> Iterator[ConstantComparison]:
     yield one
 
 
-def _take(one: ConstantComparison, kind: str | None, token: str, known: set[str]) -> None:
+def _take(one: ColumnComparison, kind: str | None, token: str, known: set[str]) -> None:
     """Add a token to the comparison that it stands in."""
     word = token.lower()
     if kind == "number" and len(one.numbers) < MOST_CONSTANTS and len(token) < 16:
@@ -190,7 +190,7 @@ def _take(one: ConstantComparison, kind: str | None, token: str, known: set[str]
         one.marks.add(word)
 
 
-def _take_text(one: ConstantComparison, text: str) -> None:
+def _take_text(one: ColumnComparison, text: str) -> None:
     if len(text) > LONGEST_TEXT or len(one.texts) + len(one.patterns) >= MOST_CONSTANTS:
         return
     if one.marks & {"like", "glob"} and set(text) & set("%_*?"):

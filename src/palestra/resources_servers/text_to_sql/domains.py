@@ -21,8 +21,8 @@ from palestra.resources_servers.text_to_sql.values import (
     Domain,
     Moments,
     Number,
-    NumberMaker,
-    TextMaker,
+    NumberDomain,
+    TextDomain,
     around,
     format_of,
     has_a_date,
@@ -111,7 +111,9 @@ def _is_flag(column: Column, values: Sequence[Any]) -> bool:
     return found <= {0, 1} and bool(named or declared or len(found) > 1)
 
 
-def _numbers(column: Column, values: Sequence[Any], said: Said, *, is_made_up: bool) -> NumberMaker:
+def _numbers(
+    column: Column, values: Sequence[Any], said: Said, *, is_made_up: bool
+) -> NumberDomain:
     decimals = _decimals(values)
     low, high = min(values), max(values)
     step: Number = 1 if decimals is None else round(10.0**-decimals, decimals)
@@ -133,7 +135,7 @@ def _numbers(column: Column, values: Sequence[Any], said: Said, *, is_made_up: b
         points = [int(n) for n in points if n == int(n)]
     else:
         points = [round(float(n), decimals) for n in points]
-    return NumberMaker(lowest, highest, furthest, decimals, points)
+    return NumberDomain(lowest, highest, furthest, decimals, points)
 
 
 def _furthest(column: Column, low: Number, high: Number) -> Number:
@@ -208,7 +210,7 @@ def _texts(column: Column, values: Sequence[str], said: Said, *, is_unique: bool
         if text and (_shape(text) in shapes or (is_free and re.search(r"[^\W\d_]", text)))
     ]
     # Names are written in one way, but for one that is spoken of.
-    return TextMaker(points, not is_unique and any(spoken.letter_case for spoken in said.both))
+    return TextDomain(points, not is_unique and any(spoken.letter_case for spoken in said.both))
 
 
 def _written_as(values: Sequence[str], texts: Sequence[str]) -> list[str]:

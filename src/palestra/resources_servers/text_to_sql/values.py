@@ -149,7 +149,7 @@ class Closed:
 
 @final
 @dataclass(frozen=True, slots=True)
-class NumberMaker:
+class NumberDomain:
     """Numbers from `low` to `high`, a few up to `furthest`, and `points` of interest."""
 
     low: Number
@@ -213,7 +213,7 @@ class Moments:
 
 @final
 @dataclass(frozen=True, slots=True)
-class TextMaker:
+class TextDomain:
     """Texts of the shape that a column's have; `points` are those that queries speak of."""
 
     points: Sequence[str]
