@@ -149,8 +149,10 @@ def vllm_model(http: HttpTransport, **settings: Any) -> VLLMModel:
 async def fake_endpoint(*replies: HttpReply) -> AsyncIterator[str]:
     """A real socket that gives the replies in order, then the last one again; yields its URL."""
     left = list(replies)
+    writers: list[asyncio.StreamWriter] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 length = [
@@ -174,6 +176,9 @@ async def fake_endpoint(*replies: HttpReply) -> AsyncIterator[str]:
         port = server.sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}/v1"
         server.close()
+        # From 3.12 on, its end waits for its clients to hang up.
+        for writer in writers:
+            writer.close()
 
 
 class FakeEndpoint:
