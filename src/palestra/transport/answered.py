@@ -4,6 +4,7 @@ Conversations do not tell. An agent may begin a fresh one inside a rollout, and 
 assistant's turn that the model goes on with.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, final
@@ -81,7 +82,8 @@ class AnsweredRollouts:
         """`sees_all`: whether no other process asks models for these rollouts."""
         self._sees_all = sees_all
         self._most = most
-        self._answered: dict[_Attempt, float | None] = {}
+        # A dict of which the oldest are deleted passes over each of them again to find the next.
+        self._answered: OrderedDict[_Attempt, float | None] = OrderedDict()
         """With the attempt's deadline: a run that is made again has the same names."""
         self._forgot = False
 
@@ -94,7 +96,7 @@ class AnsweredRollouts:
         self._answered.pop(key, None)
         self._answered[key] = context.deadline
         if len(self._answered) > self._most:
-            del self._answered[next(iter(self._answered))]
+            self._answered.popitem(last=False)
             self._forgot = True
 
     def knows(self, context: CallContext) -> bool | None:

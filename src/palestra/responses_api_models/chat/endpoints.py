@@ -18,6 +18,7 @@ Rules:
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -84,7 +85,7 @@ class Endpoints:
         self.all = tuple(ProviderEndpoint(url) for url in urls)
         self._server = server
         self._clock = clock
-        self._stays: dict[str, _Stay] = {}
+        self._stays: OrderedDict[str, _Stay] = OrderedDict()
         """By session, the one used last at the end."""
 
     def home(self, session: str) -> ProviderEndpoint:
@@ -230,7 +231,7 @@ class Endpoints:
     def _renew(self, session: str, stay: _Stay, now: float) -> None:
         stay.last_used = now
         # To the end, so that the ones longest unused are at the beginning.
-        self._stays[session] = self._stays.pop(session)
+        self._stays.move_to_end(session)
 
     def _settle(
         self, session: str, endpoint: ProviderEndpoint | None, now: float
