@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 UV := $(BIN)/python -m uv
 
-.PHONY: demo test test-python test-all test-vllm test-clients test-trl train-example check names docs lock clean help
+.PHONY: demo test test-python test-wheel test-all test-vllm test-clients test-trl train-example check names docs lock clean help
 
 help:
 	@echo "make demo      install, and score the embedded model on real tasks"
 	@echo "make test      install, and run the tests (the quick ones)"
 	@echo "make test-python PYTHON=python3.13  the quick ones, on that Python"
+	@echo "make test-wheel PYTHON=python3.13  the same against the built wheel, with no src about"
 	@echo "make test-all  all tests, with real processes and the real local model"
 	@echo "make test-vllm tests with a real vLLM, which is installed first (2.6 GB)"
 	@echo "make test-clients  tests with LiteLLM, which is installed apart first"
@@ -49,6 +50,17 @@ OTHER = .venv-$(shell $(PYTHON) -c 'import sys; print("%s.%s" % sys.version_info
 test-python:
 	$(MAKE) $(OTHER)/installed VENV=$(OTHER)
 	$(OTHER)/bin/pytest $(SPREAD) -m "not slow and not alone"
+
+# The same against the built wheel, in a copy of the checkout that has no src.
+WHEEL = .venv-wheel-$(OTHER:.venv-%=%)
+test-wheel:
+	$(MAKE) $(WHEEL)/installed VENV=$(WHEEL)
+	rm -rf $(WHEEL)/dist $(WHEEL)/tree
+	$(WHEEL)/bin/python -m uv build --quiet --wheel --out-dir $(WHEEL)/dist .
+	$(WHEEL)/bin/python -m uv pip install --quiet --python $(WHEEL)/bin/python --no-deps --reinstall $(WHEEL)/dist/*.whl
+	mkdir $(WHEEL)/tree
+	git ls-files -z ':!src' | tar --null -T - -cf - | tar -xf - -C $(WHEEL)/tree
+	cd $(WHEEL)/tree && ../bin/pytest $(SPREAD) -m "not slow and not alone and not source"
 
 test-all: $(INSTALLED)
 	$(BIN)/palestra models fetch local
@@ -102,4 +114,4 @@ lock:
 	grep -A 1000 '^uv==' requirements.lock | awk 'NR > 1 && !/^    / {exit} {print}' > requirements-uv.lock
 
 clean:
-	rm -rf $(VENV) .venv-3.* $(CLIENTS) $(TRL) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* .venv-wheel-* $(CLIENTS) $(TRL) .mypy_cache .ruff_cache .pytest_cache .hypothesis

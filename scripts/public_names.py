@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGE = REPOSITORY / "src" / "palestra"
 RECORD = REPOSITORY / "tests" / "public_names.txt"
 
 
@@ -20,11 +21,11 @@ def names_of(door: Path) -> list[str]:
     return []
 
 
-def public_names() -> Iterator[str]:
-    """`palestra.package.name`, for each package in turn."""
-    for door in sorted((REPOSITORY / "src" / "palestra").glob("*/__init__.py")):
+def public_names(package: Path) -> Iterator[str]:
+    """`palestra.package.name`, for each package of Palestra's folder in turn."""
+    for door in sorted(package.glob("*/__init__.py")):
         yield from (f"palestra.{door.parent.name}.{name}" for name in names_of(door))
 
 
 if __name__ == "__main__":
-    RECORD.write_text("".join(f"{name}\n" for name in public_names()))
+    RECORD.write_text("".join(f"{name}\n" for name in public_names(PACKAGE)))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import palestra
+
 PAGE = (Path(__file__).parents[1] / "docs" / "structure.md").read_text()
 ANSWERS = PAGE.partition("## Where is it?")[2].partition("\n## ")[0]
 
@@ -38,7 +40,7 @@ def test_what_the_page_names_is_where_it_says(module: str, name: str) -> None:
 def test_every_package_has_its_row() -> None:
     """Packages that the table of layers leaves out would have no place to be looked for."""
     table = PAGE.partition("## Packages")[2].partition("\n## ")[0]
-    source = Path(__file__).parents[1] / "src" / "palestra"
+    source = Path(palestra.__file__).parent
     packages = {path.parent.name for path in source.glob("*/__init__.py")}
 
     assert packages - set(re.findall(r"`([a-z_]+)`", table)) == set()

@@ -14,6 +14,7 @@ from typing import Self
 import pytest
 from documents import REPOSITORY, commands, documents, files, links
 
+import palestra
 from hub_fakes import WRITER, fake_hub
 from registry_fakes import TOKEN as GITLAB_TOKEN
 from registry_fakes import fake_gitlab
@@ -37,6 +38,7 @@ SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
 
 
+@pytest.mark.source
 @pytest.mark.parametrize("path", documents(), ids=lambda p: str(p.relative_to(REPOSITORY)))
 def test_every_relative_link_of_a_document_leads_somewhere(path: Path) -> None:
     assert [str(target) for target in links(path) if not target.exists()] == []
@@ -57,8 +59,9 @@ def test_the_readme_shows_things_in_their_order() -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.source
 def test_the_page_of_model_servers_names_each_of_them() -> None:
-    folder = REPOSITORY / "src" / "palestra" / "responses_api_models"
+    folder = Path(palestra.__file__).parent / "responses_api_models"
     servers = {path.parent.parent.name for path in folder.glob("*/configs/*.yaml")}
 
     assert {path.parent.name for path in links(MODELS) if path.name == "README.md"} == servers

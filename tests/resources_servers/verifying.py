@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import orjson
 import pytest
 
+import palestra
 from palestra.schema import encode_json, read_jsonl
 from palestra.server import ResourcesServer, ResourcesServerConfig
 from palestra.transport import HttpClient, ServerClient, call_asgi
@@ -15,7 +16,7 @@ S = TypeVar("S", bound=ResourcesServer)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RECORDED = REPOSITORY.parent / "shared" / "data" / "recorded"
-ENVIRONMENTS = REPOSITORY / "src" / "palestra" / "resources_servers"
+ENVIRONMENTS = Path(palestra.__file__).parent / "resources_servers"
 
 PARAMS = {"input": [{"role": "user", "content": "?"}]}
 

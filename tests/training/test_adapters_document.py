@@ -14,12 +14,13 @@ from outcome_samples import completed
 from token_endpoint import token_endpoint
 from training_world import ToldAgent, ToldServers
 
+import palestra
 from palestra.training import RolloutClient
 from palestra.training.adapters.skyrl import PalestraGenerator
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "training-adapters.md"
 CONTRACT = DOCUMENT.with_name("training.md")
-PACKAGE = DOCUMENT.parents[1] / "src" / "palestra"
+PACKAGE = Path(palestra.__file__).parent
 ROW = {"responses_create_params": {"input": "1 + 1 ="}}
 
 

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+import palestra
 from palestra.errors import ConfigError, ModelError
 from palestra.fleet import load_server_class
 from palestra.responses_api_models.local_model.app import (
@@ -17,7 +18,7 @@ from palestra.schema import ResponseCreateParams
 from palestra.server import Session
 from palestra.transport import HttpClient, ServerClient
 
-FOLDER = Path(__file__).parents[3] / "src/palestra/responses_api_models/local_model"
+FOLDER = Path(palestra.__file__).parent / "responses_api_models/local_model"
 
 
 def model(**settings: Any) -> LocalModel:
