@@ -16,7 +16,8 @@ import orjson
 from palestra.cli.doors import doors_of_agents
 from palestra.config import load_config
 from palestra.datasets import AgentDataset, DatasetEntry
-from palestra.datasets.preparing import Located, PrepareSettings, prepare_datasets
+from palestra.datasets.preparing.files import Located
+from palestra.datasets.preparing.prepare import PrepareSettings, prepare_datasets
 from palestra.schema import ResponseCreateParams
 
 MCQA = "resources_servers/mcqa/configs/mcqa.yaml"

@@ -13,14 +13,9 @@ from compared_runs import compared, sides, write_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.analysis.comparison import (
-    comparison_of,
-    judge_comparison,
-    load_side,
-    pair_tasks,
-    settings_that_differ,
-)
-from palestra.analysis.comparison.compare import mcnemar_p
+from palestra.analysis.comparison.compare import comparison_of, mcnemar_p
+from palestra.analysis.comparison.pairing import load_side, pair_tasks, settings_that_differ
+from palestra.analysis.comparison.result import judge_comparison
 from palestra.analysis.fingerprints import fingerprints
 from palestra.analysis.views import best_of_k, mean_of_present
 from palestra.errors import ConfigError, InputDataError

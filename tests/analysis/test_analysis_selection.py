@@ -10,17 +10,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from palestra.analysis import RunFrame, load_side
-from palestra.analysis.selection import (
+from palestra.analysis.selection.export import (
+    check_destination,
+    export_selection,
+    provenance_path,
+    selection_origin,
+)
+from palestra.analysis.selection.select import (
     RateBand,
     Selection,
     SelectionCriteria,
     TaskVerdict,
-    check_destination,
-    export_selection,
-    provenance_path,
     rollouts_to_decide,
     selection_of,
-    selection_origin,
 )
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import wilson_interval

@@ -10,7 +10,8 @@ from palestra.datasets.hub import check_rows, target_of
 from palestra.datasets.hub.calls import Hub
 from palestra.datasets.hub.downloading import download
 from palestra.datasets.hub.uploading import Uploaded, upload
-from palestra.datasets.transfer import TransferPatience, outgoing
+from palestra.datasets.transfer.outgoing import outgoing
+from palestra.datasets.transfer.patience import TransferPatience
 from palestra.settings import HubDownload, HubUpload
 
 CONFIG = "resources_servers/mcqa/configs/mcqa.yaml"

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.datasets.measures import Numbers, RowMeasures, Uniques
-from palestra.datasets.measures.rows import RequestBatch
+from palestra.datasets.measures.digests import Uniques
+from palestra.datasets.measures.fields import Numbers
+from palestra.datasets.measures.rows import RequestBatch, RowMeasures
 
 NUMBERS = st.lists(
     st.integers(-(10**6), 10**6) | st.floats(-1e6, 1e6, allow_subnormal=True), min_size=2

@@ -15,7 +15,7 @@ from faulty_http import Fault
 from hub_fakes import WRITER, FakeHub, fake_hub
 from palestra.datasets import Sources
 from palestra.datasets.entries import DatasetEntry
-from palestra.datasets.transfer import Digest, arriving
+from palestra.datasets.transfer.files import Digest, arriving
 from palestra.errors import (
     ConfigError,
     CredentialsRejected,

@@ -10,11 +10,11 @@ import pytest
 from sharing_world import Moves, jsonl, rows
 
 from faulty_http import Fault
-from palestra.datasets.registry import RegistryAddress
-from palestra.datasets.registry.access import Registry, open_registry
+from palestra.datasets.registry.access import Registry, RegistryAddress, open_registry
 from palestra.datasets.registry.artifacts import Stored, download_from_registry, upload_to_registry
 from palestra.datasets.registry.catalogue import Catalogue
-from palestra.datasets.transfer import TransferPatience, outgoing
+from palestra.datasets.transfer.outgoing import outgoing
+from palestra.datasets.transfer.patience import TransferPatience
 from palestra.errors import ConfigError, CredentialsRejected, InfraError, RunFailed
 from palestra.settings import GitlabDownload, GitlabUpload
 from registry_fakes import TOKEN, FakeGitlab, fake_gitlab, mlflow_server
@@ -309,7 +309,7 @@ def test_a_download_of_a_real_mlflow_server_goes_on(server: str, tmp_path: Path)
 
 def _part_of(user: User, name: str) -> Path:
     """Where the bytes of a download grow."""
-    from palestra.datasets.transfer import Digest, arriving
+    from palestra.datasets.transfer.files import Digest, arriving
 
     sent = outgoing(user.folder / "train.jsonl")
     with arriving(user.folder / "out" / "rows.jsonl", Digest(sent.sha256), len(LARGE)) as part:

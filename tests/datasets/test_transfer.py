@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from palestra.datasets.transfer import Digest, TransferPatience, Trouble, arriving, sha256_of
+from palestra.datasets.transfer.files import Digest, arriving, sha256_of
+from palestra.datasets.transfer.patience import TransferPatience, Trouble
 from palestra.errors import InfraError, InputDataError
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from fleet_world import free_port
 
-from palestra.fleet.ray_clusters import RayPlace
+from palestra.fleet.ray_clusters.place import RayPlace
 from ray_programs import MARK, ray_folder, started_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]

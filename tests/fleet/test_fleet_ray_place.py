@@ -17,8 +17,7 @@ import palestra.fleet.fleet as fleet_module
 import palestra.fleet.ray_clusters.place as ray_place
 from palestra.errors import ConfigError
 from palestra.fleet import Fleet
-from palestra.fleet.ray_clusters import RayPlace
-from palestra.fleet.ray_clusters.place import PID
+from palestra.fleet.ray_clusters.place import PID, RayPlace
 from palestra.fleet.sockets import listen
 from palestra.system import lock
 

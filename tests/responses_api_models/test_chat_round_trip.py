@@ -43,7 +43,8 @@ from palestra.schema import (
     encode_json,
     to_plain,
 )
-from palestra.server.fronts import params_from_chat, without_tokens
+from palestra.server.fronts.asked import without_tokens
+from palestra.server.fronts.chat import params_from_chat
 
 TAGS = ConversionSettings()
 PARSER = ConversionSettings(uses_reasoning_parser=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sharded_runs import Rollouts, contents, lines, run_of, write_cut, write_run
 
 from palestra.analysis import load_run, write_agent_metrics, write_reward_profiling
-from palestra.rollouts.merging import merge
+from palestra.rollouts.merging.merge import merge
 from palestra.schema import RunPaths
 
 ENDINGS = st.lists(

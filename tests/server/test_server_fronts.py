@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 
 from palestra.errors import RowError
 from palestra.schema import ChatCreateParams, Response, encode_json, to_plain
-from palestra.server.fronts import (
+from palestra.server.fronts.asked import without_tokens
+from palestra.server.fronts.chat import completion_from_response, params_from_chat
+from palestra.server.fronts.messages import (
     MessagesRequest,
     chat_events,
-    completion_from_response,
     message_events,
     message_from_response,
-    params_from_chat,
     params_from_messages,
-    without_tokens,
 )
 
 TOKENS = {

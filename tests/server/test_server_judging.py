@@ -20,8 +20,7 @@ from palestra.schema import (
     to_plain,
 )
 from palestra.server import Judge, JudgeConfig, JudgeLabels, JudgeQuestion, Ruling
-from palestra.server.judging import read_verdict
-from palestra.server.judging.questions import LONGEST_PASSAGE, fence_of
+from palestra.server.judging.questions import LONGEST_PASSAGE, fence_of, read_verdict
 
 EQUAL, NOT_EQUAL = JudgeLabels()
 PARAMS = ResponseCreateParams(input=[])

@@ -9,7 +9,7 @@ from transport_worlds import ENVIRONMENT, IN_PROCESS, TURN, Counter, running
 
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer
-from palestra.transport.untouched import changes
+from palestra.transport.client import changes
 
 
 class Meddling(ResourcesServer):

@@ -3,43 +3,47 @@
 `load_run` joins a run's files into a `RunFrame` of numpy columns; the rest reads frames.
 """
 
-from palestra.analysis.comparison import (
+from palestra.analysis.comparison.compare import comparison_of
+from palestra.analysis.comparison.pairing import (
     ComparedRun,
+    load_side,
+    pair_tasks,
+    refuse_shared_files,
+)
+from palestra.analysis.comparison.result import (
     Comparison,
     MetricComparison,
     Regression,
     RegressionGate,
     RunCounts,
-    comparison_of,
     judge_comparison,
-    load_side,
-    pair_tasks,
-    refuse_shared_files,
 )
 from palestra.analysis.frame import RowPositions, RunCompleteness, RunFrame
 from palestra.analysis.intervals import Estimate, estimate_difference, estimate_level
 from palestra.analysis.load import load_run
 from palestra.analysis.manifests import MixedRuns
-from palestra.analysis.report import write_report
-from palestra.analysis.seeds import (
+from palestra.analysis.report.write import write_report
+from palestra.analysis.seeds.answers import read_answers
+from palestra.analysis.seeds.scores import (
     ModelScores,
     SeedRun,
     SeedScore,
     majorities_of,
-    read_answers,
     score_model,
 )
-from palestra.analysis.selection import (
+from palestra.analysis.selection.export import (
+    check_destination,
+    export_selection,
+    provenance_path,
+    selection_origin,
+)
+from palestra.analysis.selection.select import (
     JudgedTask,
     RateBand,
     Selection,
     SelectionCriteria,
     TaskVerdict,
-    check_destination,
-    export_selection,
-    provenance_path,
     selection_of,
-    selection_origin,
 )
 from palestra.analysis.sources import Files, is_compressed, rollout_files
 from palestra.analysis.summary import (

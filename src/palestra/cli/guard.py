@@ -374,4 +374,4 @@ class Guard:
 def _load() -> None:
     """Import what ending the run in its place takes, and the run itself."""
     import palestra.fleet
-    import palestra.rollouts.reverification  # noqa: F401
+    import palestra.rollouts  # noqa: F401

@@ -13,8 +13,10 @@ from palestra.datasets.entries import (
 )
 from palestra.datasets.extras import needs
 from palestra.datasets.hub import UploadTarget, check_rows, open_hub, target_of
-from palestra.datasets.importing import ColumnMapping, records_of, write_rows
-from palestra.datasets.measures import (
+from palestra.datasets.importing.mapping import ColumnMapping
+from palestra.datasets.importing.sources import records_of
+from palestra.datasets.importing.writing import write_rows
+from palestra.datasets.measures.rows import (
     EXAMPLES,
     REQUESTS,
     SAMPLING,
@@ -26,25 +28,14 @@ from palestra.datasets.measures import (
     WORDS,
 )
 from palestra.datasets.metrics import DatasetMetrics, contradictions, differences, metrics_of
-from palestra.datasets.preparing import (
-    Located,
-    PreparedFile,
-    PrepareSettings,
-    fetch,
-    in_scope,
-    locate,
-    prepare_datasets,
-    tokenizer_at,
-)
+from palestra.datasets.preparing.files import Located, fetch, in_scope, locate
+from palestra.datasets.preparing.prepare import PreparedFile, PrepareSettings, prepare_datasets
+from palestra.datasets.preparing.rows import tokenizer_at
 from palestra.datasets.problems import BadRows, RowProblems, line_ranges
 from palestra.datasets.prompts import PromptTemplate, fill_row, load_prompt
-from palestra.datasets.registry import (
-    Catalogue,
-    RegistryAddress,
-    download_from_registry,
-    open_registry,
-    upload_to_registry,
-)
+from palestra.datasets.registry.access import RegistryAddress, open_registry
+from palestra.datasets.registry.artifacts import download_from_registry, upload_to_registry
+from palestra.datasets.registry.catalogue import Catalogue
 from palestra.datasets.request_models import (
     DoorKeeper,
     RowEndpoint,
@@ -53,7 +44,8 @@ from palestra.datasets.request_models import (
     rows_are_whole,
 )
 from palestra.datasets.sources import Sources, credentials_in
-from palestra.datasets.transfer import Outgoing, TransferPatience, UploadProgress, outgoing
+from palestra.datasets.transfer.outgoing import Outgoing, UploadProgress, outgoing
+from palestra.datasets.transfer.patience import TransferPatience
 
 __all__ = [
     "EXAMPLES",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from palestra.datasets.preparing import Located
+from palestra.datasets.preparing.files import Located
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import PromptTemplate, fill_row, load_prompt
 from palestra.datasets.row_checks import RowCheck

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from palestra.datasets.measures import OURS, TOKENS, RowMeasures
+from palestra.datasets.measures.rows import OURS, TOKENS, RowMeasures
 from palestra.schema import JsonDict, JsonObject
 
 LARGE_TOLERANCE: Final = 5e-3

@@ -10,8 +10,10 @@ from typing import Final
 from palestra.config import ConfigTree, Redactor, find_secrets
 from palestra.datasets.entries import DatasetEntry, DatasetType, DataSource
 from palestra.datasets.hub import open_hub
-from palestra.datasets.registry import RegistryAddress, download_from_registry, open_registry
-from palestra.datasets.transfer import Silent, TransferPatience, UploadProgress
+from palestra.datasets.registry.access import RegistryAddress, open_registry
+from palestra.datasets.registry.artifacts import download_from_registry
+from palestra.datasets.transfer.outgoing import Silent, UploadProgress
+from palestra.datasets.transfer.patience import TransferPatience
 from palestra.errors import ConfigError, PalestraError, mask_error
 from palestra.settings import GitlabDownload, HubDownload
 

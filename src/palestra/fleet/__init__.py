@@ -30,7 +30,7 @@ from palestra.fleet.loading import (
     load_module,
     load_server_class,
 )
-from palestra.fleet.ray_clusters import RAY_ADDRESS
+from palestra.fleet.ray_clusters.place import RAY_ADDRESS
 from palestra.fleet.runfile import read_ended_fleet, run_dir
 from palestra.fleet.sockets import (
     LOOPBACK,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from palestra.config import ConfigTree, InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError, PalestraError, ServerDied
-from palestra.fleet.isolation import WorkerFunctionCalls
+from palestra.fleet.isolation.functions import WorkerFunctionCalls
 from palestra.fleet.loading import load_server_class
-from palestra.fleet.ray_clusters import RAY_ADDRESS
+from palestra.fleet.ray_clusters.place import RAY_ADDRESS
 from palestra.schema import JsonDict
 from palestra.server import FunctionServer, ResourcesServer, Server, own_frames
 from palestra.transport import (
@@ -22,7 +22,8 @@ from palestra.transport import (
 )
 
 if TYPE_CHECKING:
-    from palestra.fleet.server_profiles import ProfiledServer, Profiler
+    from palestra.fleet.server_profiles.attributed import ProfiledServer
+    from palestra.fleet.server_profiles.profiler import Profiler
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 
@@ -66,7 +67,7 @@ def profiler_for(tree: ConfigTree, *, shared: bool) -> "Profiler | None":
     """
     if not tree.get(PROFILING):
         return None
-    from palestra.fleet.server_profiles import profiler_of
+    from palestra.fleet.server_profiles.profiler import profiler_of
 
     return profiler_of(tree, shared=shared)
 

@@ -28,7 +28,7 @@ from palestra.fleet.child import ChildExit
 from palestra.fleet.importing import IMPORTS, LONGER, start_timeout_of, starting_within
 from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.orders import WorkOrder
-from palestra.fleet.ray_clusters import RayPlace
+from palestra.fleet.ray_clusters.place import RayPlace
 from palestra.fleet.server_processes import ServerProcesses
 from palestra.fleet.sockets import (
     check_hosts,
@@ -49,7 +49,7 @@ from palestra.server import Server
 from palestra.transport import ASGIApp, HttpRequest, Target, new_id
 
 if TYPE_CHECKING:
-    from palestra.fleet.server_profiles import ProfiledServer
+    from palestra.fleet.server_profiles.attributed import ProfiledServer
 
 EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
 STOP_TIMEOUT_S = 2.0

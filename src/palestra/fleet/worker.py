@@ -28,7 +28,7 @@ from palestra.fleet.build import (
 from palestra.fleet.garbage import rare_collections
 from palestra.fleet.importing import start_timeout_of, starting_within
 from palestra.fleet.orders import WorkOrder, refusal_line
-from palestra.fleet.ray_clusters import RayPlace
+from palestra.fleet.ray_clusters.place import RayPlace
 from palestra.fleet.sockets import raise_descriptor_limit, serving
 from palestra.fleet.task_dump import dumping_tasks
 from palestra.fleet.watchdog import LagLog, Watchdog, watchdog_threshold_s
@@ -37,7 +37,7 @@ from palestra.system import Pulse, beating, make_current
 from palestra.transport import Target
 
 if TYPE_CHECKING:
-    from palestra.fleet.server_profiles import ProfiledServer
+    from palestra.fleet.server_profiles.attributed import ProfiledServer
 
 STOP_GRACE_S = 2.0
 

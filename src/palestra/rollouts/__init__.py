@@ -20,15 +20,10 @@ from palestra.rollouts.manifest import (
     semantics_of,
 )
 from palestra.rollouts.materialize import Materialized, materialize, whole_or_absent
-from palestra.rollouts.merging import (
-    Completeness,
-    MergeFailed,
-    MergeIncomplete,
-    MergePlan,
-    OtherRun,
-    merge,
-    plan_merge,
-)
+from palestra.rollouts.merging.completeness import Completeness, MergeIncomplete
+from palestra.rollouts.merging.merge import MergePlan, merge, plan_merge
+from palestra.rollouts.merging.sources import OtherRun
+from palestra.rollouts.merging.write import MergeFailed
 from palestra.rollouts.prepare import (
     PreparedRun,
     StaleRun,
@@ -49,28 +44,29 @@ from palestra.rollouts.results import (
     checked,
     reverify_command,
 )
-from palestra.rollouts.reverification import (
+from palestra.rollouts.reverification.files import (
     Begun,
-    Checked,
-    FoundTaskRows,
     Origin,
-    Reverification,
-    ReverifyLimits,
     ReverifyPaths,
-    Routes,
-    Sessions,
-    StoredRollouts,
-    TaskRows,
-    UnverifiedAnswers,
-    Verifier,
     begin_reverification,
-    check_modes,
     check_places,
+    record_stopped,
+    stopped_rows,
+)
+from palestra.rollouts.reverification.stored import Checked, Routes, StoredRollouts
+from palestra.rollouts.reverification.task_rows import FoundTaskRows, TaskRows
+from palestra.rollouts.reverification.unverified import (
+    UnverifiedAnswers,
     failures_beside,
     holds_failures,
-    record_stopped,
     scored_beside,
-    stopped_rows,
+)
+from palestra.rollouts.reverification.verify import (
+    Reverification,
+    ReverifyLimits,
+    Sessions,
+    Verifier,
+    check_modes,
 )
 from palestra.rollouts.row_checks import AgentRoute, check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run

@@ -30,9 +30,13 @@ from palestra.sandbox.python_session import (
     PythonSessions,
 )
 from palestra.sandbox.sandbox import Sandbox
-from palestra.sandbox.workers import (
+from palestra.sandbox.workers.frames import receive
+from palestra.sandbox.workers.handle import CRASHES, WorkerHandle
+from palestra.sandbox.workers.keeper import Keeper, nurseries_kept
+from palestra.sandbox.workers.local import LocalWorkers, open_workers
+from palestra.sandbox.workers.outcomes import (
     Crashed,
-    LocalWorkers,
+    NotReady,
     Outcome,
     OutOfMemory,
     Raised,
@@ -40,12 +44,7 @@ from palestra.sandbox.workers import (
     TimedOut,
     Workers,
     WorkersBroken,
-    open_workers,
 )
-from palestra.sandbox.workers.frames import receive
-from palestra.sandbox.workers.handle import CRASHES, WorkerHandle
-from palestra.sandbox.workers.keeper import Keeper, nurseries_kept
-from palestra.sandbox.workers.outcomes import NotReady
 from palestra.sandbox.workers.worker import READY, STACK_SIGNAL, Endurance, Serve, limit_worker
 
 if TYPE_CHECKING:

@@ -25,18 +25,18 @@ from palestra.server.capture import (
     TurnsWanted,
 )
 from palestra.server.endpoints import Endpoint, ToolFailure
-from palestra.server.fronts import (
+from palestra.server.fronts.asked import without_tokens
+from palestra.server.fronts.chat import completion_from_response, params_from_chat
+from palestra.server.fronts.messages import (
     EVENT_STREAM,
     MessagesRequest,
-    completion_from_response,
     message_events,
     message_from_response,
-    params_from_chat,
     params_from_messages,
-    without_tokens,
 )
 from palestra.server.in_flight import IN_FLIGHT_PATH
-from palestra.server.judging import Hearing, Judge, JudgeConfig, JudgeLabels, JudgeQuestion, Ruling
+from palestra.server.judging.judge import Hearing, Judge, JudgeConfig, Ruling
+from palestra.server.judging.questions import JudgeLabels, JudgeQuestion
 from palestra.server.mcp import CallTool, McpDoor, NoSuchTool, ToolAnswer, own_name
 from palestra.server.model_server import (
     CHECK_PATH,

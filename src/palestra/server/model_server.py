@@ -40,17 +40,16 @@ from palestra.server.capture import (
     TurnsWanted,
 )
 from palestra.server.endpoints import Endpoint
-from palestra.server.fronts import (
+from palestra.server.fronts.asked import unpacked
+from palestra.server.fronts.chat import completion_from_response, params_from_chat
+from palestra.server.fronts.messages import (
     EVENT_STREAM,
     MessagesAnswer,
     MessagesRequest,
     chat_events,
-    completion_from_response,
     message_events,
     message_from_response,
-    params_from_chat,
     params_from_messages,
-    unpacked,
 )
 from palestra.server.server import Server, ServerConfig
 from palestra.server.sessions import Session, SessionStore

@@ -15,7 +15,7 @@ from palestra.transport.context import (
     current_call,
     new_id,
 )
-from palestra.transport.h1 import HttpClient
+from palestra.transport.h1.client import HttpClient
 from palestra.transport.http import (
     CONNECTOR_LIMIT,
     CertificateRejected,

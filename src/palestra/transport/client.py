@@ -4,7 +4,7 @@ A call is sent where its server lives, tried again where that is safe, and its f
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -40,9 +40,32 @@ from palestra.transport.local import (
 from palestra.transport.patience import Refusals, within_call_limit
 from palestra.transport.peer import Peer, json_or_none
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
-from palestra.transport.untouched import changes
 from palestra.transport.unverified import fault_of, note_verify_request
 from palestra.transport.workers import worker_url
+
+
+def changes(before: bytes, after: bytes) -> list[str]:
+    """JSON pointers to what differs between two encodings of one request, in order."""
+    if before == after:
+        return []
+    return list(_differing(orjson.loads(before), orjson.loads(after), ""))
+
+
+def _differing(before: Any, after: Any, pointer: str) -> Iterator[str]:
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in before.keys() | after.keys():
+            if key in before and key in after:
+                yield from _differing(before[key], after[key], f"{pointer}/{key}")
+            else:
+                yield f"{pointer}/{key}"
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for number, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from _differing(one, other, f"{pointer}/{number}")
+    else:
+        yield pointer or "/"
+
 
 logger = logging.getLogger("palestra.transport")
 

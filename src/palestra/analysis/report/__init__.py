@@ -5,7 +5,3 @@ what they mean. `rows` chooses rollouts to show and reads them again, `transcrip
 to length, `page` and `write` make the file. `visible` and `markup` see to it that text stays
 text. `report.js` sorts, filters and opens transcripts; without it, charts and numbers still show.
 """
-
-from palestra.analysis.report.write import write_report
-
-__all__ = ["write_report"]

@@ -2,22 +2,3 @@
 
 `read_answers` reads what rollouts voted for; `score_model` is pure.
 """
-
-from palestra.analysis.seeds.answers import SeedAnswers, read_answers
-from palestra.analysis.seeds.scores import (
-    ModelScores,
-    SeedRun,
-    SeedScore,
-    majorities_of,
-    score_model,
-)
-
-__all__ = [
-    "ModelScores",
-    "SeedAnswers",
-    "SeedRun",
-    "SeedScore",
-    "majorities_of",
-    "read_answers",
-    "score_model",
-]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from palestra.datasets.extras import needs
 from palestra.datasets.hub.checks import UploadTarget, check_rows, target_of
-from palestra.datasets.transfer import TransferPatience
+from palestra.datasets.transfer.patience import TransferPatience
 
 if TYPE_CHECKING:
     from palestra.datasets.hub.calls import Hub

@@ -26,7 +26,8 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from palestra.config import ConfigTree
 from palestra.datasets.hub.checks import UploadTarget
-from palestra.datasets.transfer import Outgoing, TransferPatience, Trouble, UploadProgress
+from palestra.datasets.transfer.outgoing import Outgoing, UploadProgress
+from palestra.datasets.transfer.patience import TransferPatience, Trouble
 from palestra.errors import (
     ConfigError,
     CredentialsRejected,

@@ -19,15 +19,9 @@ from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type:
 
 from palestra.datasets.hub.calls import Hub
 from palestra.datasets.hub.repositories import NOTHING_READABLE, Split, chosen, splits_of
-from palestra.datasets.importing import write_lines
-from palestra.datasets.transfer import (
-    Arriving,
-    Digest,
-    UploadProgress,
-    arriving,
-    free_destination,
-    keeping,
-)
+from palestra.datasets.importing.sources import write_lines
+from palestra.datasets.transfer.files import Arriving, Digest, arriving, free_destination, keeping
+from palestra.datasets.transfer.outgoing import UploadProgress
 from palestra.errors import ConfigError
 from palestra.settings import HubDownload
 

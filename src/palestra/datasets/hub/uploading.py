@@ -13,7 +13,9 @@ from huggingface_hub.hf_api import RepoFile
 
 from palestra.datasets.hub.calls import Hub, trouble_of
 from palestra.datasets.hub.checks import UploadTarget
-from palestra.datasets.transfer import CountedReader, Outgoing, Trouble, UploadProgress, git_blob_of
+from palestra.datasets.transfer.files import git_blob_of
+from palestra.datasets.transfer.outgoing import CountedReader, Outgoing, UploadProgress
+from palestra.datasets.transfer.patience import Trouble
 from palestra.errors import ConfigError, RunFailed
 from palestra.settings import MAIN, HubUpload
 

@@ -5,9 +5,3 @@ chats      messages of a chat -> the items of a request
 mapping    a record -> a row, as the columns are named
 writing    records -> a file of rows, all of them good, or none
 """
-
-from palestra.datasets.importing.mapping import ColumnMapping
-from palestra.datasets.importing.sources import records_of, write_lines
-from palestra.datasets.importing.writing import RowFile, write_rows
-
-__all__ = ["ColumnMapping", "RowFile", "records_of", "write_lines", "write_rows"]

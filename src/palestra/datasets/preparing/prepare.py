@@ -8,7 +8,7 @@ from pathlib import Path
 
 from palestra.config import nearest
 from palestra.datasets.entries import AgentDataset, DatasetEntry
-from palestra.datasets.measures import TOKENS, RowMeasures
+from palestra.datasets.measures.rows import TOKENS, RowMeasures
 from palestra.datasets.metrics import DatasetMetrics, contradictions
 from palestra.datasets.preparing.files import Located
 from palestra.datasets.preparing.outputs import Outputs

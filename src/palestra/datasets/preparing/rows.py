@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from palestra.datasets.extras import needs
-from palestra.datasets.measures import RowMeasures
+from palestra.datasets.measures.rows import RowMeasures
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import PromptTemplate, fill_row
 from palestra.datasets.request_models import RowEndpoint

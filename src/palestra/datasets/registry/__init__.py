@@ -8,15 +8,3 @@ its versions holds files.
 mlflow is an extra: only functions import it, when they are called. A plain MLflow server
 is as good as GitLab's.
 """
-
-from palestra.datasets.registry.access import RegistryAddress, open_registry
-from palestra.datasets.registry.artifacts import download_from_registry, upload_to_registry
-from palestra.datasets.registry.catalogue import Catalogue
-
-__all__ = [
-    "Catalogue",
-    "RegistryAddress",
-    "download_from_registry",
-    "open_registry",
-    "upload_to_registry",
-]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from palestra.datasets.extras import needs
-from palestra.datasets.transfer import TransferPatience, Trouble
+from palestra.datasets.transfer.patience import TransferPatience, Trouble
 from palestra.errors import (
     ConfigError,
     CredentialsRejected,

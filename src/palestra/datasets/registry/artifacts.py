@@ -9,7 +9,8 @@ from urllib.parse import quote, urlsplit
 
 from palestra.datasets.registry.access import NoFile, Registry, RegistryRefused
 from palestra.datasets.registry.catalogue import DatasetVersion
-from palestra.datasets.transfer import Arriving, CountedReader, Digest, UploadProgress, arriving
+from palestra.datasets.transfer.files import Arriving, Digest, arriving
+from palestra.datasets.transfer.outgoing import CountedReader, UploadProgress
 from palestra.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 from dataclasses import dataclass
 
 from palestra.datasets.registry.catalogue import Catalogue
-from palestra.datasets.transfer import Outgoing, free_destination
+from palestra.datasets.transfer.files import free_destination
+from palestra.datasets.transfer.outgoing import Outgoing
 from palestra.errors import RunFailed
 from palestra.settings import GitlabDownload, GitlabUpload
 

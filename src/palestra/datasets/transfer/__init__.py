@@ -7,38 +7,3 @@
 
 Nothing here knows of a hub or a registry.
 """
-
-from palestra.datasets.transfer.files import (
-    Arriving,
-    Digest,
-    arriving,
-    free_destination,
-    git_blob_of,
-    keeping,
-    sha256_of,
-)
-from palestra.datasets.transfer.outgoing import (
-    CountedReader,
-    Outgoing,
-    Silent,
-    UploadProgress,
-    outgoing,
-)
-from palestra.datasets.transfer.patience import TransferPatience, Trouble
-
-__all__ = [
-    "Arriving",
-    "CountedReader",
-    "Digest",
-    "Outgoing",
-    "Silent",
-    "TransferPatience",
-    "Trouble",
-    "UploadProgress",
-    "arriving",
-    "free_destination",
-    "git_blob_of",
-    "keeping",
-    "outgoing",
-    "sha256_of",
-]

@@ -12,7 +12,3 @@ and signal handler of its process. So a synchronous function of an author's runs
 
 Nurseries and forks are those of `palestra.sandbox.workers`.
 """
-
-from palestra.fleet.isolation.functions import WorkerFunctionCalls
-
-__all__ = ["WorkerFunctionCalls"]

@@ -23,7 +23,7 @@ from palestra.fleet.isolation.wire import (
     read_order,
 )
 from palestra.fleet.loading import load_environment
-from palestra.fleet.ray_clusters import notice_ray_here
+from palestra.fleet.ray_clusters.place import notice_ray_here
 from palestra.sandbox import Endurance, Serve, receive
 from palestra.schema import encode_json, no_reward
 from palestra.server import own_frames, text_of

@@ -32,7 +32,7 @@ from palestra.fleet.isolation.wire import (
     message_frame,
     read_order,
 )
-from palestra.fleet.ray_clusters import notice_ray_here
+from palestra.fleet.ray_clusters.place import notice_ray_here
 from palestra.sandbox import Endurance, Serve
 from palestra.schema import encode_json
 from palestra.server import Server, error_text, own_frames

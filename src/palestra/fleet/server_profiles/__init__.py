@@ -4,8 +4,3 @@ One process profiles everything that runs in it, with yappi. Where several serve
 context variable says whose code runs, and yappi keeps the times of each apart. Nothing of this
 package is imported unless profiling is on.
 """
-
-from palestra.fleet.server_profiles.attributed import ProfiledServer
-from palestra.fleet.server_profiles.profiler import Profiler, profiler_of
-
-__all__ = ["ProfiledServer", "Profiler", "profiler_of"]

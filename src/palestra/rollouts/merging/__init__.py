@@ -11,22 +11,3 @@ shards, the order of rows in them and rows that are there twice make no differen
     write.py         beside temporary names, synced, compared with what is there, renamed
     merge.py         all of it
 """
-
-from palestra.rollouts.merging.completeness import Completeness, MergeIncomplete
-from palestra.rollouts.merging.merge import (
-    MergePlan,
-    merge,
-    plan_merge,
-)
-from palestra.rollouts.merging.sources import OtherRun
-from palestra.rollouts.merging.write import MergeFailed
-
-__all__ = [
-    "Completeness",
-    "MergeFailed",
-    "MergeIncomplete",
-    "MergePlan",
-    "OtherRun",
-    "merge",
-    "plan_merge",
-]

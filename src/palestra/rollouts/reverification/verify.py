@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -28,7 +28,6 @@ from palestra.rollouts.collect import Progress
 from palestra.rollouts.results import described, line_of, raise_if_marked, reward_in
 from palestra.rollouts.reverification.changes import Changes
 from palestra.rollouts.reverification.files import Origin, Partial, is_failure, key_of_row
-from palestra.rollouts.reverification.replaying import replay_tools
 from palestra.rollouts.reverification.stored import PREVIOUS, RESPONSE, StoredRow
 from palestra.rollouts.reverification.task_rows import IDENTITY
 from palestra.schema import (
@@ -47,7 +46,42 @@ from palestra.schema import (
     encode_json,
     fields_of,
 )
-from palestra.transport import CallContext, ServerClient, calling
+from palestra.transport import CallContext, Peer, ServerClient, calling
+
+_MCP = "mcp__"
+
+
+async def replay_tools(peer: Peer, output: Any) -> None:
+    """Run a trajectory's tool calls, one after the other. Raises `CallError` as a call does."""
+    for name, arguments in answered_calls(output):
+        await peer.call_tool(name, arguments)
+
+
+def answered_calls(output: Any) -> Iterator[tuple[str, JsonObject]]:
+    """Name and arguments of each call that reached the environment, in their order."""
+    held = output if isinstance(output, list) else []
+    items = [item for item in held if isinstance(item, Mapping)]
+    answered = {item.get("call_id") for item in items if item.get("type") == "function_call_output"}
+    for item in items:
+        if item.get("type") != "function_call" or item.get("call_id") not in answered:
+            continue
+        arguments = _decoded(item.get("arguments"))
+        # What is no object was refused by the agent and never sent.
+        if isinstance(arguments, dict):
+            yield _plain_name(str(item.get("name"))), arguments
+
+
+def _plain_name(name: str) -> str:
+    """`get_weather`, also where it was called as `mcp__weather__get_weather`."""
+    return name.split("__", 2)[-1] if name.startswith(_MCP) else name
+
+
+def _decoded(text: Any) -> Any:
+    try:
+        return orjson.loads(text)
+    except (orjson.JSONDecodeError, TypeError):
+        return None
+
 
 STATELESS = "stateless"
 REPLAY_TOOLS = "replay_tools"

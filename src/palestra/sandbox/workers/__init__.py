@@ -21,28 +21,3 @@ How it holds together on one machine:
   that worker; when the worker ends, the nursery says how. So a worker lives exactly as long as
   somebody holds its line: a caller that is cancelled, a process that dies by SIGKILL, all close.
 """
-
-from palestra.sandbox.workers.local import LocalWorkers, open_workers
-from palestra.sandbox.workers.outcomes import (
-    Crashed,
-    Outcome,
-    OutOfMemory,
-    Raised,
-    Returned,
-    TimedOut,
-    Workers,
-    WorkersBroken,
-)
-
-__all__ = [
-    "Crashed",
-    "LocalWorkers",
-    "OutOfMemory",
-    "Outcome",
-    "Raised",
-    "Returned",
-    "TimedOut",
-    "Workers",
-    "WorkersBroken",
-    "open_workers",
-]

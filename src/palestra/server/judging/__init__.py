@@ -8,24 +8,3 @@
 
 A judge that fails, or whose verdict cannot be read, is a `JudgeFailure`: never a reward.
 """
-
-from palestra.server.judging.judge import Hearing, Judge, JudgeConfig, Ruling
-from palestra.server.judging.questions import (
-    JudgeLabels,
-    JudgeQuestion,
-    PromptError,
-    check_template,
-    read_verdict,
-)
-
-__all__ = [
-    "Hearing",
-    "Judge",
-    "JudgeConfig",
-    "JudgeLabels",
-    "JudgeQuestion",
-    "PromptError",
-    "Ruling",
-    "check_template",
-    "read_verdict",
-]

@@ -11,7 +11,3 @@ that and no more: no redirects, no streaming, no cookie jar.
 - `pool`: which connections to a host are idle, and how many may be opened at once.
 - `client`: what goes on which connection, and what may be sent again.
 """
-
-from palestra.transport.h1.client import HttpClient
-
-__all__ = ["HttpClient"]
