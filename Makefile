@@ -62,9 +62,10 @@ test-wheel:
 	git ls-files -z ':!src' | tar --null -T - -cf - | tar -xf - -C $(WHEEL)/tree
 	cd $(WHEEL)/tree && ../bin/pytest $(SPREAD) -m "not slow and not alone and not source"
 
+# A third of the slow ones' time is waiting, for which a third process has a use.
 test-all: $(INSTALLED)
 	$(BIN)/palestra models fetch local
-	$(BIN)/pytest $(SPREAD) -m "not alone"
+	$(BIN)/pytest $(subst -n 2,-n 3,$(SPREAD)) -m "not alone"
 	$(BIN)/pytest $(SPREAD) -m alone
 
 # As many rollouts as ROLLOUTS says; the whole claim of 0 mismatches is made for 1000.

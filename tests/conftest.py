@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import contextlib
 import faulthandler
 import os
 from collections import Counter
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from forked_commands import ForkedCommands
 from installed_wheel import Installation, build_wheel, install_wheel
 
 # How long an example takes says more about what else the machine does than about the code.
@@ -59,6 +61,16 @@ def lean_pytest_in_tests() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{plugin}" for plugin in unneeded))
         yield
+
+
+@pytest.fixture(scope="session")
+def commands() -> Iterator[ForkedCommands | None]:
+    """What runs console scripts at little cost; none where processes cannot be watched so."""
+    if not hasattr(os, "pidfd_open"):
+        yield None
+        return
+    with contextlib.closing(ForkedCommands()) as commands:
+        yield commands
 
 
 @pytest.fixture(scope="session")

@@ -143,6 +143,8 @@ def _as_started(order: Mapping[str, object], descriptors: Sequence[int]) -> Call
     os.environ.update(order["env"])
     os.chdir(str(order["cwd"]))
     command = str(order["command"])
+    # As a starting interpreter puts them: after the folder of the script.
+    sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = [str(Path(sys.executable).with_name(command)), *order["arguments"]]
     (script,) = importlib.metadata.entry_points(group="console_scripts", name=command)
     return script.load()

@@ -1,6 +1,5 @@
 """A folder to run commands in, and endpoints to run them against."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -17,16 +16,6 @@ from installed_wheel import Installation
 from palestra.responses_api_models.local_model import find_weights
 from palestra.responses_api_models.local_model.engine import READY, EngineOrder
 from palestra.responses_api_models.local_model.running import ENGINE
-
-
-@pytest.fixture(scope="session")
-def commands() -> Iterator[ForkedCommands | None]:
-    """What runs console scripts at little cost; none where processes cannot be watched so."""
-    if not hasattr(os, "pidfd_open"):
-        yield None
-        return
-    with contextlib.closing(ForkedCommands()) as commands:
-        yield commands
 
 
 @pytest.fixture

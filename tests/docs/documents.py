@@ -23,7 +23,7 @@ def blocks(path: Path) -> list[Block]:
     return [Block(m[1], m[2]) for m in _BLOCK.finditer(path.read_text())]
 
 
-def commands(path: Path) -> list[str]:
+def console_commands(path: Path) -> list[str]:
     """The commands that a document tells its reader to type."""
     lines = (line for b in blocks(path) if b.language == "console" for line in b.text.splitlines())
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]

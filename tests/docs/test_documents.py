@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from documents import REPOSITORY, commands, documents, files, links
+from documents import REPOSITORY, console_commands, documents, files, links
 
 import palestra
+from forked_commands import ForkedCommands
 from hub_fakes import WRITER, fake_hub
 from registry_fakes import TOKEN as GITLAB_TOKEN
 from registry_fakes import fake_gitlab
@@ -36,6 +38,8 @@ policy_model:
 """Of the README's reader, whose model would ramble for a minute: nobody looks at what it says."""
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
+IN_A_SHELL = set("|&;<>$`*?~#")
+"""What of a command only a shell does."""
 
 
 @pytest.mark.source
@@ -69,17 +73,27 @@ def test_the_page_of_model_servers_names_each_of_them() -> None:
 
 
 @pytest.fixture(scope="module")
-def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Readers"]:
+def readers(
+    tmp_path_factory: pytest.TempPathFactory, commands: ForkedCommands | None
+) -> Iterator["Readers"]:
     pytest.importorskip("xllamacpp", reason="the documents' model is the local one")
     with contextlib.ExitStack() as stack:
-        yield Readers(tmp_path_factory.mktemp("readers"), stack)
+        yield Readers(tmp_path_factory.mktemp("readers"), stack, commands)
 
 
 class Reader:
     """Someone who types a document's commands, in order, in an empty folder."""
 
-    def __init__(self, folder: Path, document: Path, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        document: Path,
+        variables: Mapping[str, str],
+        commands: ForkedCommands | None,
+    ) -> None:
         self._folder = folder
+        # The commands of the README are started, as they are by who reads it first.
+        self._commands = None if document == README else commands
         self._variables = variables
         self._fleets: list[subprocess.Popen[str]] = []
         # A head port of their own, so that the commands stay word for word what they are.
@@ -104,6 +118,13 @@ class Reader:
         """Run one command to its end; a fleet is left running."""
         if command.startswith(("ng_run", "palestra run")):
             return self._start(command)
+        word, *arguments = shlex.split(command)
+        ours = word.startswith(("palestra", "ng_", "nemo_gym_")) and not IN_A_SHELL & {*command}
+        if ours and self._commands is not None:
+            environment = self._environment()
+            return self._commands.run(
+                word, arguments, cwd=self._folder, env=environment, timeout_s=600
+            )
         folder = REPOSITORY if command.startswith("make") else self._folder
         return subprocess.run(
             ["bash", "-c", command],
@@ -146,8 +167,11 @@ class Reader:
 class Readers:
     """One reader for each document."""
 
-    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, folder: Path, stack: contextlib.ExitStack, commands: ForkedCommands | None
+    ) -> None:
         self._folder = folder
+        self._commands = commands
         self._stack = stack
         self._readers: dict[Path, Reader] = {}
 
@@ -155,7 +179,7 @@ class Readers:
         if document not in self._readers:
             folder = self._folder / document.stem
             folder.mkdir()
-            reader = Reader(folder, document, self._variables_for(document))
+            reader = Reader(folder, document, self._variables_for(document), self._commands)
             self._readers[document] = self._stack.enter_context(reader)
         return self._readers[document]
 
@@ -179,7 +203,7 @@ class Readers:
     [
         pytest.param(document, command, id=f"{document.stem}-{command}")
         for document in GUIDES
-        for command in commands(document)
+        for command in console_commands(document)
     ],
 )
 def test_a_documents_command_works_as_it_stands(

@@ -18,6 +18,8 @@ import pytest
 from fake_upstream import FakeUpstream, serving, steady
 from faults_world import Done, World, tasks
 
+from forked_commands import ForkedCommands
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 ROLLOUTS = 300
@@ -43,9 +45,12 @@ class Full:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(
+    tmp_path_factory: pytest.TempPathFactory, commands: ForkedCommands | None
+) -> Iterator[World]:
     """A world in which a run leaves about 60 KB of inputs and 150 KB of rows."""
-    world = World.make(tmp_path_factory.mktemp("disk") / "project", steadily=True)
+    folder = tmp_path_factory.mktemp("disk") / "project"
+    world = World.make(folder, steadily=True, commands=commands)
     world.write_rows("tasks.jsonl", tasks(ROLLOUTS))
     with serving(FakeUpstream(steady())) as world.base_url:
         yield world

@@ -16,6 +16,8 @@ from fake_upstream import FakeUpstream, serving, steady
 from fault_plan import prompt_of
 from faults_world import PALESTRA, Done, World, tasks
 
+from forked_commands import ForkedCommands
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 TASKS = 3
@@ -29,16 +31,20 @@ def base_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, base_url: str) -> World:
+def world(tmp_path: Path, base_url: str, commands: ForkedCommands | None) -> World:
     """A world with three tasks."""
-    made = World.make(tmp_path / "project", base_url=base_url, steadily=True)
+    folder = tmp_path / "project"
+    made = World.make(folder, base_url=base_url, steadily=True, commands=commands)
     made.write_rows("tasks.jsonl", tasks(TASKS))
     return made
 
 
 @pytest.fixture(scope="module")
-def once_finished(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> World:
-    made = World.make(tmp_path_factory.mktemp("finished") / "it", base_url=base_url, steadily=True)
+def once_finished(
+    tmp_path_factory: pytest.TempPathFactory, base_url: str, commands: ForkedCommands | None
+) -> World:
+    folder = tmp_path_factory.mktemp("finished") / "it"
+    made = World.make(folder, base_url=base_url, steadily=True, commands=commands)
     made.write_rows("tasks.jsonl", tasks(TASKS))
     done = made.run(*made.steady())
     assert done.code == 0, done.said

@@ -2,12 +2,15 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_upstream import FakeUpstream, serving, steady
 from fault_plan import prompt_of
 from faults_world import Done, World, free_port
+
+from forked_commands import ForkedCommands
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -52,9 +55,12 @@ def given(*arguments: str) -> Change:
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def begun(
+    tmp_path_factory: pytest.TempPathFactory, commands: ForkedCommands | None
+) -> Iterator[World]:
     """A run of four rollouts, of which two have ended."""
-    world = World.make(tmp_path_factory.mktemp("stale") / "project", steadily=True)
+    folder = tmp_path_factory.mktemp("stale") / "project"
+    world = World.make(folder, steadily=True, commands=commands)
     rows = [{"question": prompt_of(n), "name": f"task {n}"} for n in range(TASKS)]
     world.write_rows("tasks.jsonl", rows)
     write(world, "prompt.yaml", 'user: "{question}"\n')
@@ -74,7 +80,7 @@ def command(world: World, *arguments: str) -> list[str]:
 def gone_on(begun: World, folder: Path, change: Change) -> tuple[World, dict[str, bytes], Done]:
     """Change a copy of the run, and try to go on with it."""
     shutil.copytree(begun.folder, folder / "project")
-    world = World(folder / "project", base_url=begun.base_url, steadily=True)
+    world = replace(begun, folder=folder / "project")
     before = world.outputs()
     # Last, so that they win over what the run began with.
     return world, before, world.run(*command(world, "--resume", *change(world)))
