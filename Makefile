@@ -41,6 +41,7 @@ demo: $(INSTALLED)
 # Files of tests are spread over processes, in the order of tests/conftest.py. Those marked alone (each
 # of them is slow, too) come last, with one other of their kind beside them at the most.
 SPREAD ?= -n 2 --dist loadfile --no-loadscope-reorder
+MORE ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED)
 	$(BIN)/pytest $(SPREAD) -m "not slow and not alone"
@@ -62,10 +63,10 @@ test-wheel:
 	git ls-files -z ':!src' | tar --null -T - -cf - | tar -xf - -C $(WHEEL)/tree
 	cd $(WHEEL)/tree && ../bin/pytest $(SPREAD) -m "not slow and not alone and not source"
 
-# A third of the slow ones' time is waiting, for which a third process has a use.
+# A fifth of the slow ones' time is waiting, for which a third process has a use.
 test-all: $(INSTALLED)
 	$(BIN)/palestra models fetch local
-	$(BIN)/pytest $(subst -n 2,-n 3,$(SPREAD)) -m "not alone"
+	$(BIN)/pytest $(MORE) -m "not alone"
 	$(BIN)/pytest $(SPREAD) -m alone
 
 # As many rollouts as ROLLOUTS says; the whole claim of 0 mismatches is made for 1000.
