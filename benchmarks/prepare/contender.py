@@ -54,7 +54,7 @@ def naive(path: Path, output: Path) -> None:
 def prepare(path: Path, output: Path) -> None:
     """Ours."""
     config = load_config(config_paths=[MCQA], required=(), use_env_yaml=False)
-    doors = doors_of_agents(config, [AGENT], tell=sys.exit)
+    doors = doors_of_agents(config, [AGENT], report=sys.exit)
     assert doors[AGENT]
     given = {"name": "set", "type": "train", "license": "MIT", "jsonl_fpath": str(path)}
     entry = DatasetEntry.model_validate(given)
@@ -62,7 +62,7 @@ def prepare(path: Path, output: Path) -> None:
         [Located(AgentDataset(AGENT, entry), path)],
         PrepareSettings(output, overwrite_metrics_conflicts=True),
         doors=doors,
-        tell=sys.exit,
+        report=sys.exit,
     )
 
 

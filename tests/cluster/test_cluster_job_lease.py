@@ -28,7 +28,7 @@ def lease(path: Path, me: Holder, is_gone: Callable[[str], bool] | None = runnin
         path,
         me,
         is_gone=is_gone,
-        say=lambda _: None,
+        report=lambda _: None,
         wait_s=0.0,
         silent_after_s=0.05,
         stops_s=0.0,

@@ -48,7 +48,7 @@ def waiting(
 ) -> Waited:
     time = clock or Clock()
     say = said.append if said is not None else lambda _: None
-    return wait_ready(answers, spec, died=died, say=say, clock=time, sleep=time.sleep)
+    return wait_ready(answers, spec, died=died, report=say, clock=time, sleep=time.sleep)
 
 
 def test_it_is_ready_once_it_answers_as_expected() -> None:

@@ -55,5 +55,5 @@ def prepare(
         located(*datasets),
         PrepareSettings(output, **settings),
         doors=doors or {},
-        tell=told.append,
+        report=told.append,
     )

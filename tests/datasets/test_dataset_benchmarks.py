@@ -31,7 +31,7 @@ def benchmark(folder: Path, *, answer: str = "path", script: str | None = None) 
 def test_a_script_makes_the_file_that_the_dataset_names(tmp_path: Path) -> None:
     found = benchmark(tmp_path)
 
-    made = prepare_benchmarks([found], Preparing(Path, {"rows": 3}), tell=print)
+    made = prepare_benchmarks([found], Preparing(Path, {"rows": 3}), report=print)
 
     assert made == {found.path: 3}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["prepare.py", "rows.jsonl"]
@@ -41,9 +41,9 @@ def test_what_is_there_can_be_left_alone(tmp_path: Path) -> None:
     found = benchmark(tmp_path, script="raise SystemExit('it ran')")
     found.path.write_text('{"responses_create_params": {"input": "x"}}\n')
 
-    assert prepare_benchmarks([found], Preparing(Path, use_cached=True), tell=print)
+    assert prepare_benchmarks([found], Preparing(Path, use_cached=True), report=print)
     with pytest.raises(RunFailed, match="it ran"):
-        prepare_benchmarks([found], Preparing(Path), tell=print)
+        prepare_benchmarks([found], Preparing(Path), report=print)
 
 
 @pytest.mark.slow
@@ -63,7 +63,7 @@ def test_a_script_that_does_not_do_what_it_must_says_why(
     found = benchmark(tmp_path, script=script)
 
     with pytest.raises(RunFailed, match=said):
-        prepare_benchmarks([found], Preparing(Path, timeout_s=1.0), tell=print)
+        prepare_benchmarks([found], Preparing(Path, timeout_s=1.0), report=print)
 
 
 def test_a_script_without_network_is_told_in_one_line_with_what_to_do(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_script_without_network_is_told_in_one_line_with_what_to_do(tmp_path: 
     found = benchmark(tmp_path, script=chain)
 
     with pytest.raises(RunFailed) as caught:
-        prepare_benchmarks([found], Preparing(Path), tell=print)
+        prepare_benchmarks([found], Preparing(Path), report=print)
 
     place = f"{found.dataset}: {tmp_path / 'prepare.py'}:6"
     last = "RuntimeError: ConnectionError: no answer"
@@ -91,7 +91,7 @@ def test_rows_that_are_no_good_are_named(tmp_path: Path) -> None:
     script = f"def prepare():\n p = {str(tmp_path / 'rows.jsonl')!r}\n open(p, 'w').write('{{}}')\n return p"
 
     with pytest.raises(InputDataError, match="line 1: no `responses_create_params`"):
-        prepare_benchmarks([benchmark(tmp_path, script=script)], Preparing(Path), tell=print)
+        prepare_benchmarks([benchmark(tmp_path, script=script)], Preparing(Path), report=print)
 
 
 def test_what_a_script_has_left_half_made_is_made_again(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_what_a_script_has_left_half_made_is_made_again(tmp_path: Path) -> None:
     broken = Located(AgentDataset("agent", entry), found.path)
 
     with pytest.raises(RunFailed):
-        prepare_benchmarks([broken], Preparing(Path), tell=print)
-    made = prepare_benchmarks([found], Preparing(Path, use_cached=True), tell=print)
+        prepare_benchmarks([broken], Preparing(Path), report=print)
+    made = prepare_benchmarks([found], Preparing(Path, use_cached=True), report=print)
 
     assert made == {found.path: 1}
 
@@ -115,7 +115,7 @@ def test_nothing_secret_of_what_a_script_prints_is_shown_not_even_a_part(tmp_pat
         prepare_benchmarks(
             [benchmark(tmp_path, script=script)],
             Preparing(Path, mask=Redactor([secret])),
-            tell=print,
+            report=print,
         )
 
     assert "canary" not in caught.value.message
@@ -126,4 +126,4 @@ def test_a_script_that_is_not_there_is_no_failure_of_a_script(tmp_path: Path) ->
     (tmp_path / "prepare.py").unlink()
 
     with pytest.raises(InputDataError, match="does not exist"):
-        prepare_benchmarks([found], Preparing(Path), tell=print)
+        prepare_benchmarks([found], Preparing(Path), report=print)

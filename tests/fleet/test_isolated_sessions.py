@@ -44,7 +44,7 @@ async def played() -> AsyncIterator[tuple[PlayedWorker, Callable[[str], asyncio.
         client=server_client({}, {}),
         sessions=sessions,
         errors=OwnErrors(),
-        most=1,
+        most_workers=1,
     )
     async with asyncio.timeout(LIMIT_S):
         yield worker, lambda session: asyncio.create_task(workers.perform(endpoint, {}, session))

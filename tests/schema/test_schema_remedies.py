@@ -35,7 +35,7 @@ def noted(*rows: dict[str, Any]) -> FailedAttempts:
 def test_what_helps_follows_from_how_the_last_attempt_ended(
     *, terminal: bool, retriable: bool, answered: bool, remedy: Remedy
 ) -> None:
-    assert remedy_of(terminal=terminal, retriable=retriable, answered=answered) is remedy
+    assert remedy_of(terminal=terminal, retriable=retriable, was_answered=answered) is remedy
 
 
 def test_each_rollout_without_a_score_is_counted_under_one_remedy() -> None:

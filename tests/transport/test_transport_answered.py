@@ -21,7 +21,7 @@ def test_a_rollout_is_known_once_its_policy_has_answered() -> None:
 
 
 def test_what_is_remembered_is_bounded_and_what_was_forgotten_is_not_denied() -> None:
-    answered = AnsweredRollouts(most=2)
+    answered = AnsweredRollouts(most_rollouts=2)
 
     for task in (1, 2, 1, 3):
         answered.note(of(task))

@@ -81,8 +81,8 @@ class _Join:
 
     def labels(self, of_inputs: "array[int]", of_rollouts: "array[int]") -> IntArray:
         """Per input, what its rollout says, else what the input says."""
-        codes, said = integers(of_inputs)[self.order], integers(of_rollouts)
-        codes[self.input_of] = np.where(said >= 0, said, codes[self.input_of])
+        codes, rollout_codes = integers(of_inputs)[self.order], integers(of_rollouts)
+        codes[self.input_of] = np.where(rollout_codes >= 0, rollout_codes, codes[self.input_of])
         return codes
 
 
@@ -102,20 +102,20 @@ def _requests(
     A failure counts only where no attempt was scored.
     """
     outcome = join.outcome()
-    known = [key for key in scanned.failures if scanned.tasks.find(key[0]) is not None]
-    codes = [scanned.tasks.find(task) for task, _ in known]
+    known_keys = [key for key in scanned.failures if scanned.tasks.find(key[0]) is not None]
+    codes = [scanned.tasks.find(task) for task, _ in known_keys]
     failed = Keys(
         rank[np.array(codes, dtype=np.int64)],
-        np.array([rollout for _, rollout in known], dtype=np.int64),
+        np.array([rollout for _, rollout in known_keys], dtype=np.int64),
     )
     at = positions(failed, join.inputs)
-    classes = [scanned.failures[key].failure_class for key in known]
+    classes = [scanned.failures[key].failure_class for key in known_keys]
     names = (SCORED, *sorted(set(classes) - {SCORED}))
     remedies: Counter[Remedy] = Counter()
     commands: set[str] = set()
-    for place, failure_class, key in zip(at.tolist(), classes, known, strict=True):
-        if place >= 0 and outcome[place] == NO_OUTCOME:
-            outcome[place] = names.index(failure_class)
+    for position, failure_class, key in zip(at.tolist(), classes, known_keys, strict=True):
+        if position >= 0 and outcome[position] == NO_OUTCOME:
+            outcome[position] = names.index(failure_class)
             failure = scanned.failures[key]
             remedies[failure.remedy] += 1
             if failure.answered:
@@ -127,8 +127,8 @@ def _requests(
         if unmatched
         else ()
     )
-    places = scanned.inputs.places(join.order)
-    requests = RequestedRollouts(tasks, join.inputs, places, outcome, names)
+    row_places = scanned.inputs.places(join.order)
+    requests = RequestedRollouts(tasks, join.inputs, row_places, outcome, names)
     return requests, Unscored(remedies, the_command(commands)), notices
 
 
@@ -136,15 +136,15 @@ def _refuse_duplicates(table: KeyTable, keys: Keys, tasks: Sequence[TaskIndex]) 
     repeated = duplicates(keys)
     if not repeated:
         return
-    found = "; ".join(
+    described = "; ".join(
         f"task {tasks[keys.task[rows[0]]]}, rollout {keys.rollout[rows[0]]} on "
         + table.lines_of(rows[:KEYS_SHOWN])
         for rows in repeated[:KEYS_SHOWN]
     )
-    more = "; …" if len(repeated) > KEYS_SHOWN else ""
+    ellipsis = "; …" if len(repeated) > KEYS_SHOWN else ""
     keys_occur = "1 key occurs" if len(repeated) == 1 else f"{len(repeated)} keys occur"
     raise InputDataError(
-        f"{table}: {keys_occur} more than once: {found}{more}",
+        f"{table}: {keys_occur} more than once: {described}{ellipsis}",
         hint="rows of several runs must not be put together without new indices; shards of one "
         "run that overlap are put together by `palestra merge`",
     )
@@ -171,8 +171,8 @@ def _refuse_missing(
     if not len(missing):
         return
     failed = counts_by_name(requests.outcome_names, requests.outcome[missing])
-    ended = ", ".join(f"{name} {count}" for name, count in failed.items())
-    how = f" (of these {sum(failed.values())} failed: {ended})" if failed else ""
+    failure_counts = ", ".join(f"{name} {count}" for name, count in failed.items())
+    how = f" (of these {sum(failed.values())} failed: {failure_counts})" if failed else ""
     raise InputDataError(
         f"{len(missing)} of {len(requests)} rollouts are missing from {scanned.rollouts}{how}: "
         + _shown(join.inputs.take(missing), tasks),

@@ -47,20 +47,20 @@ def fingerprints(inputs: Iterable[Path]) -> Fingerprints:
     Raises InputDataError, with the first ten, when rows of one task ask different things: then
     two runs or two datasets were mixed.
     """
-    seen: dict[TaskIndex, tuple[bytes, bytes]] = {}
+    prints_of_task: dict[TaskIndex, tuple[bytes, bytes]] = {}
     """Per task, the digest of its first row's bytes, and of what they mean."""
     mixed: dict[TaskIndex, str] = {}
-    for place, row in _rows(inputs):
+    for row_place, row in _rows(inputs):
         task = decode_value(row[TASK_INDEX])
         written = _digest(_as_written(row))
-        first = seen.get(task)
+        first = prints_of_task.get(task)
         if first is None:
-            seen[task] = written, _digest(_canonical(row))
+            prints_of_task[task] = written, _digest(_canonical(row))
         elif first[0] != written and first[1] != _digest(_canonical(row)):
-            mixed.setdefault(task, place)
+            mixed.setdefault(task, row_place)
     if mixed:
         raise _mixed(mixed)
-    return {task: meaning for task, (_, meaning) in seen.items()}
+    return {task: meaning for task, (_, meaning) in prints_of_task.items()}
 
 
 def task_fields(row: JsonObject) -> JsonDict:
@@ -76,7 +76,7 @@ def sampling(row: JsonObject) -> JsonDict:
     params = row.get(CREATE_PARAMS)
     if not isinstance(params, Mapping):
         return {}
-    found = {name: params[name] for name in params if name not in {*PROMPT, "metadata"}}
+    settings = {name: params[name] for name in params if name not in {*PROMPT, "metadata"}}
     metadata = params.get("metadata")
     raw = metadata.get("extra_body") if isinstance(metadata, Mapping) else None
     try:
@@ -84,8 +84,8 @@ def sampling(row: JsonObject) -> JsonDict:
     except orjson.JSONDecodeError:
         extra = None
     if isinstance(extra, Mapping):
-        found |= {name: extra[name] for name in extra if name != "seed"}
-    return found
+        settings |= {name: extra[name] for name in extra if name != "seed"}
+    return settings
 
 
 def _rows(inputs: Iterable[Path]) -> Iterator[tuple[str, RawRow]]:
@@ -145,11 +145,11 @@ def _digest(parts: Iterable[bytes | memoryview]) -> bytes:
 
 
 def _mixed(mixed: Mapping[TaskIndex, str]) -> InputDataError:
-    first = [f"{task} ({place})" for task, place in list(mixed.items())[:SHOWN]]
-    more = ", …" if len(mixed) > SHOWN else ""
+    first = [f"{task} ({row_place})" for task, row_place in list(mixed.items())[:SHOWN]]
+    ellipsis = ", …" if len(mixed) > SHOWN else ""
     return InputDataError(
         f"different rows are mixed under one task index, in {len(mixed)} tasks: "
-        f"{', '.join(first)}{more}",
+        f"{', '.join(first)}{ellipsis}",
         hint="each task of a run has one prompt; files of several runs must not be put together "
         "without new indices",
     )

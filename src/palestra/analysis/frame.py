@@ -106,8 +106,8 @@ class RequestedRollouts:
     def outcomes_by_task(self) -> IntArray:
         """Counts by task and outcome; requests without an outcome are in none."""
         width = len(self.outcome_names)
-        known = self.outcome != NO_OUTCOME
-        cells = self.keys.task[known] * width + self.outcome[known]
+        has_outcome = self.outcome != NO_OUTCOME
+        cells = self.keys.task[has_outcome] * width + self.outcome[has_outcome]
         return np.bincount(cells, minlength=len(self.tasks) * width).reshape(-1, width)
 
 

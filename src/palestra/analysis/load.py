@@ -185,8 +185,10 @@ class _Scan:
 
 def _family_codes(families: Codes[str], names: Sequence[str | None]) -> "array[int]":
     """Per row the number of its family, -1 without one."""
-    known = [name for name in dict.fromkeys(names) if name is not None]
-    numbers: dict[str | None, int] = dict(zip(known, families.codes(known), strict=True))
+    known_names = [name for name in dict.fromkeys(names) if name is not None]
+    numbers: dict[str | None, int] = dict(
+        zip(known_names, families.codes(known_names), strict=True)
+    )
     numbers[None] = -1
     return array("q", map(numbers.__getitem__, names))
 
@@ -283,14 +285,14 @@ def _refuse_other_than_rollouts(block: RowBlock) -> None:
         return
     at = next(at for at, reward in enumerate(rewards) if not is_finite_number(reward))
     if not any(block.has(at, REWARD) for at in range(len(block))):
-        named = ""
+        first_names = ""
         if block.has(0, FAILURE_CLASS):
-            named = "; these are failures"
+            first_names = "; these are failures"
         elif block.has(0, CREATE_PARAMS):
-            named = "; these look like materialized inputs"
+            first_names = "; these look like materialized inputs"
         raise InputDataError(
             f"{block.path} holds no rollouts: no row has a reward, from line {block.lines[0]} on"
-            + named,
+            + first_names,
             hint=_ROLLOUTS_HINT,
         )
     if not block.has(at, REWARD):
@@ -322,15 +324,15 @@ _UNSCORED_HINT = (
 def _failures(block: RowBlock) -> Iterator[FailedAttempt]:
     names = (FAILURE_CLASS, "attempt", FAILURE_TERMINAL, RETRIABLE, RESPONSE, "hint")
     columns = zip(*map(block.field, names), strict=True)
-    for at, (found, attempt, terminal, retriable, response, hint) in enumerate(columns):
-        if not isinstance(found, str) or found == SCORED:
+    for at, (failure_class, attempt, terminal, retriable, response, hint) in enumerate(columns):
+        if not isinstance(failure_class, str) or failure_class == SCORED:
             raise InputDataError(
                 f"{block.place(at)} has no {FAILURE_CLASS}",
                 hint="give the run's <stem>_failures.jsonl as the failures",
             )
         yield FailedAttempt(
             attempt if isinstance(attempt, int) else 1,
-            found,
+            failure_class,
             terminal=terminal is True,
             retriable=retriable is True,
             answered=response is not None,

@@ -34,13 +34,13 @@ def check_one_run(inputs: Sequence[Path], rollouts: Sequence[Path]) -> tuple[str
     Returns notices: which files no manifest vouches for, when others have one. Files without any
     manifest, as other tools write them, are taken as they are.
     """
-    beside = [(path, RunPaths(path).manifest) for path in rollouts]
-    beside += [(path, _of_inputs(path)) for path in inputs]
-    found = [_read(path, manifest) for path, manifest in beside if manifest.exists()]
-    if not found:
+    manifests = [(path, RunPaths(path).manifest) for path in rollouts]
+    manifests += [(path, _of_inputs(path)) for path in inputs]
+    fingerprints = [_read(path, manifest) for path, manifest in manifests if manifest.exists()]
+    if not fingerprints:
         return ()
-    reference = found[0]
-    others = [held for held in found if held.digest != reference.digest]
+    reference = fingerprints[0]
+    others = [fingerprint for fingerprint in fingerprints if fingerprint.digest != reference.digest]
     if others:
         raise MixedRuns(
             f"{others[0].path} is of another run than {reference.path}: "
@@ -48,12 +48,12 @@ def check_one_run(inputs: Sequence[Path], rollouts: Sequence[Path]) -> tuple[str
             hint="give rollouts and materialized inputs of one run; `palestra compare` sets two "
             "runs side by side",
         )
-    without = [str(path) for path, manifest in beside if not manifest.exists()]
+    without = [str(path) for path, manifest in manifests if not manifest.exists()]
     if not without:
         return ()
-    more = f" and {len(without) - _MOST_NAMED} more" if len(without) > _MOST_NAMED else ""
-    named = ", ".join(without[:_MOST_NAMED]) + more
-    return (f"no manifest beside {named}: that it is of the same run cannot be checked",)
+    addition = f" and {len(without) - _MOST_NAMED} more" if len(without) > _MOST_NAMED else ""
+    file_names = ", ".join(without[:_MOST_NAMED]) + addition
+    return (f"no manifest beside {file_names}: that it is of the same run cannot be checked",)
 
 
 def requested_beside(inputs: Path) -> int | None:
@@ -70,12 +70,12 @@ def _of_inputs(inputs: Path) -> Path:
 
 def _read(path: Path, manifest: Path) -> _Fingerprint:
     try:
-        held = json.loads(manifest.read_bytes())
-        requested = held.get("requested")
+        manifest_fields = json.loads(manifest.read_bytes())
+        requested = manifest_fields.get("requested")
         return _Fingerprint(
             path,
-            str(held["digest"]),
-            held.get("semantics") or {},
+            str(manifest_fields["digest"]),
+            manifest_fields.get("semantics") or {},
             requested if isinstance(requested, int) else None,
         )
     except (OSError, ValueError, KeyError, AttributeError) as error:
@@ -86,19 +86,19 @@ def _read(path: Path, manifest: Path) -> _Fingerprint:
         ) from error
 
 
-def _difference(one: _Fingerprint, other: _Fingerprint) -> str:
+def _difference(first: _Fingerprint, second: _Fingerprint) -> str:
     """Which settings differ, where both say what theirs were."""
-    differ = list(_differing(one.semantics, other.semantics))
+    differ = list(_differing(first.semantics, second.semantics))
     if not differ:
         return "their input rows differ"
-    more = ", …" if len(differ) > _MOST_NAMED else ""
-    return f"they differ in {', '.join(differ[:_MOST_NAMED])}{more}"
+    ellipsis = ", …" if len(differ) > _MOST_NAMED else ""
+    return f"they differ in {', '.join(differ[:_MOST_NAMED])}{ellipsis}"
 
 
-def _differing(one: object, other: object, at: str = "") -> Iterator[str]:
+def _differing(first: object, second: object, at: str = "") -> Iterator[str]:
     """Dotted names of the leaves that differ; values stay unsaid, they may be long."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for name in sorted({*one, *other}):
-            yield from _differing(one.get(name), other.get(name), f"{at}.{name}" if at else name)
-    elif one != other:
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        for name in sorted({*first, *second}):
+            yield from _differing(first.get(name), second.get(name), f"{at}.{name}" if at else name)
+    elif first != second:
         yield at

@@ -26,11 +26,11 @@ class SampleReader:
     """Some rows of open files, in any order."""
 
     def __init__(
-        self, places: RowPositions, files: Mapping[int, BinaryIO], offset: IntArray
+        self, row_places: RowPositions, files: Mapping[int, BinaryIO], offset: IntArray
     ) -> None:
-        self._places = places
+        self._places = row_places
         self._files = files
-        self._at = list(zip(places.file.tolist(), offset.tolist(), strict=True))
+        self._at = list(zip(row_places.file.tolist(), offset.tolist(), strict=True))
 
     def read(self, row: int, task: TaskIndex) -> JsonDict:
         """A row that the reader was opened for, by its position there, without its indices.
@@ -80,32 +80,34 @@ class SampleReader:
 
 
 @contextmanager
-def sample_reader(places: RowPositions) -> Iterator[SampleReader]:
-    """Open the files for reading the rows at `places`. Raises InputDataError when one is gone."""
-    offset = places.offset.copy()
+def sample_reader(row_places: RowPositions) -> Iterator[SampleReader]:
+    """Open the files for reading the rows at `row_places`. Raises InputDataError when one is gone."""
+    offset = row_places.offset.copy()
     with ExitStack() as opened:
         files = {}
-        for number in np.unique(places.file).tolist():
-            path = places.files[number]
+        for number in np.unique(row_places.file).tolist():
+            path = row_places.files[number]
             file = opened.enter_context(open_rows(path))
             if is_compressed(path):
-                own = np.flatnonzero(places.file == number)
+                in_file = np.flatnonzero(row_places.file == number)
                 aside = opened.enter_context(tempfile.TemporaryFile())
                 try:
-                    offset[own] = _set_aside(file, cast(BinaryIO, aside), places.offset[own])
+                    offset[in_file] = _set_aside(
+                        file, cast(BinaryIO, aside), row_places.offset[in_file]
+                    )
                 except (OSError, EOFError, zlib.error) as error:
                     raise InputDataError(f"cannot read {path} again: {error}") from error
                 file = cast(BinaryIO, aside)
             files[number] = file
-        yield SampleReader(places, files, offset)
+        yield SampleReader(row_places, files, offset)
 
 
-def _set_aside(packed: BinaryIO, aside: BinaryIO, wanted: IntArray) -> IntArray:
-    """Copy the lines that begin at `wanted`; where they begin now."""
-    now = np.empty(len(wanted), dtype=np.int64)
+def _set_aside(packed: BinaryIO, aside: BinaryIO, offsets: IntArray) -> IntArray:
+    """Copy the lines that begin at `offsets`; where they begin now."""
+    now = np.empty(len(offsets), dtype=np.int64)
     at = 0
-    for row in np.argsort(wanted).tolist():
-        begins = int(wanted[row])
+    for row in np.argsort(offsets).tolist():
+        begins = int(offsets[row])
         while at < begins:
             at += len(packed.read(min(begins - at, BUFFER_BYTES)) or b"\n" * (begins - at))
         now[row] = aside.tell()

@@ -75,8 +75,10 @@ class RowReader:
         self._inner = group_by[1] if len(group_by) > 1 else ""
         if self._inner and can_name_a_field(self._inner):
             family = ("family", Any, msgspec.field(name=self._inner, default=None))
-            made: Any = msgspec.defstruct("NestedWithFamily", [family], bases=(Nested,), gc=False)
-            self._nested = made
+            nested_type: Any = msgspec.defstruct(
+                "NestedWithFamily", [family], bases=(Nested,), gc=False
+            )
+            self._nested = nested_type
         kinds: Any = bool | int | float | None | str | self._nested | list[msgspec.Raw]
         self._kinds = kinds
         self._decode_any = msgspec.json.Decoder(dict[str, kinds]).decode
@@ -112,13 +114,13 @@ class RowReader:
 
     def _learn(self, names: Iterable[str]) -> None:
         names = filter(can_name_a_field, names)
-        known = tuple(dict.fromkeys((*self._names, *names)))
-        if self._names and (known == self._names or len(known) > MOST_FIELDS):
+        known_names = tuple(dict.fromkeys((*self._names, *names)))
+        if self._names and (known_names == self._names or len(known_names) > MOST_FIELDS):
             return
-        self._names = known
+        self._names = known_names
         fields = [
-            (f"f{place}", self._kinds, msgspec.field(name=name, default=None))
-            for place, name in enumerate(known)
+            (f"f{index}", self._kinds, msgspec.field(name=name, default=None))
+            for index, name in enumerate(known_names)
         ]
         layout = msgspec.defstruct("Layout", fields, gc=False, forbid_unknown_fields=True)
         self._decode = msgspec.json.Decoder(layout).decode
@@ -132,14 +134,14 @@ class RowReader:
         torn: list[str] | None,
     ) -> RowBlock:
         rows: list[Row] = []
-        places: list[int] = []
+        positions: list[int] = []
         for at, text in enumerate(texts):
             if text.isspace():
                 continue
             row = self._row(text)
             if row is not None:
                 rows.append(row)
-                places.append(at)
+                positions.append(at)
             elif text.endswith(b"\n"):
                 raise _malformed(path, lines[at], text)
             elif torn is None:
@@ -148,10 +150,10 @@ class RowReader:
                 torn.append(f"{path}: line {lines[at]} is torn (no end of line) and was left out")
         return RowBlock(
             path,
-            [texts[at] for at in places],
+            [texts[at] for at in positions],
             fields_of(rows),
-            array("q", (lines[at] for at in places)),
-            [offsets[at] for at in places],
+            array("q", (lines[at] for at in positions)),
+            [offsets[at] for at in positions],
         )
 
     def _row(self, text: bytes) -> Row | None:

@@ -102,12 +102,12 @@ _BESIDE = (
 _ASIDE = (".bak", ".tmp", ".new", ".merging", ".partial")
 
 
-def rollout_files(given: Files) -> list[Path]:
+def rollout_files(files: Files) -> list[Path]:
     """The rollouts files; what goes with a run is passed over where a glob matches it.
 
     Raises InputDataError when a file is missing or a glob matches none.
     """
-    return _named(given, passed_over=_BESIDE)
+    return _named(files, passed_over=_BESIDE)
 
 
 def run_files(inputs: Files | None, rollouts: Files) -> tuple[list[Path], list[Path]]:
@@ -116,37 +116,41 @@ def run_files(inputs: Files | None, rollouts: Files) -> tuple[list[Path], list[P
     Inputs that are not named are those beside each of the rollouts. Raises InputDataError when a
     file is missing or a glob matches none.
     """
-    named = None if inputs is None else _named(inputs, passed_over=tuple(set(_BESIDE) - {_INPUTS}))
-    found = rollout_files(rollouts)
-    return [_inputs_beside(path) for path in found] if named is None else named, found
+    input_paths = (
+        None if inputs is None else _named(inputs, passed_over=tuple(set(_BESIDE) - {_INPUTS}))
+    )
+    rollout_paths = rollout_files(rollouts)
+    return [
+        _inputs_beside(path) for path in rollout_paths
+    ] if input_paths is None else input_paths, rollout_paths
 
 
 def _inputs_beside(rollouts: Path) -> Path:
-    wanted = RunPaths(rollouts).materialized_inputs
-    inputs = with_compressed(wanted)
+    materialized = RunPaths(rollouts).materialized_inputs
+    inputs = with_compressed(materialized)
     if inputs is None:
         raise InputDataError(
-            f"{rollouts} has no materialized inputs beside it: {wanted} does not exist",
+            f"{rollouts} has no materialized inputs beside it: {materialized} does not exist",
             hint="name them: --inputs FILE, or +materialized_inputs_jsonl_fpath=FILE",
         )
     return inputs
 
 
-def failure_files(given: Files | None, rollouts: Sequence[Path]) -> list[Path]:
-    """The failures files that `given` names, else those there are beside `rollouts`."""
-    if given is not None:
-        return _named(given, passed_over=())
-    beside = (with_compressed(RunPaths(path).failures) for path in rollouts)
-    return [path for path in beside if path is not None]
+def failure_files(files: Files | None, rollouts: Sequence[Path]) -> list[Path]:
+    """The failures files that `files` names, else those there are beside `rollouts`."""
+    if files is not None:
+        return _named(files, passed_over=())
+    failure_paths = (with_compressed(RunPaths(path).failures) for path in rollouts)
+    return [path for path in failure_paths if path is not None]
 
 
-def _named(given: Files, *, passed_over: tuple[str, ...]) -> list[Path]:
+def _named(files: Files, *, passed_over: tuple[str, ...]) -> list[Path]:
     """Each file once, by path, so that the order in which they are given does not matter."""
-    items = [given] if isinstance(given, Path | str) else given
-    found = {path.resolve(): path for item in items for path in _matches(str(item), passed_over)}
-    if not found:
+    items = [files] if isinstance(files, Path | str) else files
+    matched = {path.resolve(): path for item in items for path in _matches(str(item), passed_over)}
+    if not matched:
         raise InputDataError("no file of rows is given")
-    return sorted(found.values())
+    return sorted(matched.values())
 
 
 def _matches(item: str, passed_over: tuple[str, ...]) -> Iterator[Path]:
@@ -165,11 +169,11 @@ def _matches(item: str, passed_over: tuple[str, ...]) -> Iterator[Path]:
             hint="relative paths are of the working directory",
         )
     names = [Path(name) for name in sorted(glob.glob(item, recursive=True))]  # noqa: PTH207  # absolute patterns too
-    kept = [name for name in names if not name.is_dir() and not _goes_along(name, passed_over)]
-    if not kept:
+    accepted = [name for name in names if not name.is_dir() and not _goes_along(name, passed_over)]
+    if not accepted:
         what = f"only files that go with a run ({names[0]})" if names else "nothing"
         raise InputDataError(f"{item} matches {what}")
-    yield from kept
+    yield from accepted
 
 
 def _goes_along(path: Path, passed_over: tuple[str, ...]) -> bool:

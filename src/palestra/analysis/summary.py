@@ -90,7 +90,7 @@ class GroupSummary:
         Per metric `scored` is the value over scored rollouts, and `requested` the lowest and the
         highest that it can be over all requested ones.
         """
-        scores, over = self.scores, self.over_requested
+        scores, over_requested = self.scores, self.over_requested
         mean = scores.mean_reward if scores else Estimate(0, None, None, None)
         return {
             "tasks": self.tasks,
@@ -104,14 +104,14 @@ class GroupSummary:
                 "scored": mean.value if scores else None,
                 "standard_error": mean.standard_error,
                 "interval": None if mean.low is None else [mean.low, mean.high],
-                "requested": over.mean_reward.as_json(),
+                "requested": over_requested.mean_reward.as_json(),
             },
-            "pass@k": _views_at_k(scores.pass_at if scores else (), over.pass_at),
-            "pass^k": _views_at_k(scores.pass_hat if scores else (), over.pass_hat),
+            "pass@k": _views_at_k(scores.pass_at if scores else (), over_requested.pass_at),
+            "pass^k": _views_at_k(scores.pass_hat if scores else (), over_requested.pass_hat),
             **{
                 share: {
                     "scored": getattr(scores, share, None),
-                    "requested": getattr(over, share).as_json(),
+                    "requested": getattr(over_requested, share).as_json(),
                 }
                 for share in ("never_solved", "sometimes_solved", "always_solved")
             },
@@ -130,7 +130,7 @@ class RunSummary:
     notices: Sequence[str]
 
 
-def _views_at_k(scored: Sequence[PassAtK], over: Sequence[RangeAtK]) -> list[JsonDict]:
+def _views_at_k(scored: Sequence[PassAtK], ranges: Sequence[RangeAtK]) -> list[JsonDict]:
     """By k; a k that no task has scored rollouts for has `scored` null."""
     values = {at.k: at for at in scored}
     return [
@@ -141,7 +141,7 @@ def _views_at_k(scored: Sequence[PassAtK], over: Sequence[RangeAtK]) -> list[Jso
             "tasks_scored": values[at.k].tasks if at.k in values else 0,
             "tasks_requested": at.tasks,
         }
-        for at in over
+        for at in ranges
     ]
 
 

@@ -62,8 +62,8 @@ class KeyTable:
 
     def __str__(self) -> str:
         """The files' names."""
-        more = len(self.files) - 1
-        return str(self.files[0]) + (f" and {more} more files" if more else "")
+        further_files = len(self.files) - 1
+        return str(self.files[0]) + (f" and {further_files} more files" if further_files else "")
 
     def begin(self, path: Path) -> None:
         """The rows that follow are of this file."""
@@ -83,8 +83,8 @@ class KeyTable:
         if len(self.files) == 1:
             return "lines " + " and ".join(str(self._line_of(row)) for row in rows)
         files = self._file_of(np.array(rows)).tolist()
-        places = zip(files, rows, strict=True)
-        return " and ".join(f"{self.files[file]}:{self._line_of(row)}" for file, row in places)
+        file_rows = zip(files, rows, strict=True)
+        return " and ".join(f"{self.files[file]}:{self._line_of(row)}" for file, row in file_rows)
 
     def _line_of(self, row: int) -> int:
         block = bisect_right(self.blocks, row) - 1
@@ -110,7 +110,9 @@ class FailedAttempt:
     @property
     def remedy(self) -> Remedy:
         """What helps, when the rollout has no score."""
-        return remedy_of(terminal=self.terminal, retriable=self.retriable, answered=self.answered)
+        return remedy_of(
+            terminal=self.terminal, retriable=self.retriable, was_answered=self.answered
+        )
 
     def together(self, other: "FailedAttempt") -> "FailedAttempt":
         """The later of two attempts of one rollout, with the answer that either has kept."""

@@ -67,10 +67,10 @@ def _task_rows(
     judgements = _judgements(rollouts)
     views = _requested_views(frame)
     rows = zip(_requested(frame), statistics, infos, judgements, views, strict=True)
-    for place, (request, stats, infos_of_task, judged, view) in enumerate(rows):
+    for position, (request, stats, infos_of_task, judged, view) in enumerate(rows):
         yield {
             TASK_INDEX: request.task,
-            "sample": sample(place, request.task),
+            "sample": sample(position, request.task),
             **request.counts(),
             **stats,
             "rollout_infos": infos_of_task,
@@ -92,8 +92,8 @@ def _encoded_infos(rollouts: Rollouts) -> Iterator[Any]:
         yield from rollout_infos(rollouts)
         return
     fields = [
-        (f"f{place}", Any, msgspec.field(name=name, default=None))
-        for place, name in enumerate(names)
+        (f"f{index}", Any, msgspec.field(name=name, default=None))
+        for index, name in enumerate(names)
     ]
     info = msgspec.defstruct("Info", fields, gc=False, omit_defaults=True)
     encode = msgspec.json.Encoder().encode
@@ -134,9 +134,11 @@ def _requested(frame: RunFrame) -> Iterator[_Request]:
     counts = requests.outcomes_by_task()[frame.profiled]
     expected = np.diff(requests.starts)[frame.profiled]
     rows = zip(frame.rollouts.tasks, expected.tolist(), counts.tolist(), strict=True)
-    for task, asked, ended in rows:
-        named = zip(requests.outcome_names, ended, strict=True)
-        yield _Request(task, asked, {name: count for name, count in named if count})
+    for task, requested_count, ended_counts in rows:
+        counts_by_name = zip(requests.outcome_names, ended_counts, strict=True)
+        yield _Request(
+            task, requested_count, {name: count for name, count in counts_by_name if count}
+        )
 
 
 def _requested_views(frame: RunFrame) -> Iterator[dict[str, list[float]]]:

@@ -50,14 +50,14 @@ class Metric:
 
 def parse_metric(name: str, fields: Iterable[str]) -> Metric:
     """`pass@k`, or one of `fields`. Raises ConfigError with the nearest spelling."""
-    found = _PASS_AT.fullmatch(name)
-    if found:
-        return Metric(name, k=int(found[1]))
-    known = sorted(fields)
-    if name not in known:
+    pass_at = _PASS_AT.fullmatch(name)
+    if pass_at:
+        return Metric(name, k=int(pass_at[1]))
+    known_fields = sorted(fields)
+    if name not in known_fields:
         raise ConfigError(
-            f"no rollout has a number {name!r}{did_you_mean(name, known)}",
-            hint=f"metrics: pass@k for any k, {', '.join(known)}",
+            f"no rollout has a number {name!r}{did_you_mean(name, known_fields)}",
+            hint=f"metrics: pass@k for any k, {', '.join(known_fields)}",
         )
     return Metric(name, field=name)
 
@@ -182,8 +182,8 @@ def pass_powers(rewards: FloatArray, starts: IntArray) -> tuple[list[PassAtK], l
 
 
 def _at_k(matrices: Sequence[FloatArray], k: int) -> PassAtK:
-    held = [expected_max_of_sorted(rows, k) for rows in matrices if rows.shape[1] >= k]
-    values = np.concatenate(held)
+    maxima = [expected_max_of_sorted(rows, k) for rows in matrices if rows.shape[1] >= k]
+    values = np.concatenate(maxima)
     return PassAtK(k, float(values.mean()), len(values))
 
 
@@ -218,8 +218,8 @@ def _filled(rewards: FloatArray, scored: BoolArray, fill: float) -> FloatArray:
 
 def _ranges(low: Sequence[PassAtK], high: Sequence[PassAtK]) -> list[RangeAtK]:
     return [
-        RangeAtK(one.k, Range(one.value, other.value), one.tasks)
-        for one, other in zip(low, high, strict=True)
+        RangeAtK(low_at.k, Range(low_at.value, high_at.value), low_at.tasks)
+        for low_at, high_at in zip(low, high, strict=True)
     ]
 
 

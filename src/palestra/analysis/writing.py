@@ -23,7 +23,9 @@ def encode(value: Any) -> bytes:
         if not isinstance(value, Mapping):
             return json.dumps(value, separators=(",", ":")).encode()
         # field by field: another may be JSON already, which only orjson takes
-        items = (json.dumps(name).encode() + b":" + encode(held) for name, held in value.items())
+        items = (
+            json.dumps(name).encode() + b":" + encode(member) for name, member in value.items()
+        )
         return b"{" + b",".join(items) + b"}"
 
 

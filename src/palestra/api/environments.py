@@ -66,17 +66,17 @@ class Wanted:
     config: ResolvedConfig
 
 
-def find_subject(name: str, overrides: list[str], tell: Tell = str) -> ExaminedEnvironment:
+def find_subject(name: str, overrides: list[str], report: Tell = str) -> ExaminedEnvironment:
     """The environment that `name` means: a name, a folder, a Python file, a config, or an instance
     of the config files among the overrides. Raises ConfigError when there is none.
     """
-    wanted = _wanted(name, overrides, tell)
-    servers, judges = _servers_and_models(wanted.config, wanted.instance.name)
-    config = load(overrides, ng=False, extra=wanted.extra, required=servers)
-    rows = _rows(wanted)
-    data = None if wanted.instance.folder is None else wanted.instance.folder / "data"
+    sought = _wanted(name, overrides, report)
+    servers, judges = _servers_and_models(sought.config, sought.instance.name)
+    config = load(overrides, ng=False, extra=sought.extra, required=servers)
+    rows = _rows(sought)
+    data = None if sought.instance.folder is None else sought.instance.folder / "data"
     return ExaminedEnvironment(
-        name=wanted.instance.name,
+        name=sought.instance.name,
         config=config,
         servers=servers,
         judges=judges,
@@ -86,11 +86,11 @@ def find_subject(name: str, overrides: list[str], tell: Tell = str) -> ExaminedE
     )
 
 
-def _wanted(name: str, overrides: list[str], tell: Tell) -> Wanted:
+def _wanted(name: str, overrides: list[str], report: Tell) -> Wanted:
     if any("config_paths" in item for item in overrides):
         config = load(overrides, ng=False, required=())
         return Wanted(environment_instance(name, config), None, {}, config)
-    target = find_target(EvalArgs(target=name), overrides, tell)
+    target = find_target(EvalArgs(target=name), overrides, report)
     extra = {**target.extra, "config_paths": list(target.configs)}
     config = load(overrides, ng=False, extra=extra, required=())
     servers = config.instances_of(ServerType.RESOURCES)
@@ -121,9 +121,9 @@ def _servers_and_models(config: ResolvedConfig, name: str) -> tuple[list[str], l
     """The servers that an environment needs, itself first, and the models that it asks."""
     servers: list[str] = []
     models: list[str] = []
-    left = [name]
-    while left:
-        instance = config.instance(left.pop())
+    to_visit = [name]
+    while to_visit:
+        instance = config.instance(to_visit.pop())
         if instance.name in servers:
             continue
         servers.append(instance.name)
@@ -131,39 +131,43 @@ def _servers_and_models(config: ResolvedConfig, name: str) -> tuple[list[str], l
             if ref.type == ServerType.MODEL:
                 models.append(ref.name)
             else:
-                left.append(ref.name)
+                to_visit.append(ref.name)
     return servers, sorted(set(models))
 
 
-def _rows(wanted: Wanted) -> list[JsonObject]:
+def _rows(sought: Wanted) -> list[JsonObject]:
     """The example rows: those of its agents' datasets, else those beside it."""
-    target = wanted.target
+    target = sought.target
     if target is not None and target.rows is not None and target.extra:
         return list(target.rows)
-    for path in _example_files(wanted):
+    for path in _example_files(sought):
         if path.exists():
             return [line.row for line in read_jsonl(path)]
     return []
 
 
-def _example_files(wanted: Wanted) -> Iterable[Path]:
-    name = wanted.instance.name
-    for agent in wanted.config.instances_of(ServerType.AGENT):
+def _example_files(sought: Wanted) -> Iterable[Path]:
+    name = sought.instance.name
+    for agent in sought.config.instances_of(ServerType.AGENT):
         if any(ref.name == name for ref in agent.refs):
             for dataset in agent.datasets:
                 if dataset.get("type") == "example":
                     yield existing_path(str(dataset["jsonl_fpath"]))
-    if wanted.instance.folder is not None:
-        yield wanted.instance.folder / "data" / EXAMPLES
+    if sought.instance.folder is not None:
+        yield sought.instance.folder / "data" / EXAMPLES
 
 
 def _cases(data: Path | None, rows: Sequence[JsonObject]) -> list[Case]:
     path = None if data is None else data / CASES_FILE
     if path is None or not path.exists():
         return []
-    if not rows and has_numbered_rows(path) and not (there := path.with_name(EXAMPLES)).exists():
+    if (
+        not rows
+        and has_numbered_rows(path)
+        and not (example_file := path.with_name(EXAMPLES)).exists()
+    ):
         raise InputDataError(
-            f"{there} does not exist, and {CASES_FILE} beside it has cases of its rows",
+            f"{example_file} does not exist, and {CASES_FILE} beside it has cases of its rows",
             hint=f"give {EXAMPLES} back: the task rows, one a line",
         )
     return load_cases(path, rows)
@@ -187,56 +191,56 @@ def _recorded(data: Path | None, rows: Sequence[JsonObject]) -> list[Case]:
     return cases
 
 
-def find_target(args: EvalArgs, overrides: list[str], tell: Tell = str) -> EvaluationTarget:
+def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> EvaluationTarget:
     """What `args.target` means. Raises ConfigError with the nearest name when it means nothing.
 
-    `overrides`: those of the command; `start_timeout` bounds the import of a file. `tell`: hears
+    `overrides`: those of the command; `start_timeout` bounds the import of a file. `report`: hears
     that an environment of its own is made.
     """
-    given = _config_in(args.target) or args.target
-    if given.endswith(".py"):
+    target_name = _config_in(args.target) or args.target
+    if target_name.endswith(".py"):
         settings = read_settings((START_TIMEOUT,), overrides=overrides)
         with starting_within(start_timeout_of(settings)):
-            return _file_target(existing_path(given), tell)
-    if given.endswith((".yaml", ".yml")):
-        return EvaluationTarget(Path(given).stem, (given,))
-    config = f"resources_servers/{given}/configs/{given}.yaml"
+            return _file_target(existing_path(target_name), report)
+    if target_name.endswith((".yaml", ".yml")):
+        return EvaluationTarget(Path(target_name).stem, (target_name,))
+    config = f"resources_servers/{target_name}/configs/{target_name}.yaml"
     if existing_path(config).exists():
-        return _named_target(given, config, args)
-    if (folder := existing_path(f"resources_servers/{given}")).is_dir():
-        raise _unconfigured(given, folder)
-    own = _own_environments()
-    near = nearest(given, own) or nearest(given, _environments())
-    yours = f"yours here: {', '.join(own)}; " if own else ""
+        return _named_target(target_name, config, args)
+    if (folder := existing_path(f"resources_servers/{target_name}")).is_dir():
+        raise _unconfigured(target_name, folder)
+    own_names = _own_environments()
+    near = nearest(target_name, own_names) or nearest(target_name, _environments())
+    yours = f"yours here: {', '.join(own_names)}; " if own_names else ""
     raise ConfigError(
-        f"there is no environment {given!r}" + (f"; did you mean {near!r}?" if near else ""),
+        f"there is no environment {target_name!r}" + (f"; did you mean {near!r}?" if near else ""),
         hint=f"{yours}environments: {', '.join(_environments())}; or give a .py or .yaml file",
     )
 
 
-def _config_in(given: str) -> str | None:
+def _config_in(target_name: str) -> str | None:
     """The config of a folder that holds an environment; None when it is no such folder."""
-    folder = Path(given)
-    if "/" not in given or not folder.is_dir():
+    folder = Path(target_name)
+    if "/" not in target_name or not folder.is_dir():
         return None
     config = folder / "configs" / f"{folder.absolute().name}.yaml"
     if not config.exists():
-        raise _unconfigured(given, folder)
+        raise _unconfigured(target_name, folder)
     return str(config)
 
 
-def _unconfigured(given: str, folder: Path) -> ConfigError:
+def _unconfigured(target_name: str, folder: Path) -> ConfigError:
     """The folder is there, and something in it is missing."""
     name = folder.absolute().name
     missing = f"{shown(folder)}/configs/{name}.yaml"
     if not (folder / "app.py").exists():
         return ConfigError(
-            f"{given} is no environment's folder: {missing} and {shown(folder)}/app.py are missing"
+            f"{target_name} is no environment's folder: {missing} and {shown(folder)}/app.py are missing"
         )
     in_tree = folder.absolute().parent.name == "resources_servers"
     where = shown(folder) if in_tree else f"resources_servers/{name}"
     return ConfigError(
-        f"the environment {given!r} has no config: {shown(folder)}/app.py is there, and "
+        f"the environment {target_name!r} has no config: {shown(folder)}/app.py is there, and "
         f"{missing} is missing",
         hint=("" if in_tree else f"move the folder to {where}, then ")
         + f"palestra init {where} --config-only",
@@ -265,18 +269,18 @@ def _environments_in(root: Path) -> list[str]:
     return sorted({path.parent.parent.name for path in configs})
 
 
-def _file_target(path: Path, tell: Tell) -> EvaluationTarget:
+def _file_target(path: Path, report: Tell) -> EvaluationTarget:
     if not path.exists():
         near = did_you_mean(path.name, _own_environments())
         raise ConfigError(f"{path} does not exist{near}")
     if missing := unsatisfied(requirements_of(path)):
         first = "" if made_interpreter(path, cache=cache_root()) else "; it is being made, once"
-        tell(
+        report(
             f"{path.name} runs in an environment of its own, with {', '.join(missing)} of "
             f"requirements.txt{first}"
         )
-    made = file_rows(path.absolute(), cache=cache_root())
-    server = _server_name(made.name, path.stem)
+    file_environment = file_rows(path.absolute(), cache=cache_root())
+    server = _server_name(file_environment.name, path.stem)
     extra = {
         server: {"resources_servers": {"environment_file": {"path": str(path.absolute())}}},
         f"{server}_agent": {
@@ -288,8 +292,12 @@ def _file_target(path: Path, tell: Tell) -> EvaluationTarget:
             }
         },
     }
-    empty = "" if made.count else f"{path} has no rows: the data of its @environment is empty"
-    return EvaluationTarget(path.stem, extra=extra, rows=made.rows, empty=empty)
+    empty = (
+        ""
+        if file_environment.count
+        else f"{path} has no rows: the data of its @environment is empty"
+    )
+    return EvaluationTarget(path.stem, extra=extra, rows=file_environment.rows, empty=empty)
 
 
 def _server_name(function: str, file: str) -> str:
@@ -302,10 +310,10 @@ def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
     """A folder with a config. One that makes rows on demand makes as many as asked for."""
     module = f"palestra.resources_servers.{name}.rows"
     try:
-        found = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(module)
     except ModuleNotFoundError:
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         return EvaluationTarget(name, (config,))
     maker = importlib.import_module(module)
     options: JsonDict = dict(args.rows)
@@ -313,6 +321,6 @@ def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
     try:
         rows = maker.make_rows(count, seed=args.seed, **options)
     except TypeError as error:
-        given = ", ".join(options)
-        raise ConfigError(f"{name} makes no rows with --rows {given}: {error}") from error
+        option_list = ", ".join(options)
+        raise ConfigError(f"{name} makes no rows with --rows {option_list}: {error}") from error
     return EvaluationTarget(name, (config,), rows=rows, group_by=getattr(maker, "GROUP_BY", None))

@@ -48,7 +48,7 @@ Check = Callable[[], Awaitable[str]]
 """What an endpoint said of itself. Raises `CallError` when it cannot be reached."""
 
 
-async def wait_for_endpoints(fleet: Fleet, tell: Tell) -> None:
+async def wait_for_endpoints(fleet: Fleet, report: Tell) -> None:
     """Ask the endpoint of every embedded model server whether it is there; tell what it says.
 
     Raises what the endpoint said when it rejects the key, and RunFailed when it does not answer
@@ -56,7 +56,7 @@ async def wait_for_endpoints(fleet: Fleet, tell: Tell) -> None:
     """
     servers = [fleet.server(name) for name in fleet.instances]
     checks = {server.name: _masked(server) for server in servers if isinstance(server, ModelServer)}
-    await _wait_for_all(checks, Wait.of(fleet.config.tree), tell)
+    await _wait_for_all(checks, Wait.of(fleet.config.tree), report)
 
 
 def _masked(server: ModelServer) -> Check:
@@ -66,7 +66,7 @@ def _masked(server: ModelServer) -> Check:
     return check
 
 
-async def ask_endpoints(client: ServerClient, config: ResolvedConfig, tell: Tell) -> None:
+async def ask_endpoints(client: ServerClient, config: ResolvedConfig, report: Tell) -> None:
     """`wait_for_endpoints` for the model servers of a running fleet, over HTTP."""
 
     def check_of(name: str) -> Check:
@@ -78,7 +78,7 @@ async def ask_endpoints(client: ServerClient, config: ResolvedConfig, tell: Tell
     models = [
         name for name, target in client.targets.items() if target.server_type == ServerType.MODEL
     ]
-    await _wait_for_all({name: check_of(name) for name in models}, Wait.of(config.tree), tell)
+    await _wait_for_all({name: check_of(name) for name in models}, Wait.of(config.tree), report)
 
 
 class _Readiness(BaseModel):
@@ -114,9 +114,9 @@ class Wait:
         )
 
 
-async def _wait_for_all(checks: Mapping[str, Check], wait: Wait, tell: Tell) -> None:
+async def _wait_for_all(checks: Mapping[str, Check], wait: Wait, report: Tell) -> None:
     async def tell_endpoint(name: str, check: Check) -> None:
-        tell(f"{name}: {await wait_for(name, check, wait, tell)}")
+        report(f"{name}: {await wait_for(name, check, wait, report)}")
 
     async with asyncio.TaskGroup() as tasks:
         for name, check in checks.items():
@@ -137,7 +137,7 @@ class ReminderPace:
         return True
 
 
-async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait, tell: Tell) -> T:
+async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait, report: Tell) -> T:
     """What `check` returns, asked again until the wait ends. Tells what it waits for, and until when.
 
     Raises RunFailed at the end of the wait, and what `check` raises when waiting does not help.
@@ -164,7 +164,7 @@ async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait, tel
                 hint=f"is base_url right, and is the endpoint running? {wait.setting} waits longer",
             ) from trouble
         if pace.is_due(time.monotonic() - started):
-            tell(f"{name}: waiting for its endpoint, {ends_at} ({wait.setting}): {reason}")
+            report(f"{name}: waiting for its endpoint, {ends_at} ({wait.setting}): {reason}")
         await asyncio.sleep(ASK_AGAIN_S if left_s is None else min(ASK_AGAIN_S, left_s))
 
 

@@ -86,16 +86,16 @@ class PreparedReverification:
             origin = self._origin()
             with begin_reverification(
                 self.paths, origin, resume=self.args.resume, version=palestra.__version__
-            ) as begun:
-                for text in begun.notices:
+            ) as begun_output:
+                for text in begun_output.notices:
                     observer.tell(text)
-                if begun.finished is not None:
+                if begun_output.finished is not None:
                     observer.tell(f"{shown(self.paths.output)} is complete already")
-                    return begun.finished
-                return await self._verify(fleet, sessions, origin, begun)
+                    return begun_output.finished
+                return await self._verify(fleet, sessions, origin, begun_output)
 
     async def _verify(
-        self, fleet: Reachable, sessions: Sessions, origin: Origin, begun: Begun
+        self, fleet: Reachable, sessions: Sessions, origin: Origin, begun_output: Begun
     ) -> JsonObject:
         args, output = self.args, self.paths.output
         self.observer.note(
@@ -106,7 +106,7 @@ class PreparedReverification:
         reverification = Reverification(
             rows=lambda: self.stored.rows(self.checked.rows),
             origin=origin,
-            partial=begun.partial,
+            partial=begun_output.partial,
             version=palestra.__version__,
             limits=ReverifyLimits(args.concurrency, args.timeout_s),
         )
@@ -151,14 +151,14 @@ def prepared_reverification(
     failures = None if unverified is None else unverified.path
     sources = [path for path in (args.rollouts, args.inputs, failures) if path is not None]
     check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
-    extra, wanted = _environment(args, overrides, observer.tell)
+    extra, environment_name = _environment(args, overrides, observer.tell)
     config = load(overrides, ng=False, extra=extra, required=())
     for warning in config.warnings:
         observer.tell(f"warning: {warning}")
     with _tasks(args, config) as tasks:
         stored = StoredRollouts(
             args.rollouts,
-            _routes(config, wanted),
+            _routes(config, environment_name),
             limit=args.limit,
             tasks=tasks,
             unverified=unverified,
@@ -174,12 +174,12 @@ def prepared_reverification(
         yield PreparedReverification(args, paths, config, stored, checked, tasks, observer)
 
 
-def _unverified(args: ReverifyArgs, tell: Tell) -> UnverifiedAnswers | None:
+def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
     """The answers that are to be verified besides scored rows; says which there are."""
     if holds_failures(args.rollouts):
         answers = UnverifiedAnswers.found_in(args.rollouts, scored=scored_beside(args.rollouts))
         if len(answers):
-            tell(f"{shown(args.rollouts)}: {answers.told()}")
+            report(f"{shown(args.rollouts)}: {answers.told()}")
         return answers if len(answers) else None
     path = failures_beside(args.rollouts)
     if not path.is_file():
@@ -187,8 +187,8 @@ def _unverified(args: ReverifyArgs, tell: Tell) -> UnverifiedAnswers | None:
     answers = UnverifiedAnswers.found_in(path, scored=args.rollouts)
     if not len(answers):
         return None
-    more = "" if args.with_failures else "; --with-failures verifies those, too"
-    tell(f"{shown(path.absolute())}: {answers.told()}{more}")
+    advice = "" if args.with_failures else "; --with-failures verifies those, too"
+    report(f"{shown(path.absolute())}: {answers.told()}{advice}")
     return answers if args.with_failures else None
 
 
@@ -200,16 +200,18 @@ def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRo
     """
     if args.inputs is not None:
         return TaskRows(args.inputs)
-    own = RunPaths(scored_beside(args.rollouts) or args.rollouts).materialized_inputs
+    own_inputs = RunPaths(scored_beside(args.rollouts) or args.rollouts).materialized_inputs
     shipped = [
         existing_path(str(dataset["jsonl_fpath"]))
         for agent in config.instances_of(ServerType.AGENT)
         for dataset in agent.datasets
         if dataset.get("type") == "example" and dataset.get("jsonl_fpath")
     ]
-    beside = args.rollouts.with_name("example.jsonl")
-    others = [path for path in (beside, *shipped) if path.absolute() != args.rollouts.absolute()]
-    return FoundTaskRows(own, others)
+    example_file = args.rollouts.with_name("example.jsonl")
+    others = [
+        path for path in (example_file, *shipped) if path.absolute() != args.rollouts.absolute()
+    ]
+    return FoundTaskRows(own_inputs, others)
 
 
 def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:
@@ -219,18 +221,20 @@ def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:
 
 
 def _environment(
-    args: ReverifyArgs, overrides: list[str], tell: Tell
+    args: ReverifyArgs, overrides: list[str], report: Tell
 ) -> tuple[JsonDict, str | None]:
     """Settings that bring the environment, and its name when it is to verify every row."""
-    given = args.environment
-    if given is None or any("config_paths" in item for item in overrides):
-        return {}, given
-    target = find_target(EvalArgs(target=given), overrides, tell)
-    name = None if given.endswith((".yaml", ".yml")) else next(iter(target.extra), target.name)
+    environment = args.environment
+    if environment is None or any("config_paths" in item for item in overrides):
+        return {}, environment
+    target = find_target(EvalArgs(target=environment), overrides, report)
+    name = (
+        None if environment.endswith((".yaml", ".yml")) else next(iter(target.extra), target.name)
+    )
     return {**target.extra, "config_paths": list(target.configs)}, name
 
 
-def _routes(config: ResolvedConfig, wanted: str | None) -> Routes:
+def _routes(config: ResolvedConfig, environment_name: str | None) -> Routes:
     """Which resources server verifies which rows. Raises ConfigError when there is none."""
     servers = config.instances_of(ServerType.RESOURCES)
     if not servers:
@@ -238,8 +242,8 @@ def _routes(config: ResolvedConfig, wanted: str | None) -> Routes:
             "no environment is configured, so nothing can verify",
             hint='--environment NAME, or "+config_paths=[…]" with the environment\'s config',
         )
-    if wanted is not None:
-        return Routes({}, environment_instance(wanted, config).name)
+    if environment_name is not None:
+        return Routes({}, environment_instance(environment_name, config).name)
     return Routes(
         {
             agent.name: name
@@ -252,23 +256,23 @@ def _routes(config: ResolvedConfig, wanted: str | None) -> Routes:
 
 def _environment_of(agent: InstanceConfig) -> str:
     """The resources server that an agent refers to; empty when it refers to none."""
-    own = agent.settings.get("resources_server")
-    if isinstance(own, Mapping):
-        return str(own.get("name"))
+    resources_server = agent.settings.get("resources_server")
+    if isinstance(resources_server, Mapping):
+        return str(resources_server.get("name"))
     return next(iter(agent.referenced(ServerType.RESOURCES)), "")
 
 
 def _needed(config: ResolvedConfig, servers: Iterable[str], *, models: bool) -> frozenset[str]:
     """`servers` and what they refer to; `models` says whether judges are among that."""
     needed: set[str] = set()
-    left = list(servers)
-    while left:
-        name = left.pop()
+    to_visit = list(servers)
+    while to_visit:
+        name = to_visit.pop()
         if name in needed:
             continue
         needed.add(name)
         refs = config.instance(name).refs
-        left += [
+        to_visit += [
             ref.name
             for ref in refs
             if ref.type != ServerType.MODEL or (models and ref.name in config.instances)
@@ -287,12 +291,12 @@ def _only(config: ResolvedConfig, names: Collection[str]) -> ResolvedConfig:
     )
 
 
-async def _watched(work: Reverification, verifier: Verifier, tell: Tell) -> JsonDict:
+async def _watched(work: Reverification, verifier: Verifier, report: Tell) -> JsonDict:
     """Run it, with a line now and then that says how far it is."""
     showing: list[asyncio.Task[None]] = []
     try:
         return await work.run(
-            verifier, on_start=lambda p: showing.append(asyncio.create_task(_show(p, tell)))
+            verifier, on_start=lambda p: showing.append(asyncio.create_task(_show(p, report)))
         )
     finally:
         for task in showing:
@@ -300,17 +304,15 @@ async def _watched(work: Reverification, verifier: Verifier, tell: Tell) -> Json
         await asyncio.gather(*showing, return_exceptions=True)
 
 
-async def _show(progress: Progress, tell: Tell) -> None:
+async def _show(progress: Progress, report: Tell) -> None:
     while True:
         await asyncio.sleep(SAY_EVERY_S)
-        tell(_describe(progress))
+        report(_describe(progress))
 
 
 def _describe(progress: Progress) -> str:
     accounting = progress.accounting
-    done = accounting.scored + accounting.failed
-    rate = (done - progress.done_before) / max(time.monotonic() - progress.started, 1e-6)
-    left = f", {accounting.remaining / rate:.0f} s left" if rate > 0 else ""
-    return (
-        f"{done}/{accounting.requested} rows, {accounting.failed} failed, {rate:.0f} rows/s{left}"
-    )
+    finished = accounting.scored + accounting.failed
+    rate = (finished - progress.done_before) / max(time.monotonic() - progress.started, 1e-6)
+    time_left = f", {accounting.remaining / rate:.0f} s left" if rate > 0 else ""
+    return f"{finished}/{accounting.requested} rows, {accounting.failed} failed, {rate:.0f} rows/s{time_left}"

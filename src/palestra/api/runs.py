@@ -169,9 +169,9 @@ def _shared_tasks(
     first = sides[0]
     tasks = list(first.frame.requests.tasks)
     notices: list[str] = []
-    for other in sides[1:]:
-        pairs = pair_tasks(first, other, allow_unmatched=allow_unmatched)
-        notices += [f"{other.name}: {text}" for text in pairs.notices]
+    for next_side in sides[1:]:
+        pairs = pair_tasks(first, next_side, allow_unmatched=allow_unmatched)
+        notices += [f"{next_side.name}: {text}" for text in pairs.notices]
         shared = set(pairs.tasks)
         tasks = [task for task in tasks if task in shared]
     if not tasks:

@@ -58,14 +58,14 @@ def server_semantics(config: ResolvedConfig) -> JsonDict:
     return semantics_of(_instances(config, config.secrets), {"code": _codes(config)})
 
 
-def differs_from_running(runs: ResolvedConfig, asked: ResolvedConfig) -> list[str]:
-    """What `asked` says otherwise than the fleet that `runs`, whose secrets are masked.
+def differs_from_running(runs: ResolvedConfig, planned: ResolvedConfig) -> list[str]:
+    """What `planned` says otherwise than the fleet that `runs`, whose secrets are masked.
 
     What a mask hides cannot be known, and counts as equal.
     """
-    running = config_from_tree(_unmasked(runs.tree, asked.tree))
-    secrets = running.secrets | asked.secrets
-    ours = _servers(config_from_tree(_unmasked(asked.tree, runs.tree)), secrets)
+    running = config_from_tree(_unmasked(runs.tree, planned.tree))
+    secrets = running.secrets | planned.secrets
+    ours = _servers(config_from_tree(_unmasked(planned.tree, runs.tree)), secrets)
     theirs = _servers(running, secrets)
     return differences({name: theirs[name] for name in ours if name in theirs}, ours)
 
@@ -75,16 +75,16 @@ def _servers(config: ResolvedConfig, secrets: Collection[str]) -> JsonDict:
     return servers
 
 
-def _unmasked(masked: Any, other: Any) -> Any:
-    """`masked`, with the values of `other` where a mask may hide them."""
-    if isinstance(masked, Mapping) and isinstance(other, Mapping):
-        return {key: _unmasked(value, other.get(key)) for key, value in masked.items()}
-    if isinstance(masked, list) and isinstance(other, list) and len(masked) == len(other):
-        return [_unmasked(mine, its) for mine, its in zip(masked, other, strict=True)]
-    if not isinstance(masked, str) or MASK not in masked or other is None:
+def _unmasked(masked: Any, plain: Any) -> Any:
+    """`masked`, with the values of `plain` where a mask may hide them."""
+    if isinstance(masked, Mapping) and isinstance(plain, Mapping):
+        return {key: _unmasked(value, plain.get(key)) for key, value in masked.items()}
+    if isinstance(masked, list) and isinstance(plain, list) and len(masked) == len(plain):
+        return [_unmasked(mine, its) for mine, its in zip(masked, plain, strict=True)]
+    if not isinstance(masked, str) or MASK not in masked or plain is None:
         return masked
     pattern = ".*".join(re.escape(part) for part in masked.split(MASK))
-    return other if re.fullmatch(pattern, str(other), re.DOTALL) else masked
+    return plain if re.fullmatch(pattern, str(plain), re.DOTALL) else masked
 
 
 def _codes(config: ResolvedConfig) -> dict[str, str]:

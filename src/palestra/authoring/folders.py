@@ -50,13 +50,13 @@ _RECORD: Final = "palestra test --record records them anew"
 def rejected_rows(folder: Path, rows: Sequence[JsonObject]) -> str:
     """Which rows the environment's own request models reject, and why; empty when none is."""
     keeper = DoorKeeper(list(_doors(folder)))
-    found = [
+    rejections = [
         f"row {number}: {problem}"
         for number, row in enumerate(rows)
         for problem in keeper.problems(row)
     ]
-    more = f"; and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
-    return "; ".join(found[:MOST_TOLD]) + more
+    count_left = f"; and {len(rejections) - MOST_TOLD} more" if len(rejections) > MOST_TOLD else ""
+    return "; ".join(rejections[:MOST_TOLD]) + count_left
 
 
 def foreign_rollouts(rollouts: Sequence[JsonObject], rows: Sequence[JsonObject]) -> str:
@@ -76,8 +76,8 @@ def foreign_rollouts(rollouts: Sequence[JsonObject], rows: Sequence[JsonObject])
 
 def _messages(row: JsonObject) -> list[Any]:
     params = row.get(CREATE_PARAMS)
-    given = plain_input(params.get("input")) if isinstance(params, Mapping) else None
-    return given if isinstance(given, list) else [given]
+    messages = plain_input(params.get("input")) if isinstance(params, Mapping) else None
+    return messages if isinstance(messages, list) else [messages]
 
 
 def _doors(folder: Path) -> Iterator[RowEndpoint]:
@@ -92,19 +92,21 @@ def _doors(folder: Path) -> Iterator[RowEndpoint]:
             required=(),
             use_env_yaml=False,
         )
-        own = [i for i in config.instances_of(ServerType.RESOURCES) if i.folder == folder]
-        servers = [(instance, build_server(instance, server_client({}, {}))) for instance in own]
+        instances = [i for i in config.instances_of(ServerType.RESOURCES) if i.folder == folder]
+        servers = [
+            (instance, build_server(instance, server_client({}, {}))) for instance in instances
+        ]
         agents = config.instances_of(ServerType.AGENT)
         for instance, server in servers:
-            whole = all(_whole(agent) for agent in agents if _names(agent, instance.name))
-            yield from _published(server, instance.name, whole=whole)
+            is_whole = all(_whole(agent) for agent in agents if _names(agent, instance.name))
+            yield from _published(server, instance.name, whole=is_whole)
     except Exception:  # whatever an author's code raises, its tests tell it better
         return
 
 
 def _published(server: Server, name: str, *, whole: bool) -> list[RowEndpoint]:
     document = server.setup_webserver().openapi()
-    return doors_in(document, name, ("/seed_session", "/verify"), whole=whole)
+    return doors_in(document, name, ("/seed_session", "/verify"), are_whole=whole)
 
 
 def _names(agent: InstanceConfig, environment: str) -> bool:
@@ -169,7 +171,7 @@ async def check_folder(
             ("example_rollouts.jsonl", partial(_rollouts, fresh=fresh)),
             ("no conflicts", _conflicts),
         )
-        checks += [_looked(name, look, folder / "data") for name, look in looks]
+        checks += [_looked(name, check, folder / "data") for name, check in looks]
     return FolderReport(folder, tuple(checks), time.monotonic() - began, tests.output)
 
 
@@ -235,8 +237,8 @@ async def _show_stacks(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _lateness(printed: str, timeout_s: float) -> str:
-    place = place_on(printed)
-    where = f": it was in {place.function}, {place.file}:{place.line}" if place.file else ""
+    author = place_on(printed)
+    where = f": it was in {author.function}, {author.file}:{author.line}" if author.file else ""
     return f"not done within {timeout_s:g} s (--timeout){where}"
 
 
@@ -253,27 +255,29 @@ def _has(module: str) -> bool:
 
 def _environment(folder: Path) -> dict[str, str]:
     """With the project's root importable, as it is when the server runs."""
-    own = Path(sys.modules["palestra"].__path__[0]).parent
-    paths = [str(folder.parents[1]), str(own), os.environ.get("PYTHONPATH", "")]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_PYTEST)}
-    return {**kept, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    package_root = Path(sys.modules["palestra"].__path__[0]).parent
+    paths = [str(folder.parents[1]), str(package_root), os.environ.get("PYTHONPATH", "")]
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(_OF_A_PYTEST)
+    }
+    return {**inherited, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def _summary(text: str) -> str:
     """Pytest's last line: `3 passed in 0.12s`."""
-    found = re.findall(r"^=*\s*((?:\d+ \w+,? ?)+ in [\d.]+s)", text, re.MULTILINE)
-    return str(found[-1]) if found else ""
+    summaries = re.findall(r"^=*\s*((?:\d+ \w+,? ?)+ in [\d.]+s)", text, re.MULTILINE)
+    return str(summaries[-1]) if summaries else ""
 
 
 def _readme(folder: Path) -> Check:
     path = folder / "README.md"
-    there = path.exists() and bool(path.read_text(encoding="utf-8").strip())
-    return Check("README.md", passed=there, note="" if there else "is missing or empty")
+    has_text = path.exists() and bool(path.read_text(encoding="utf-8").strip())
+    return Check("README.md", passed=has_text, note="" if has_text else "is missing or empty")
 
 
-def _looked(name: str, look: Callable[[Path], str], data: Path) -> Check:
+def _looked(name: str, check: Callable[[Path], str], data: Path) -> Check:
     try:
-        problem = look(data)
+        problem = check(data)
     except FileNotFoundError:
         problem = "is missing"
     except (InputDataError, orjson.JSONDecodeError, OSError) as error:

@@ -18,13 +18,13 @@ _SUFFIX = ".template"
 """Of files in the template that would mean something where they are."""
 
 
-def scaffold(given: str, cwd: Path) -> Path:
-    """Make the folder of a new environment; `given` is its name or `resources_servers/<name>`.
+def scaffold(where: str, cwd: Path) -> Path:
+    """Make the folder of a new environment; `where` is its name or `resources_servers/<name>`.
 
     Raises ConfigError when the name is none, or when something is there already; then nothing
     was written.
     """
-    folder = _folder_of(given, cwd)
+    folder = _folder_of(where, cwd)
     if folder.exists():
         raise ConfigError(
             f"{folder} exists already",
@@ -34,30 +34,30 @@ def scaffold(given: str, cwd: Path) -> Path:
     texts = render(folder.name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Written beside, and moved when it is whole.
-    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         for path, text in texts.items():
-            target = made / path
+            target = unfinished / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        made.chmod(0o777 & ~_umask())
-        move(made, folder)
+        unfinished.chmod(0o777 & ~_umask())
+        move(unfinished, folder)
     except OSError as error:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
         raise ConfigError(f"{folder}: {error.strerror}") from error
     return folder
 
 
-def write_config(given: str, cwd: Path) -> Path:
+def write_config(where: str, cwd: Path) -> Path:
     """Write `configs/<name>.yaml` into the folder of an environment that has none; its path.
 
     Raises ConfigError when there is no such folder, or it has its config.
     """
-    folder = _folder_of(given, cwd)
+    folder = _folder_of(where, cwd)
     if not (folder / "app.py").exists():
         raise ConfigError(
             f"{folder / 'app.py'} does not exist, so there is nothing to configure",
-            hint=f"palestra init {given} makes a whole folder",
+            hint=f"palestra init {where} makes a whole folder",
         )
     target = config_path(folder)
     if target.exists():
@@ -79,8 +79,8 @@ def config_path(folder: Path) -> Path:
     return folder / "configs" / f"{folder.name}.yaml"
 
 
-def _folder_of(given: str, cwd: Path) -> Path:
-    path = Path(given)
+def _folder_of(where: str, cwd: Path) -> Path:
+    path = Path(where)
     name = path.name
     if not _NAME.fullmatch(name):
         raise ConfigError(
@@ -92,7 +92,7 @@ def _folder_of(given: str, cwd: Path) -> Path:
     folder = cwd / path
     if folder.parent.name != SERVERS:
         raise ConfigError(
-            f"{given} is not in a folder named {SERVERS}, where servers are looked for",
+            f"{where} is not in a folder named {SERVERS}, where servers are looked for",
             hint=f"{SERVERS}/{name}",
         )
     return folder
@@ -110,8 +110,8 @@ def render(name: str) -> Mapping[Path, str]:
         if not path.is_file() or "__pycache__" in path.parts:
             continue
         text = path.read_text(encoding="utf-8")
-        for place, word in words.items():
-            text = text.replace(place, word)
+        for placeholder, word in words.items():
+            text = text.replace(placeholder, word)
         relative = str(path.relative_to(TEMPLATE)).removesuffix(_SUFFIX).replace("@NAME@", name)
         texts[Path(relative)] = text
     return texts

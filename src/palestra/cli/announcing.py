@@ -65,11 +65,11 @@ def _jobs(progress: Progress) -> list[Job]:
 
 def in_flight_lines(progress: Progress) -> Iterator[str]:
     """The same for a log."""
-    for one in in_flight(progress):
+    for job in in_flight(progress):
         yield (
-            f"{one['task']}:{one['rollout']} attempt {one['attempt']} of {one['agent']}, "
-            f"{one['age_s']:.1f} s old: {one['phase']}, awaiting "
-            f"{one['awaiting'] or 'its own code'} for {one['awaiting_s']:.1f} s"
+            f"{job['task']}:{job['rollout']} attempt {job['attempt']} of {job['agent']}, "
+            f"{job['age_s']:.1f} s old: {job['phase']}, awaiting "
+            f"{job['awaiting'] or 'its own code'} for {job['awaiting_s']:.1f} s"
         )
 
 
@@ -101,7 +101,7 @@ def announced(output: Path, progress: Progress, *, run: str = "") -> Iterator[No
 
 
 @contextlib.contextmanager
-def _answering(output: Path, told: Callable[[], bytes]) -> Iterator[None]:
+def _answering(output: Path, report: Callable[[], bytes]) -> Iterator[None]:
     nonce = new_id()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         where = Announcement(
@@ -109,7 +109,7 @@ def _answering(output: Path, told: Callable[[], bytes]) -> Iterator[None]:
         )
         path = _write(where)
         answering = threading.Thread(
-            target=_answer, args=(listening, nonce.encode(), told), daemon=True, name="in job"
+            target=_answer, args=(listening, nonce.encode(), report), daemon=True, name="in job"
         )
         answering.start()
         try:
@@ -120,7 +120,7 @@ def _answering(output: Path, told: Callable[[], bytes]) -> Iterator[None]:
                 listening.shutdown(socket.SHUT_RDWR)  # wakes the thread, which `close` does not
 
 
-def _answer(listening: socket.socket, nonce: bytes, told: Callable[[], bytes]) -> None:
+def _answer(listening: socket.socket, nonce: bytes, report: Callable[[], bytes]) -> None:
     while True:
         try:
             asking, _ = listening.accept()
@@ -129,7 +129,7 @@ def _answer(listening: socket.socket, nonce: bytes, told: Callable[[], bytes]) -
         with asking, contextlib.suppress(OSError):
             asking.settimeout(ASK_TIMEOUT_S)
             if asking.recv(len(nonce), socket.MSG_WAITALL) == nonce:
-                asking.sendall(told())
+                asking.sendall(report())
 
 
 def _write(where: Announcement) -> Path:
@@ -148,22 +148,24 @@ def _folder() -> Path:
 
 def announcements() -> list[Announcement]:
     """The collections of this user that run on this machine, the oldest first."""
-    found: list[Announcement] = []
+    running: list[Announcement] = []
     for path in _folder().glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
             where = Announcement(**orjson.loads(path.read_bytes()))
             os.kill(where.pid, 0)
-            found.append(where)
-    return sorted(found, key=lambda where: where.started)
+            running.append(where)
+    return sorted(running, key=lambda where: where.started)
 
 
 def ask(where: Announcement) -> JsonDict | None:
     """What a collection says of itself; None when it does not answer in time."""
     try:
-        with socket.create_connection(("127.0.0.1", where.port), timeout=ASK_TIMEOUT_S) as asked:
-            asked.sendall(where.nonce.encode())
-            said = b"".join(iter(lambda: asked.recv(1 << 16), b""))
-        answer: JsonDict = orjson.loads(said)
+        with socket.create_connection(
+            ("127.0.0.1", where.port), timeout=ASK_TIMEOUT_S
+        ) as connection:
+            connection.sendall(where.nonce.encode())
+            reply = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        answer: JsonDict = orjson.loads(reply)
     except (OSError, ValueError):
         return None
     return answer

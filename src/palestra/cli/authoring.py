@@ -79,8 +79,8 @@ def record(name: str) -> list[str]:
 
 def _write_metrics(subject: ExaminedEnvironment, data: Path) -> None:
     dataset = _dataset(subject)
-    found = {**dataset, **metrics_of(subject.rows)}
-    (data / "example_metrics.json").write_text(json.dumps(found, indent=4) + "\n")
+    metrics = {**dataset, **metrics_of(subject.rows)}
+    (data / "example_metrics.json").write_text(json.dumps(metrics, indent=4) + "\n")
 
 
 def _dataset(subject: ExaminedEnvironment) -> JsonDict:
@@ -151,8 +151,8 @@ async def _run(
     )
     models = {
         name: model
-        for other in config.instances.values()
-        for name in other.referenced(ServerType.MODEL)
+        for instance in config.instances.values()
+        for name in instance.referenced(ServerType.MODEL)
         if model is not None
     }
     if model is None:
@@ -236,33 +236,35 @@ def ng_dev_test() -> int:
             "palestra's own tests are not installed", hint="run it in a checkout of palestra"
         )
     command = [sys.executable, "-m", "pytest", "-m", "not slow", str(tests)]
-    done = run(command, cwd=tests.parent, timeout_s=DEV_TEST_S, inherits_output=True)
-    return done.code
+    ended_process = run(command, cwd=tests.parent, timeout_s=DEV_TEST_S, inherits_output=True)
+    return ended_process.code
 
 
-def _folder(given: str) -> Path:
+def _folder(folder_name: str) -> Path:
     """The folder that a name or a path means, in the project before the package."""
-    here = Path.cwd()
-    roots = dict.fromkeys((here, project_root(here) or here, PACKAGE_ROOT))
-    places = [root / way for root in roots for way in (given, f"{RESOURCES}/{given}")]
-    for place in (*places, existing_path(given)):
-        if (place / "app.py").exists() or (place / "configs").is_dir():
-            if (newer := renamed(given)) and place.name == Path(newer.new).name:
+    cwd = Path.cwd()
+    roots = dict.fromkeys((cwd, project_root(cwd) or cwd, PACKAGE_ROOT))
+    folders = [root / way for root in roots for way in (folder_name, f"{RESOURCES}/{folder_name}")]
+    for candidate in (*folders, existing_path(folder_name)):
+        if (candidate / "app.py").exists() or (candidate / "configs").is_dir():
+            if (newer := renamed(folder_name)) and candidate.name == Path(newer.new).name:
                 notice(f"warning: {newer}")
-            return place
-    near = nearest(given, [folder.name for folder in _all((RESOURCES,))])
+            return candidate
+    near = nearest(folder_name, [folder.name for folder in _all((RESOURCES,))])
     raise ConfigError(
-        f"{given} is no server's folder" + (f"; did you mean {near!r}?" if near else ""),
+        f"{folder_name} is no server's folder" + (f"; did you mean {near!r}?" if near else ""),
         hint="a folder like resources_servers/my_env, with app.py in it",
     )
 
 
 def _all(trees: Sequence[str]) -> list[Path]:
     """Every server's folder of the project; where there is no project, of the package."""
-    here = [Path.cwd() / tree for tree in trees if (Path.cwd() / tree).is_dir()]
-    roots = here or [PACKAGE_ROOT / tree for tree in trees]
-    found = [path.parents[1] for root in roots for path in sorted(root.glob("*/configs/*.yaml"))]
-    folders = list(dict.fromkeys(found))
+    local_trees = [Path.cwd() / tree for tree in trees if (Path.cwd() / tree).is_dir()]
+    roots = local_trees or [PACKAGE_ROOT / tree for tree in trees]
+    config_folders = [
+        path.parents[1] for root in roots for path in sorted(root.glob("*/configs/*.yaml"))
+    ]
+    folders = list(dict.fromkeys(config_folders))
     if not folders:
         raise ConfigError(
             f"there are no servers in {', '.join(map(shown, roots))}",
@@ -345,8 +347,8 @@ def _as_json(report: FolderReport) -> JsonDict:
 
 def _shipped_skills() -> Path:
     """The folder of the skills: in the wheel within the package, in a checkout beside `src`."""
-    places = (PACKAGE_ROOT / "skills", PACKAGE_ROOT.parents[1] / "skills")
-    return next(place for place in places if place.is_dir())
+    candidates = (PACKAGE_ROOT / "skills", PACKAGE_ROOT.parents[1] / "skills")
+    return next(candidate for candidate in candidates if candidate.is_dir())
 
 
 def install_skills(folder: Path, *, overwrite: bool) -> int:

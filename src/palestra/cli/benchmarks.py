@@ -31,20 +31,24 @@ PLACES: Final = (
 
 def list_benchmarks(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
     """Every benchmark of the configuration; without one, of the project and the package."""
-    found = _benchmarks(overrides, ng=ng, extra=extra)
-    if not found:
+    located = _benchmarks(overrides, ng=ng, extra=extra)
+    if not located:
         say("no agent has a dataset of type benchmark")
         return 0
     print_table(
         ("benchmark", "agent", "file", "state"),
         [
             (
-                one.entry.name,
-                one.dataset.agent,
-                shown(one.path),
-                "ready" if one.there else "to prepare" if one.entry.prepare_script else "missing",
+                benchmark.entry.name,
+                benchmark.dataset.agent,
+                shown(benchmark.path),
+                "ready"
+                if benchmark.there
+                else "to prepare"
+                if benchmark.entry.prepare_script
+                else "missing",
             )
-            for one in found
+            for benchmark in located
         ],
     )
     return 0
@@ -58,7 +62,7 @@ def prepare(
     extra: ConfigTree | None = None,
 ) -> int:
     """Run the prepare scripts of the benchmarks `names`, of all when there are none."""
-    found = _named(_benchmarks(overrides, ng=ng, extra=extra), names)
+    located = _named(_benchmarks(overrides, ng=ng, extra=extra), names)
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     args = args_from(BenchmarkArgs, config.tree)
     # A script that fails is shown with what it printed, which may be anything that it was given.
@@ -71,28 +75,28 @@ def prepare(
         mask=Redactor(secrets),
     )
     with masking(secrets):
-        made = prepare_benchmarks(found, how, tell=notice)
-    for path, rows in made.items():
+        prepared = prepare_benchmarks(located, how, report=notice)
+    for path, rows in prepared.items():
         say(f"  {shown(path)}: {rows} rows")
     return 0
 
 
-def _named(found: Sequence[Located], names: Sequence[str]) -> list[Located]:
-    if not found:
+def _named(located: Sequence[Located], names: Sequence[str]) -> list[Located]:
+    if not located:
         raise ConfigError(
             "no agent has a dataset of type benchmark",
             hint="name its config with --config",
             cause=KnownCause.NO_DATASET,
         )
-    known = [one.entry.name for one in found]
+    known_names = [benchmark.entry.name for benchmark in located]
     for name in names:
-        if name not in known:
-            near = nearest(name, known)
+        if name not in known_names:
+            near = nearest(name, known_names)
             raise ConfigError(
                 f"there is no benchmark {name!r}" + (f"; did you mean {near!r}?" if near else ""),
-                hint=f"benchmarks: {', '.join(known)}",
+                hint=f"benchmarks: {', '.join(known_names)}",
             )
-    return [one for one in found if not names or one.entry.name in names]
+    return [benchmark for benchmark in located if not names or benchmark.entry.name in names]
 
 
 def _benchmarks(overrides: list[str], *, ng: bool, extra: ConfigTree | None) -> list[Located]:
@@ -100,28 +104,30 @@ def _benchmarks(overrides: list[str], *, ng: bool, extra: ConfigTree | None) -> 
     warn_all(config.warnings)
     if config.instances:
         return _of_instances(config.instances.values())
-    found: list[Located] = []
+    located: list[Located] = []
     for path in _configs():
         try:
             one = load([], ng=False, extra={"config_paths": [path]}, require_all=False, required=())
-            found += _of_instances(one.instances.values())
+            located += _of_instances(one.instances.values())
         except ConfigError as error:
             notice(f"warning: {path} is left out: {error.message}")
-    return found
+    return located
 
 
 def _of_instances(instances: Any) -> list[Located]:
     datasets = datasets_of_agents(instances)
-    return locate([one for one in datasets if one.entry.type == "benchmark"], existing_path)
+    return locate(
+        [dataset for dataset in datasets if dataset.entry.type == "benchmark"], existing_path
+    )
 
 
 def _configs() -> Iterator[str]:
     """The configs of the project and of the package that speak of a benchmark."""
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for root in (Path.cwd(), PACKAGE_ROOT):
         for pattern in PLACES:
             for path in sorted(root.glob(pattern)):
                 name = str(path.relative_to(root))
-                if name not in seen and "benchmark" in path.read_text(errors="replace"):
-                    seen.add(name)
+                if name not in seen_names and "benchmark" in path.read_text(errors="replace"):
+                    seen_names.add(name)
                     yield name

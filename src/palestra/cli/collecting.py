@@ -83,12 +83,12 @@ def check_descriptors(
     Raises ConfigError when the number that was asked for does not fit.
     """
     fits = most_in_flight(targets, limit)
-    wanted = min(remaining, settings.bound or remaining)
-    if wanted <= fits or settings.num_samples_in_parallel == AUTO:
+    sockets_needed = min(remaining, settings.bound or remaining)
+    if sockets_needed <= fits or settings.num_samples_in_parallel == AUTO:
         return ""
-    needed = math.ceil(wanted * files_per_rollout(targets)) + RESERVE
+    needed = math.ceil(sockets_needed * files_per_rollout(targets)) + RESERVE
     short = (
-        f"{wanted} rollouts in flight need about {needed} open files in one process, and the "
+        f"{sockets_needed} rollouts in flight need about {needed} open files in one process, and the "
         f"limit is {limit}"
     )
     ways = f"raise it (ulimit -Hn {needed}, as root or in limits.conf), or --concurrency {fits}"
@@ -108,9 +108,9 @@ def verified_by(
 
     Without secrets: this is printed and stored. `environment`: what the run evaluated.
     """
-    named = [] if environment is None else ["--environment", environment]
-    kept = [item for item in overrides if _is_kept(item, secrets)]
-    return shlex.join([*named, *kept]) or _UNKNOWN
+    environment_option = [] if environment is None else ["--environment", environment]
+    kept_overrides = [item for item in overrides if _is_kept(item, secrets)]
+    return shlex.join([*environment_option, *kept_overrides]) or _UNKNOWN
 
 
 def _is_kept(override: str, secrets: Collection[str]) -> bool:
@@ -205,7 +205,7 @@ async def collect_with(
         version=palestra.__version__,
     )
     planned = await to_its_end(planning, undo=discard)
-    begun = False
+    has_begun = False
     try:
         async with choice.open() as fleet:
             await check_rows(planned, fleet.client, map(AgentRoute.of, agents))
@@ -221,7 +221,7 @@ async def collect_with(
                 limit_s=settings.rollout_timeout + FROZEN_AFTER_S,
                 events=watch.events_target,
             )
-            begun = True  # from here on what is there can be continued, whoever stops us
+            has_begun = True  # from here on what is there can be continued, whoever stops us
             prepared = await to_its_end(partial(begin, planned))
             _introduce(prepared)
             try:
@@ -238,7 +238,7 @@ async def collect_with(
                     _add_hint(hopeless, _how_to_go_on(settings))
                 raise
     finally:
-        if not begun:
+        if not has_begun:
             discard(planned)
     return report(collected, prepared, settings, metrics=metrics)
 
@@ -285,13 +285,13 @@ def report(
             say(f"  {shown(path)}")
     if collected.covered(settings.min_coverage):
         return 0
-    ended = _Failures.of(prepared.paths)
-    for kind, message in sorted(ended.messages.items()):
+    failures = _Failures.of(prepared.paths)
+    for kind, message in sorted(failures.messages.items()):
         notice(f"{kind}: {message}")
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
         hint=f"{shown(prepared.paths.failures)} says why, rollout by rollout; "
-        + ended.unscored.what_helps(),
+        + failures.unscored.what_helps(),
     )
     notice(f"error: {error.message}")
     notice(f"hint: {error.hint}")

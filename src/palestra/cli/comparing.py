@@ -30,7 +30,7 @@ _REGRESSIONS = ("task", "A", "B", "change", "rollouts A", "rollouts B")
 def compare_runs(args: CompareArgs) -> int:
     """Compare and print. 1 when the gate was asked for and did not pass, else 0."""
     _check(args)
-    found = compare(
+    comparison = compare(
         args.a,
         args.b,
         metrics=args.metrics,
@@ -40,14 +40,14 @@ def compare_runs(args: CompareArgs) -> int:
     gate = None
     if args.gate:
         gate = judge_comparison(
-            found, tolerance=args.tolerance or 0.0, scored_only=args.scored_only
+            comparison, tolerance=args.tolerance or 0.0, scored_only=args.scored_only
         )
-    for text in found.notices:
+    for text in comparison.notices:
         notice(text)
     if args.as_json:
-        say_json({**_plain(found), "gate": gate})
+        say_json({**_plain(comparison), "gate": gate})
     else:
-        _show(found, gate, markdown=args.as_markdown)
+        _show(comparison, gate, markdown=args.as_markdown)
     return GATE_FAILED if gate is not None and not gate.passed else 0
 
 
@@ -55,14 +55,14 @@ def verdict(reward: MetricComparison) -> str:
     """What the comparison says about the reward, in a sentence."""
     change = reward.difference.value
     interval = "" if reward.difference.low is None else f" {_interval(reward.difference, 4)}"
-    found = f"reward {change:+.4f}{interval}, {_p_value(reward.p_value)}."
+    numbers = f"reward {change:+.4f}{interval}, {_p_value(reward.p_value)}."
     if reward.p_value <= SIGNIFICANT:
-        return f"B is {'better' if change > 0 else 'worse'} than A: {found}"
-    told = f"No difference shown: {found}"
+        return f"B is {'better' if change > 0 else 'worse'} than A: {numbers}"
+    sentence = f"No difference shown: {numbers}"
     if reward.minimum_detectable is None:
-        return told
+        return sentence
     return (
-        f"{told} A true difference of {reward.minimum_detectable:.4f} would be found in 80 % of "
+        f"{sentence} A true difference of {reward.minimum_detectable:.4f} would be found in 80 % of "
         "such comparisons; smaller ones more rarely."
     )
 
@@ -76,57 +76,59 @@ def _check(args: CompareArgs) -> None:
         raise ConfigError(f"--tolerance {args.tolerance} is not a difference of rewards from 0 on")
 
 
-def _plain(found: Comparison) -> dict[str, object]:
-    decoded: dict[str, object] = orjson.loads(orjson.dumps(found))
+def _plain(comparison: Comparison) -> dict[str, object]:
+    decoded: dict[str, object] = orjson.loads(orjson.dumps(comparison))
     return decoded
 
 
-def _show(found: Comparison, gate: RegressionGate | None, *, markdown: bool) -> None:
-    for line in _head(found):
+def _show(comparison: Comparison, gate: RegressionGate | None, *, markdown: bool) -> None:
+    for line in _head(comparison):
         say(f"- {line}" if markdown else line)
-    for title, columns, rows in _tables(found):
+    for title, columns, rows in _tables(comparison):
         if markdown:
             say(f"\n**{title}**\n\n{markdown_table(columns, rows)}")
         else:
             print_table(columns, rows, title=title, right=",".join(columns[1:]))
-    for line in _tail(found, gate):
+    for line in _tail(comparison, gate):
         say(f"\n{line}" if markdown else line)
 
 
-def _tables(found: Comparison) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
+def _tables(comparison: Comparison) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
     """Title, columns and rows of each table there is something to say in."""
-    yield "scored rollouts", _METRICS, [_metric_row(metric) for metric in found.metrics]
-    if any(metric.requested for metric in found.metrics):
+    yield "scored rollouts", _METRICS, [_metric_row(metric) for metric in comparison.metrics]
+    if any(metric.requested for metric in comparison.metrics):
         title = "all requested rollouts: between the worst and the best that is missing"
-        yield title, _BOUNDS, [_bounds_row(metric) for metric in found.metrics]
-    if found.regressions:
-        title = f"largest regressions, of {found.worse} tasks with a lower reward in B"
-        yield title, _REGRESSIONS, [_regression_row(task) for task in found.regressions]
+        yield title, _BOUNDS, [_bounds_row(metric) for metric in comparison.metrics]
+    if comparison.regressions:
+        title = f"largest regressions, of {comparison.worse} tasks with a lower reward in B"
+        yield title, _REGRESSIONS, [_regression_row(task) for task in comparison.regressions]
 
 
-def _head(found: Comparison) -> Iterator[str]:
-    for name, run in (("A", found.a), ("B", found.b)):
+def _head(comparison: Comparison) -> Iterator[str]:
+    for name, run in (("A", comparison.a), ("B", comparison.b)):
         yield f"{name}: {run.rollouts}: {_counts(run)}"
-    unscored = f", {found.unscored} of them without a score in one run" if found.unscored else ""
-    yield (
-        f"{found.tasks} tasks paired{unscored}; reward higher in B for {found.better}, lower for "
-        f"{found.worse}, equal for {found.equal}"
+    unscored = (
+        f", {comparison.unscored} of them without a score in one run" if comparison.unscored else ""
     )
-    if found.settings:
-        yield f"sampled differently: {'; '.join(found.settings)}"
+    yield (
+        f"{comparison.tasks} tasks paired{unscored}; reward higher in B for {comparison.better}, lower for "
+        f"{comparison.worse}, equal for {comparison.equal}"
+    )
+    if comparison.settings:
+        yield f"sampled differently: {'; '.join(comparison.settings)}"
 
 
 def _counts(run: RunCounts) -> str:
-    told = f"{run.tasks} tasks, {run.scored} of {run.requested} rollouts scored"
+    counts = f"{run.tasks} tasks, {run.scored} of {run.requested} rollouts scored"
     lost = [f"{name} {count}" for name, count in sorted(run.failures.items())]
     if run.unaccounted:
         lost.append(f"never ended {run.unaccounted}")
-    return f"{told} ({', '.join(lost)})" if lost else told
+    return f"{counts} ({', '.join(lost)})" if lost else counts
 
 
-def _tail(found: Comparison, gate: RegressionGate | None) -> Iterator[str]:
-    yield verdict(found.reward)
-    for metric in found.metrics:
+def _tail(comparison: Comparison, gate: RegressionGate | None) -> Iterator[str]:
+    yield verdict(comparison.reward)
+    for metric in comparison.metrics:
         if metric.mcnemar is not None:
             test = metric.mcnemar
             yield (
@@ -138,28 +140,30 @@ def _tail(found: Comparison, gate: RegressionGate | None) -> Iterator[str]:
 
 
 def _metric_row(metric: MetricComparison) -> list[str]:
-    places = _places(metric)
+    decimals = _places(metric)
     least = metric.minimum_detectable
     return [
         one_line(metric.name),
         str(metric.tasks),
-        f"{metric.a:.{places}f}",
-        f"{metric.b:.{places}f}",
-        f"{metric.difference.value:+.{places}f}",
-        _interval(metric.difference, places),
+        f"{metric.a:.{decimals}f}",
+        f"{metric.b:.{decimals}f}",
+        f"{metric.difference.value:+.{decimals}f}",
+        _interval(metric.difference, decimals),
         _p(metric.p_value),
         _p(metric.p_adjusted),
-        "-" if least is None else f"{least:.{places}f}",
+        "-" if least is None else f"{least:.{decimals}f}",
     ]
 
 
 def _bounds_row(metric: MetricComparison) -> list[str]:
-    places, requested = _places(metric), metric.requested
+    decimals, requested = _places(metric), metric.requested
     if requested is None:
         return [one_line(metric.name), str(metric.tasks), *["nothing missing"] * 2, "-", "-"]
-    runs = [f"{low:.{places}f} .. {high:.{places}f}" for low, high in (requested.a, requested.b)]
+    runs = [
+        f"{low:.{decimals}f} .. {high:.{decimals}f}" for low, high in (requested.a, requested.b)
+    ]
     ends = [
-        f"{end.value:+.{places}f} {_interval(end, places)}"
+        f"{end.value:+.{decimals}f} {_interval(end, decimals)}"
         for end in (requested.lowest, requested.highest)
     ]
     return [one_line(metric.name), str(requested.tasks), *runs, *ends]
@@ -181,10 +185,10 @@ def _places(metric: MetricComparison) -> int:
     return 4 if max(abs(metric.a), abs(metric.b)) < 10 else 1
 
 
-def _interval(estimate: Estimate, places: int) -> str:
+def _interval(estimate: Estimate, decimals: int) -> str:
     if estimate.low is None or estimate.high is None:
         return "-"
-    return f"[{estimate.low:+.{places}f}, {estimate.high:+.{places}f}]"
+    return f"[{estimate.low:+.{decimals}f}, {estimate.high:+.{decimals}f}]"
 
 
 def _p(value: float) -> str:

@@ -31,7 +31,7 @@ def diagnose(args: DiagnoseArgs) -> int:
     for path in (*args.logs, *args.inputs):
         if not path.is_file():
             raise InputDataError(f"{path} does not exist")
-    found = diagnose_run(
+    diagnosis = diagnose_run(
         args.run,
         folder=Path.cwd(),
         table=SignatureTable.load(),
@@ -40,34 +40,34 @@ def diagnose(args: DiagnoseArgs) -> int:
         doors_of=request_models,
     ).masked(_mask())
     if args.as_json:
-        say_json(found.as_json())
+        say_json(diagnosis.as_json())
     else:
-        show(found)
+        show(diagnosis)
     # Of a run that is whole, what its log says beside it was overcome.
-    unexplained = bool(found.unknown) and not found.findings and not found.whole
-    return 1 if has_errors(found.findings) or unexplained else 0
+    unexplained = bool(diagnosis.unknown) and not diagnosis.findings and not diagnosis.whole
+    return 1 if has_errors(diagnosis.findings) or unexplained else 0
 
 
-def show(found: Diagnosis) -> None:
+def show(diagnosis: Diagnosis) -> None:
     """Print a diagnosis for people."""
-    for output, counts in found.counts.items():
+    for output, counts in diagnosis.counts.items():
         say(f"{output}: {_counted(counts)}")
         if counts.what_helps:
             say(visible(f"what helps: {counts.what_helps}"))
-    for finding in found.findings:
+    for finding in diagnosis.findings:
         say(five_parts(finding, visible=visible))
-    if found.consequences:
+    if diagnosis.consequences:
         say("follows from that:")
-        for sentence in found.consequences:
+        for sentence in diagnosis.consequences:
             say(f"  {sentence}")
-    if found.unknown:
+    if diagnosis.unknown:
         say("not known: it looks like an error, and fits no entry of the table")
-        for quote in found.unknown:
+        for quote in diagnosis.unknown:
             say(f"  seen  {quote.where}: {quote.text}")
-    elif not found.findings:
+    elif not diagnosis.findings:
         say("nothing wrong was found")
-    noise = f"; passed over {found.noise} lines of shutdown noise" if found.noise else ""
-    say(f"looked at: {', '.join(found.looked_at) or 'nothing'}{noise}")
+    noise = f"; passed over {diagnosis.noise} lines of shutdown noise" if diagnosis.noise else ""
+    say(f"looked at: {', '.join(diagnosis.looked_at) or 'nothing'}{noise}")
 
 
 _KEYS: Final = re.compile(
@@ -88,7 +88,7 @@ def _own_secrets() -> frozenset[str]:
         tree: Any = load([], ng=False, require_all=False).tree
     except PalestraError:
         tree = _roughly(Path("env.yaml"))
-    long = {name: held for name, held in os.environ.items() if len(held) >= SHORTEST_SECRET}
+    long = {name: value for name, value in os.environ.items() if len(value) >= SHORTEST_SECRET}
     return secrets_in(tree, os.environ) | find_secrets(long)
 
 
@@ -109,14 +109,14 @@ SHORTEST_SECRET: Final = 8
 
 def _counted(counts: RowCounts) -> str:
     requested = counts.inputs if counts.requested is None else counts.requested
-    told = [
+    count_texts = [
         f"requested {requested}" if requested else "requested: not known (there is no manifest)",
         f"scored {counts.scored}" + (f" ({counts.truncated} truncated)" * (counts.truncated > 0)),
         f"failed {counts.failed} (in {counts.failed_attempts} attempts)",
     ]
-    told += [f"missing {counts.missing}"] * (counts.missing > 0)
-    told += [f"profile rows {counts.profile_rows}"] * (counts.profile_rows > 0)
-    return ", ".join(told)
+    count_texts += [f"missing {counts.missing}"] * (counts.missing > 0)
+    count_texts += [f"profile rows {counts.profile_rows}"] * (counts.profile_rows > 0)
+    return ", ".join(count_texts)
 
 
 def request_models(manifest: Manifest) -> Mapping[str, Sequence[RowEndpoint]]:
@@ -135,7 +135,7 @@ def request_models(manifest: Manifest) -> Mapping[str, Sequence[RowEndpoint]]:
     try:
         config = config_from_tree(tree)
         agents = [i.name for i in config.instances_of(ServerType.AGENT)]
-        return doors_of_agents(config, agents, tell=lambda _: None)
+        return doors_of_agents(config, agents, report=lambda _: None)
     except PalestraError:
         # Other code than the run's, or none: the rows cannot be compared then.
         return {}

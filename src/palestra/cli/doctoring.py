@@ -112,8 +112,10 @@ def _of_one(error: PalestraError) -> Report:
 
 def _files(overrides: list[str]) -> list[Path]:
     """The config files that were asked for, and env.yaml."""
-    named = [item.partition("=")[2].strip("[]'\" ") for item in overrides if "config_paths" in item]
-    paths = [existing_path(part.strip("'\" ")) for text in named for part in text.split(",")]
+    config_lists = [
+        item.partition("=")[2].strip("[]'\" ") for item in overrides if "config_paths" in item
+    ]
+    paths = [existing_path(part.strip("'\" ")) for text in config_lists for part in text.split(",")]
     return [path for path in (*paths, Path("env.yaml")) if path.is_file()]
 
 

@@ -12,14 +12,14 @@ from palestra.transport import ServerClient, Target
 
 
 def doors_of_agents(
-    config: ResolvedConfig, agents: Iterable[str], *, tell: Callable[[str], None]
+    config: ResolvedConfig, agents: Iterable[str], *, report: Callable[[str], None]
 ) -> dict[str, list[RowEndpoint]]:
     """Agent -> what it and its environments publish. A server that cannot be made here is told of."""
-    return asyncio.run(_doors(config, [config.instance(name) for name in agents], tell))
+    return asyncio.run(_doors(config, [config.instance(name) for name in agents], report))
 
 
 async def _doors(
-    config: ResolvedConfig, agents: list[InstanceConfig], tell: Callable[[str], None]
+    config: ResolvedConfig, agents: list[InstanceConfig], report: Callable[[str], None]
 ) -> dict[str, list[RowEndpoint]]:
     targets: dict[str, Target] = {}
     client = server_client(targets, config.tree)
@@ -28,7 +28,7 @@ async def _doors(
     try:
         for name in dict.fromkeys(names):
             if name in config.instances:
-                _put(config.instance(name), client, targets, tell)
+                _put(config.instance(name), client, targets, report)
         return await doors_behind(client, routes)
     finally:
         await client.http.aclose()
@@ -38,7 +38,7 @@ def _put(
     instance: InstanceConfig,
     client: ServerClient,
     targets: dict[str, Target],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     """Build a server, not started, and make it answer for what it publishes."""
     try:
@@ -47,6 +47,6 @@ def _put(
         server.asgi_app()
     except Exception as error:  # an author's code; what rows need of it cannot be asked then
         why = error.message if isinstance(error, PalestraError) else f"{error!r}"
-        tell(f"warning: rows are not held to what {instance.name} takes: {why}")
+        report(f"warning: rows are not held to what {instance.name} takes: {why}")
         return
     targets[instance.name] = Target(instance.name, instance.type, local=server)

@@ -25,7 +25,7 @@ def one_line(text: str) -> str:
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _spelt(found: "re.Match[str]") -> str:
-    code = ord(found.group())
+def _spelt(match: "re.Match[str]") -> str:
+    code = ord(match.group())
     # The short form only for what JSON never holds: shown JSON stays JSON.
     return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"

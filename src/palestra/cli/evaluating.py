@@ -71,14 +71,14 @@ def model_config(
         model = LOCAL
     if model == LOCAL:
         return ["responses_api_models/local_model/configs/local_model.yaml"], {}
-    kind, _, rest = model.partition(":")
-    if kind == "openai" and rest:
+    kind, _, model_name = model.partition(":")
+    if kind == "openai" and model_name:
         return ["responses_api_models/openai_model/configs/openai_model.yaml"], _openai(
-            rest, overrides
+            model_name, overrides
         )
-    if kind == "vllm" and rest:
+    if kind == "vllm" and model_name:
         return ["responses_api_models/vllm_model/configs/vllm_model.yaml"], _vllm(
-            rest, overrides, configs, settings or {}
+            model_name, overrides, configs, settings or {}
         )
     if kind in {"openai", "vllm"}:
         raise ConfigError(
@@ -136,21 +136,21 @@ def _configured(model: str, overrides: list[str], configs: Sequence[str]) -> Jso
 
 def _sets_key(overrides: list[str]) -> bool:
     """Whether the command line, a config file or env.yaml gives the key."""
-    given = any("policy_api_key" in item for item in overrides)
-    return given or "policy_api_key" in names_in_files(overrides)
+    is_override = any("policy_api_key" in item for item in overrides)
+    return is_override or "policy_api_key" in names_in_files(overrides)
 
 
 def _key(overrides: list[str], extra: ConfigTree) -> str:
     """The endpoint's key, as the model server will be given it."""
-    given = [item for item in overrides if "policy_api_key" in item]
-    config = load_config(overrides=given, extra=extra, require_all=False, required=())
+    key_overrides = [item for item in overrides if "policy_api_key" in item]
+    config = load_config(overrides=key_overrides, extra=extra, require_all=False, required=())
     return str(config.tree.get("policy_api_key") or "")
 
 
 def _names_endpoint(overrides: list[str]) -> bool:
-    asked = any("policy_base_url" in item or "config_paths" in item for item in overrides)
+    is_override = any("policy_base_url" in item or "config_paths" in item for item in overrides)
     env = Path("env.yaml")
-    return asked or (env.exists() and "policy_base_url" in env.read_text())
+    return is_override or (env.exists() and "policy_base_url" in env.read_text())
 
 
 def _only_model(url: str, key: str, wait: Wait) -> str:
@@ -162,22 +162,25 @@ def _only_model(url: str, key: str, wait: Wait) -> str:
 
     from palestra.transport import HttpClient, HttpRequest
 
-    asked = url.rstrip("/") + "/models"
+    models_url = url.rstrip("/") + "/models"
 
     async def ask() -> list[str]:
         http = HttpClient()
         try:
             headers = {"authorization": f"Bearer {key}"} if key else {}
-            request = HttpRequest("GET", asked, headers=headers, timeout_s=10)
+            request = HttpRequest("GET", models_url, headers=headers, timeout_s=10)
             reply = await http.send(request)
             if reply.status in {401, 403}:
                 raise ConfigError(
-                    f"{asked} answered {reply.status}: {_said(reply.body, key)}",
+                    f"{models_url} answered {reply.status}: {_said(reply.body, key)}",
                     hint="give the key: VLLM_API_KEY, or '++policy_api_key=${oc.env:MY_KEY}'",
                 )
             if reply.status >= 500:
-                said = _said(reply.body, key)
-                raise ModelError(f"{asked} answered {reply.status}: {said}", status=reply.status)
+                excerpt_of_answer = _said(reply.body, key)
+                raise ModelError(
+                    f"{models_url} answered {reply.status}: {excerpt_of_answer}",
+                    status=reply.status,
+                )
             if reply.status != 200:
                 raise ValueError(f"it answered {reply.status}: {_said(reply.body, key)}")
             return [str(item["id"]) for item in orjson.loads(reply.body)["data"]]
@@ -189,7 +192,7 @@ def _only_model(url: str, key: str, wait: Wait) -> str:
     except (ValueError, KeyError, TypeError) as error:
         reason = str(error) if isinstance(error, ValueError) else "it holds no list of models"
         raise ConfigError(
-            f"{asked} does not say which models it serves: {reason}",
+            f"{models_url} does not say which models it serves: {reason}",
             hint="does the URL end in /v1? Or name the model: --model 'vllm:URL#NAME'",
         ) from None
     if len(names) != 1:
@@ -202,8 +205,8 @@ def _only_model(url: str, key: str, wait: Wait) -> str:
 
 def _said(body: bytes, key: str) -> str:
     """What an endpoint answered; some repeat the key that they reject."""
-    said = excerpt(body)
-    return said.replace(key, MASK) if key else said
+    text = excerpt(body)
+    return text.replace(key, MASK) if key else text
 
 
 RUNS: Final = Path("runs")
@@ -224,10 +227,12 @@ class _Candidate:
     @property
     def description(self) -> str:
         why = f"; {self.obstacles[0]}" if self.obstacles else ""
-        more = len(self.obstacles) - 1
-        others = f" and {more} more differences" if more > 0 else ""
-        left = f"{self.left} of {self.requested} left" if self.left else "all have ended, uncounted"
-        return f"{shown(self.output)} ({left}{why}{others})"
+        further_obstacles = len(self.obstacles) - 1
+        others = f" and {further_obstacles} more differences" if further_obstacles > 0 else ""
+        remaining = (
+            f"{self.left} of {self.requested} left" if self.left else "all have ended, uncounted"
+        )
+        return f"{shown(self.output)} ({remaining}{why}{others})"
 
 
 def tasks_beside(output: Path) -> Path:
@@ -254,9 +259,9 @@ def unfinished_run(name: str, intended: Manifest, *, max_attempts: int) -> Path:
             f"--resume: there is no unfinished run of {name} in {RUNS}/",
             hint="leave --resume out to start a new run, or name the run with --output",
         )
-    named = "\n  ".join(candidate.description for candidate in unfinished[:MOST_NAMED])
+    descriptions = "\n  ".join(candidate.description for candidate in unfinished[:MOST_NAMED])
     raise ConfigError(
-        f"--resume: no unfinished run of {name} can go on as this command says:\n  {named}",
+        f"--resume: no unfinished run of {name} can go on as this command says:\n  {descriptions}",
         hint="give the same rows, model and settings again, name the run with --output, or leave "
         "--resume out to start a new run",
     )
@@ -271,14 +276,16 @@ def _candidates(name: str, intended: Manifest, max_attempts: int) -> Iterator[_C
         try:
             manifest = read_manifest(paths.manifest)
             requested = manifest.requested
-            left = unfinished_rollouts(paths, requested=requested, max_attempts=max_attempts)
+            unfinished_count = unfinished_rollouts(
+                paths, requested=requested, max_attempts=max_attempts
+            )
             busy = why_not_writable(paths)
         except (InputDataError, OSError):
             continue  # not a run, or one that cannot be continued
         # A guard may have ended the run for its last rollout: its end is still to come.
-        if left or manifest.accounted < requested:
+        if unfinished_count or manifest.accounted < requested:
             obstacles = (*filter(None, [busy]), *changes(manifest, intended))
-            yield _Candidate(paths.output, requested, left, obstacles)
+            yield _Candidate(paths.output, requested, unfinished_count, obstacles)
 
 
 def evaluate(args: EvalArgs, overrides: list[str]) -> int:
@@ -306,8 +313,8 @@ def _evaluate_into(
     config: ResolvedConfig,
 ) -> int:
     collecting = _collect_args(args, target, config, output)
-    named = verified_by(overrides, config.secrets, args.target)
-    settings = replace(collecting.settings(config), verified_by=named)
+    reverify_words = verified_by(overrides, config.secrets, args.target)
+    settings = replace(collecting.settings(config), verified_by=reverify_words)
     with (
         watching(
             collecting.progress, collecting.json_events, lag_threshold_s=collecting.watchdog
@@ -393,13 +400,13 @@ def _collect_args(
 ) -> CollectArgs:
     """As `palestra collect` would be given them: what overrides say of them holds here too."""
     agents = [i for i in config.instances.values() if i.type == "responses_api_agents"]
-    own = {
+    own_settings = {
         "limit": args.limit,
         "input_jsonl_fpath": str(_input(target, agents, output)),
         "output_jsonl_fpath": str(output),
         "agent_name": agents[0].name if agents else None,
     }
-    collecting = args_from(CollectArgs, {**config.tree, **own})
+    collecting = args_from(CollectArgs, {**config.tree, **own_settings})
     for name in ("max_output_tokens", "temperature"):
         if (value := getattr(args, name)) is not None:
             collecting.responses_create_params[name] = value

@@ -64,12 +64,12 @@ def settings_command(
             return _command(function, flags(), settings)
 
         def flags() -> dict[str, inspect.Parameter]:
-            made: dict[str, inspect.Parameter] = {}
+            parameters: dict[str, inspect.Parameter] = {}
             for model in models:
                 for parameter in parameters_of(imported(model), required=required):
                     if parameter.name not in without:
-                        made.setdefault(parameter.name, parameter)
-            return made
+                        parameters.setdefault(parameter.name, parameter)
+            return parameters
 
         def described() -> None:
             """Replaced by the docstring of `function`."""
@@ -102,13 +102,13 @@ class _Later(TyperCommand):
         return type(self).made().invoke(ctx)
 
 
-def run(function: str, model: str, flags: Flags, *more: Any) -> NoReturn:
+def run(function: str, model: str, flags: Flags, *arguments: Any) -> NoReturn:
     """Call `function` (`module:attribute`) with the settings of `model`, and exit with its code."""
 
     def command() -> int:
         from palestra.settings import args_from
 
-        code: int = imported(function)(args_from(imported(model), flags), *more)
+        code: int = imported(function)(args_from(imported(model), flags), *arguments)
         return code
 
     guarded(command)
@@ -126,7 +126,7 @@ def _command(
     settings: dict[str, Any],
 ) -> Any:
     """The command of Typer's that takes the models' flags and the function's own parameters."""
-    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    _, *own_parameters = inspect.signature(function, eval_str=True).parameters.values()
 
     def call(**values: Any) -> None:
         used = {name: value for name in flags if (value := values.pop(name)) is not None}
@@ -134,7 +134,7 @@ def _command(
 
     keyword_only = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in [*flags.values(), *own]
+        for parameter in [*flags.values(), *own_parameters]
     ]
     call.__dict__["__signature__"] = inspect.Signature(keyword_only)
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword_only}
@@ -148,9 +148,9 @@ def parameters_of(
     model: "type[BaseModel]", *, required: bool = True
 ) -> Iterator[inspect.Parameter]:
     """A parameter, as Typer reads it, for each described field: the model's own, then inherited."""
-    own = model.__annotations__
+    own_fields = model.__annotations__
     fields = model.__pydantic_fields__.items()  # a pydantic dataclass has them, too
-    for name, field in sorted(fields, key=lambda item: item[0] not in own):
+    for name, field in sorted(fields, key=lambda item: item[0] not in own_fields):
         if field.description:
             yield inspect.Parameter(
                 name,
@@ -193,8 +193,8 @@ def _help(field: "FieldInfo") -> str:
     default = None if field.default_factory else field.default
     if field.is_required() or default in (None, "", ()) or default is False:
         return text
-    shown = f"{default:g}" if isinstance(default, float) else str(default)
-    return f"{text.removesuffix('.')}; default {shown}."
+    default_text = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"{text.removesuffix('.')}; default {default_text}."
 
 
 def flag_type(annotation: Any) -> Any:
@@ -213,8 +213,8 @@ def flag_type(annotation: Any) -> Any:
 
 def with_configs(configs: list[str] | None, overrides: list[str] | None) -> list[str]:
     """The overrides, after those that name the files of `--config`."""
-    named = [f"+config_paths=[{','.join(map(_quoted, configs))}]"] if configs else []
-    return [*named, *(overrides or ())]
+    config_override = [f"+config_paths=[{','.join(map(_quoted, configs))}]"] if configs else []
+    return [*config_override, *(overrides or ())]
 
 
 def _quoted(text: str) -> str:

@@ -106,14 +106,14 @@ def status(args: StatusArgs, overrides: list[str], *, ng: bool = False) -> int:
     else:
         show_statuses(statuses)
         say(summary_line(statuses))
-    ready = bool(statuses) and all(one.healthy for one in statuses or ())
+    ready = bool(statuses) and all(server.healthy for server in statuses or ())
     # Scripts of the field call ng_status in a loop and read its last line.
     return 0 if ready or (ng and wait_s is None) else 1
 
 
 def show_statuses(statuses: Sequence[ServerStatus]) -> None:
     """One line per server; a block each on a terminal that would break a line."""
-    lines = [_status_line(one) for one in statuses]
+    lines = [_status_line(server) for server in statuses]
     print_lines_or_blocks(lines, STATUS_FIELDS, map(_status_fields, statuses))
 
 
@@ -123,28 +123,28 @@ async def _statuses(tree: ConfigTree, wait_s: float | None) -> list[ServerStatus
     deadline = time.monotonic() + (wait_s or 0)
     try:
         while True:
-            found: list[ServerStatus] | None = None
+            statuses: list[ServerStatus] | None = None
             with contextlib.suppress(NoFleet):
-                found = await probe(await attach(address, http), http)
-            done = found is not None and all(one.healthy for one in found)
-            if done or time.monotonic() >= deadline:
-                return found
+                statuses = await probe(await attach(address, http), http)
+            all_healthy = statuses is not None and all(server.healthy for server in statuses)
+            if all_healthy or time.monotonic() >= deadline:
+                return statuses
             await asyncio.sleep(0.3)
     finally:
         await http.aclose()
 
 
-def _status_fields(one: ServerStatus) -> tuple[str, ...]:
+def _status_fields(server: ServerStatus) -> tuple[str, ...]:
     """What is said of one server, in the order of `STATUS_FIELDS`."""
-    mark = "✓" if one.healthy else "✗"
-    url, pid = one.url or "in-process", str(one.pid or "-")
-    head = (f"{mark} {one.name}", one.state.value, one.server_type)
-    return (*head, url, pid, f"{one.uptime_s:.0f} s", one.reason, one.endpoint)
+    mark = "✓" if server.healthy else "✗"
+    url, pid = server.url or "in-process", str(server.pid or "-")
+    head = (f"{mark} {server.name}", server.state.value, server.server_type)
+    return (*head, url, pid, f"{server.uptime_s:.0f} s", server.reason, server.endpoint)
 
 
-def _status_line(one: ServerStatus) -> str:
-    name, state, kind, url, pid, up, reason, endpoint = _status_fields(one)
-    line = f"{name[0]} {state:<9} {kind:<21} {one.name}  {url}  pid {pid}  up {up}"
+def _status_line(server: ServerStatus) -> str:
+    name, state, kind, url, pid, up, reason, endpoint = _status_fields(server)
+    line = f"{name[0]} {state:<9} {kind:<21} {server.name}  {url}  pid {pid}  up {up}"
     return line + (f"  {reason}" if reason else "") + (f"\n  {endpoint}" if endpoint else "")
 
 
@@ -152,16 +152,16 @@ def _print_json(statuses: list[ServerStatus] | None) -> None:
 
     listed = [
         {
-            "name": one.name,
-            "type": one.server_type,
-            "url": one.url,
-            "pid": one.pid,
-            "uptime_seconds": one.uptime_s,
-            "state": one.state.value,
-            "reason": one.reason,
-            "endpoint": one.endpoint,
+            "name": server.name,
+            "type": server.server_type,
+            "url": server.url,
+            "pid": server.pid,
+            "uptime_seconds": server.uptime_s,
+            "state": server.state.value,
+            "reason": server.reason,
+            "endpoint": server.endpoint,
         }
-        for one in statuses or ()
+        for server in statuses or ()
     ]
     say_json(listed)
 

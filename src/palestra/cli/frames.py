@@ -38,8 +38,8 @@ UNICODE = Glyphs()
 
 def clock(seconds: float) -> str:
     """`0:09`, `2:41`, `1:02:03`, `3 d 04:05`."""
-    whole = int(seconds)
-    minutes, s = divmod(whole, 60)
+    whole_seconds = int(seconds)
+    minutes, s = divmod(whole_seconds, 60)
     hours, m = divmod(minutes, 60)
     days, h = divmod(hours, 24)
     if days:
@@ -144,8 +144,11 @@ def frame(now: Snapshot, width: int, height: int, *, glyphs: Glyphs = UNICODE) -
 
 def summary(now: Snapshot, width: int, *, glyphs: Glyphs = UNICODE) -> list[Text]:
     """The frame without the rollouts in flight: what stays on the screen at the end."""
-    told = [_ended(now), _pace(now), _repeats(now)]
-    lines = [_bar(now, width, glyphs), *(_fitting(parts, width, glyphs) for parts in told)]
+    parts_of_lines = [_ended(now), _pace(now), _repeats(now)]
+    lines = [
+        _bar(now, width, glyphs),
+        *(_fitting(parts, width, glyphs) for parts in parts_of_lines),
+    ]
     lines += [
         Text(_ending(one_line(sentence), width, glyphs.cut), "bold red")
         for sentence in now.standing_still
@@ -161,8 +164,8 @@ def _bar(now: Snapshot, width: int, glyphs: Glyphs) -> Text:
     # Never 100 % before the last one has ended.
     percent = f"{int(share * 1000) / 10:5.1f}%"
     counts = f"{now.done:,} of {now.requested:,} done in {clock(now.elapsed_s)}"
-    left = f", {clock(now.left_s)} left" if now.left_s is not None else ""
-    for words in (counts + left, counts, f"{now.done:,}/{now.requested:,}"):
+    time_left = f", {clock(now.left_s)} left" if now.left_s is not None else ""
+    for words in (counts + time_left, counts, f"{now.done:,}/{now.requested:,}"):
         room = min(WIDEST_BAR, width - len(percent) - len(words) - 3)
         if room >= NARROWEST_BAR:
             filled = int(share * room)
@@ -295,8 +298,8 @@ def _least(columns: Sequence[SlowColumn]) -> int:
 def _widths(columns: Sequence[SlowColumn], width: int) -> list[int]:
     """What each column gets: what it wants, less what the widest must give."""
     widths = [column.wanted for column in columns]
-    over = sum(widths) + 2 * (len(columns) - 1) - width
-    while over > 0:
+    excess = sum(widths) + 2 * (len(columns) - 1) - width
+    while excess > 0:
         candidates = [
             i
             for i, column in enumerate(columns)
@@ -305,7 +308,7 @@ def _widths(columns: Sequence[SlowColumn], width: int) -> list[int]:
         if not candidates:
             break
         widths[max(candidates, key=widths.__getitem__)] -= 1
-        over -= 1
+        excess -= 1
     return widths
 
 

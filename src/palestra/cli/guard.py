@@ -321,14 +321,14 @@ class Guard:
         )
         return None if result is None else result.outcome
 
-    def _end_unstopped(self, asked: signal.Signals) -> NoReturn:
+    def _end_unstopped(self, stop_signal: signal.Signals) -> NoReturn:
         self._kill()
         self._say(
-            f"{asked.name}: the command did not stop within {STOP_WITHIN_S[asked]:g} s, so it was "
+            f"{stop_signal.name}: the command did not stop within {STOP_WITHIN_S[stop_signal]:g} s, so it was "
             "killed; what has ended is written" + self._then()
         )
-        self._end_events(128 + asked, f"killed, as it did not stop after {asked.name}")
-        os._exit(128 + asked)
+        self._end_events(128 + stop_signal, f"killed, as it did not stop after {stop_signal.name}")
+        os._exit(128 + stop_signal)
 
     def _give_up(self, message: str, hint: str = "", recorded: str = "") -> NoReturn:
         if "report" in self._work():
@@ -359,8 +359,8 @@ class Guard:
         return _noted(self._pulse)
 
     def _then(self) -> str:
-        again = self._work().get("again")
-        return f"; {again}" if again else ""
+        next_command = self._work().get("again")
+        return f"; {next_command}" if next_command else ""
 
     @staticmethod
     def _say(*lines: str) -> None:

@@ -38,39 +38,39 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
     config = _config(args.environment, overrides)
     with masking(config.secrets | credentials_in(os.environ)), _source(args, config) as source:
         output = args.output or Path(f"{source.stem}_rows.jsonl")
-        made = write_rows(
+        written = write_rows(
             records_of(source), columns.row, output, source=source, doors=_doors(config)
         )
-    say(f"wrote {made.rows} rows to {shown(made.path.absolute())}")
+    say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
     say("next: put this under your agent, and `palestra prepare` writes what a trainer reads")
     say("  datasets:")
-    say(f"  - {{name: train, type: train, license: TBD, jsonl_fpath: {made.path}}}")
+    say(f"  - {{name: train, type: train, license: TBD, jsonl_fpath: {written.path}}}")
     return 0
 
 
 def _refuse_what_cannot_be(args: ImportArgs) -> None:
     """Raises ConfigError for options that say nothing, or contradict each other."""
-    given = [f"--{name}" for name in ("split", "artifact") if getattr(args, name) is not None]
-    if not args.source.startswith(HUB) and given:
+    flags_given = [f"--{name}" for name in ("split", "artifact") if getattr(args, name) is not None]
+    if not args.source.startswith(HUB) and flags_given:
         raise ConfigError(
-            f"{' and '.join(given)}: only for a repository of the hub, and {args.source} is a file",
+            f"{' and '.join(flags_given)}: only for a repository of the hub, and {args.source} is a file",
             hint="a repository is named hf:organization/name",
         )
     if args.source == HUB:
         raise ConfigError("hf: names no repository", hint="as in hf:organization/name")
-    if len(given) > 1:
+    if len(flags_given) > 1:
         raise ConfigError("--split is all of a split and --artifact one file: give one of them")
 
 
 def _fields(maps: Sequence[str]) -> dict[str, str]:
     """`field=column`, each."""
     fields: dict[str, str] = {}
-    for given in maps:
-        name, equals, column = given.partition("=")
+    for mapping in maps:
+        name, equals, column = mapping.partition("=")
         if not (name and equals and column):
-            raise ConfigError(f"--map {given}: is FIELD=COLUMN, as in --map question=problem")
+            raise ConfigError(f"--map {mapping}: is FIELD=COLUMN, as in --map question=problem")
         if name in fields:
-            raise ConfigError(f"--map {given}: {name} comes from {fields[name]!r} already")
+            raise ConfigError(f"--map {mapping}: {name} comes from {fields[name]!r} already")
         fields[name] = column
     return fields
 
@@ -96,7 +96,7 @@ def _doors(config: ResolvedConfig) -> list[RowEndpoint]:
             notice("warning: no agent in the configuration, so rows are held to no environment")
         return []
     return [
-        door for doors in doors_of_agents(config, agents, tell=notice).values() for door in doors
+        door for doors in doors_of_agents(config, agents, report=notice).values() for door in doors
     ]
 
 
@@ -110,8 +110,8 @@ def _source(args: ImportArgs, config: ResolvedConfig) -> Iterator[Path]:
     name = Path(args.artifact).name if args.artifact else f"{repo.rpartition('/')[2]}_{split}.jsonl"
     with tempfile.TemporaryDirectory(prefix="palestra-import-") as folder, transfers() as progress:
         path = Path(folder) / name
-        wanted = {"artifact_fpath": args.artifact, "split": None if args.artifact else split}
-        settings = {"repo_id": repo, "output_fpath": str(path), **wanted}
+        hub_file = {"artifact_fpath": args.artifact, "split": None if args.artifact else split}
+        settings = {"repo_id": repo, "output_fpath": str(path), **hub_file}
         Sources(config.tree, os.environ, progress, patience_of(config.tree)).from_hub(
             args_from(HubDownload, settings)
         )
@@ -133,6 +133,6 @@ def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -
     source = existing_path(args.input_jsonl_fpath)
     if not source.is_file():
         raise ConfigError(f"input_jsonl_fpath {args.input_jsonl_fpath} does not exist")
-    made = write_rows(read_jsonl(source), filled, Path(args.output_jsonl_fpath), source=source)
-    say(f"wrote {made.rows} rows to {shown(made.path.absolute())}")
+    written = write_rows(read_jsonl(source), filled, Path(args.output_jsonl_fpath), source=source)
+    say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
     return 0

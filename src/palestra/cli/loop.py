@@ -161,21 +161,21 @@ def _handling(numbers: tuple[signal.Signals, ...], handler: _Stop) -> Iterator[N
         yield
     finally:
         for number, previous in before.items():
-            again = number == handler.received == signal.SIGTERM
-            signal.signal(number, signal.SIG_IGN if again else previous)
+            is_repeated = number == handler.received == signal.SIGTERM
+            signal.signal(number, signal.SIG_IGN if is_repeated else previous)
 
 
 def _tidy(loop: asyncio.AbstractEventLoop) -> None:
     """End what the command has left on the loop, but do not wait for what will not end."""
-    left = asyncio.all_tasks(loop)
-    for task in left:
+    unfinished = asyncio.all_tasks(loop)
+    for task in unfinished:
         task.cancel()
-    if left:
-        _, left = loop.run_until_complete(asyncio.wait(left, timeout=TIDY_S))
-    if left:
+    if unfinished:
+        _, unfinished = loop.run_until_complete(asyncio.wait(unfinished, timeout=TIDY_S))
+    if unfinished:
         # Kept until the process ends: taken apart now, they would fill the screen with errors.
         # `guarded` leaves a thread behind that does not end, and these with it.
-        threading.Thread(target=_keep, args=(left,), name="left behind").start()
+        threading.Thread(target=_keep, args=(unfinished,), name="left behind").start()
     with contextlib.suppress(TimeoutError):
         loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), TIDY_S))
 

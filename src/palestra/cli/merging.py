@@ -38,11 +38,11 @@ def ask_agents(
             return await aggregate(fleet.client, output, destination)
 
     try:
-        found = run_to_end(ask())
+        metrics = run_to_end(ask())
     except CommandStopped as stopped:
         notice(f"stopped by {stopped.signal.name}; the files that were there are in place")
         raise SystemExit(stopped.exit_code) from None
-    print_key_metrics(found)
+    print_key_metrics(metrics)
 
 
 _OVERRIDE = re.compile(r"(\+\+?|~)|[A-Za-z_][\w.@/]*=")
@@ -108,9 +108,9 @@ def aggregate_rollouts(overrides: list[str]) -> int:
         return 0
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".merging-", dir=output.parent) as aside:
-        whole = Path(aside) / output.name
-        plan = merge(whole, args.shards, allow_partial=partial, tell=notice)
-        ask_agents(config, whole, metrics)
+        merged_file = Path(aside) / output.name
+        plan = merge(merged_file, args.shards, allow_partial=partial, tell=notice)
+        ask_agents(config, merged_file, metrics)
     say(plan.accounting.line())
     say(f"  {shown(metrics)}")
     return 0

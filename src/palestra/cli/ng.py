@@ -215,9 +215,9 @@ def _names(_overrides: list[str]) -> int:
 
 
 def _status(overrides: list[str]) -> int:
-    wait_s, rest = _wait_of(overrides)
+    wait_s, other_overrides = _wait_of(overrides)
     args = imported("StatusArgs")(wait=wait_s)
-    code: int = imported(f"{CLI}.fleet_commands:status")(args, rest, ng=True)
+    code: int = imported(f"{CLI}.fleet_commands:status")(args, other_overrides, ng=True)
     return code
 
 

@@ -38,18 +38,18 @@ def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
     command = [sys.executable, "-m", "uv", "pip", "list", "--python", str(python)]
     command += ["--format", args.format, *(["--outdated"] if args.outdated else [])]
     try:
-        done = run(command, timeout_s=LIST_TIMEOUT_S, inherits_output=True)
+        ended_process = run(command, timeout_s=LIST_TIMEOUT_S, inherits_output=True)
     except TimeoutError:
         raise RunFailed(f"uv did not answer within {LIST_TIMEOUT_S:.0f} s") from None
-    return done.code
+    return ended_process.code
 
 
-def _folder(given: str) -> Path:
-    path = existing_path(given)
+def _folder(server_folder: str) -> Path:
+    path = existing_path(server_folder)
     folder = path.parent if path.is_file() else path
     if not folder.is_dir():
         raise ConfigError(
-            f"there is no server folder {given}",
+            f"there is no server folder {server_folder}",
             hint="name one such as resources_servers/my_env",
         )
     return folder

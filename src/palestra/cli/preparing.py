@@ -57,8 +57,8 @@ def prepare(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) 
     with masking(config.secrets | credentials_in(os.environ)):
         located = _located(config, args)
         _fetch(located, config, args)
-        agents = dict.fromkeys(found.dataset.agent for found in located)
-        made = prepare_datasets(
+        agents = dict.fromkeys(dataset_found.dataset.agent for dataset_found in located)
+        prepared = prepare_datasets(
             located,
             PrepareSettings(
                 output_dirpath=Path(args.output_dirpath),
@@ -67,41 +67,43 @@ def prepare(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) 
                 place=existing_path,
                 project=Path.cwd(),
             ),
-            doors=doors_of_agents(config, agents, tell=notice),
-            tell=notice,
+            doors=doors_of_agents(config, agents, report=notice),
+            report=notice,
         )
-    _report(made)
+    _report(prepared)
     return 0
 
 
 def _located(config: ResolvedConfig, args: PrepareArgs) -> list[Located]:
     """The datasets in scope; says which agents have any, and which of the files are there."""
     datasets = datasets_of_agents(config.instances.values())
-    wanted = in_scope(datasets, args.mode)
-    _introduce(config, datasets, wanted, args.mode)
-    if not wanted:
+    in_mode = in_scope(datasets, args.mode)
+    _introduce(config, datasets, in_mode, args.mode)
+    if not in_mode:
         raise ConfigError(
             f"no agent of the configuration has a dataset for {args.mode}",
             hint="datasets stand under an agent: {name, type, jsonl_fpath}; train_preparation "
             "takes those of type train, validation and benchmark, example_validation example",
         )
-    located = locate(wanted, existing_path)
-    for there, word in ((True, "found"), (False, "missing")):
-        for found in located:
-            if found.there is there:
-                say(f"  {word:7}  {shown(found.path)}  ({found.entry.type}, {found.dataset})")
+    located = locate(in_mode, existing_path)
+    for is_there, word in ((True, "found"), (False, "missing")):
+        for dataset_found in located:
+            if dataset_found.there is is_there:
+                say(
+                    f"  {word:7}  {shown(dataset_found.path)}  ({dataset_found.entry.type}, {dataset_found.dataset})"
+                )
     return located
 
 
 def _introduce(
     config: ResolvedConfig,
     datasets: Sequence[AgentDataset],
-    wanted: Sequence[AgentDataset],
+    in_mode: Sequence[AgentDataset],
     mode: str,
 ) -> None:
     agents = [agent.name for agent in config.instances_of(ServerType.AGENT)]
     having = {dataset.agent for dataset in datasets}
-    scope = {dataset.agent for dataset in wanted}
+    scope = {dataset.agent for dataset in in_mode}
     say(f"agents with datasets: {_listed(a for a in agents if a in having)}")
     say(f"agents without datasets: {_listed(a for a in agents if a not in having)}")
     say(f"in scope of {mode}: {_listed(a for a in agents if a in scope)}")
@@ -122,33 +124,33 @@ def _fetch(located: Sequence[Located], config: ResolvedConfig, args: PrepareArgs
         )
 
 
-def _tokenizer(given: str | None) -> Path | None:
-    if given is None:
+def _tokenizer(tokenizer: str | None) -> Path | None:
+    if tokenizer is None:
         return None
-    path = existing_path(given)
+    path = existing_path(tokenizer)
     file = path / TOKENIZER if path.is_dir() else path
     if not file.is_file():
         raise ConfigError(
-            f"tokenizer {given}: {file} does not exist",
+            f"tokenizer {tokenizer}: {file} does not exist",
             hint="the tokenizer.json of a model, or the folder it is in",
         )
     tokenizer_at(file)  # before a row is read
     return file
 
 
-def _report(made: Sequence[PreparedFile]) -> None:
+def _report(prepared: Sequence[PreparedFile]) -> None:
     print_table(
         ("dataset", "examples", "rows"),
         [
             (str(file.dataset or f"all of {file.path.stem}"), file.examples, file.rows)
-            for file in made
+            for file in prepared
         ],
         right="examples,rows",
     )
-    for file in made:
-        if file.dataset is not None or len(made) > 2:
+    for file in prepared:
+        if file.dataset is not None or len(prepared) > 2:
             _report_statistics(str(file.dataset or f"all of {file.path.stem}"), file.summary)
-    for file in made:
+    for file in prepared:
         for path in (file.path, file.metrics):
             say(f"  {shown(path.absolute())}")
 

@@ -105,21 +105,28 @@ def _scored(group: GroupSummary) -> str:
         for what, count in (("truncated", group.truncated), ("empty", group.empty_answers))
         if count
     ]
-    told = f" ({'; '.join(marks)})" if marks else ""
-    return f"{group.scored}/{group.requested}{told}"
+    remarks = f" ({'; '.join(marks)})" if marks else ""
+    return f"{group.scored}/{group.requested}{remarks}"
 
 
 def _requested_row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
     """The range of each number over all that was requested."""
-    over = group.over_requested
-    passed = {at.k: _range(at.value) for at in over.pass_at}
+    over_requested = group.over_requested
+    passed = {at.k: _range(at.value) for at in over_requested.pass_at}
     return [
         "  of requested",
-        str(over.tasks),
+        str(over_requested.tasks),
         str(group.requested),
-        _range(over.mean_reward),
+        _range(over_requested.mean_reward),
         *(passed.get(k, "-") for k in ks),
-        *(_range(x, ".0%") for x in (over.never_solved, over.sometimes_solved, over.always_solved)),
+        *(
+            _range(x, ".0%")
+            for x in (
+                over_requested.never_solved,
+                over_requested.sometimes_solved,
+                over_requested.always_solved,
+            )
+        ),
         "",
         "",
     ]

@@ -22,16 +22,16 @@ FIRST_LINE_S = 2.0
 """So that nobody sits before silence."""
 
 
-def choose_kind(asked: str | None) -> str:
-    """`asked`, or what fits the output. Raises ConfigError for an unknown kind."""
+def choose_kind(kind: str | None) -> str:
+    """`kind`, or what fits the output. Raises ConfigError for an unknown kind."""
     from palestra.cli.terminal import is_a_screen
 
-    if asked is not None and asked not in KINDS:
-        raise ConfigError(f"progress {asked!r} is unknown", hint=f"one of {', '.join(KINDS)}")
-    if asked == "rich" and not is_a_screen(sys.stderr):
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(f"progress {kind!r} is unknown", hint=f"one of {', '.join(KINDS)}")
+    if kind == "rich" and not is_a_screen(sys.stderr):
         notice("--progress rich needs a terminal: showing plain lines")
         return "plain"
-    return asked or ("rich" if is_a_screen(sys.stderr) else "plain")
+    return kind or ("rich" if is_a_screen(sys.stderr) else "plain")
 
 
 def plain_pause_s(elapsed_s: float) -> float:

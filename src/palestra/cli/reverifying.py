@@ -63,20 +63,20 @@ def _show_changes(result: JsonObject) -> None:
     print_table(
         ("environment", "rows", "unchanged", "changed", "no previous", "failed", "mean reward"),
         [
-            (name, *(found[count] for count in counts), _means(found))
-            for name, found in environments.items()
+            (name, *(changes[count] for count in counts), _means(changes))
+            for name, changes in environments.items()
         ],
         right="rows,unchanged,changed,no previous,failed,mean reward",
     )
     pairs = [
         (name, f"{pair['before']:g} -> {pair['after']:g}", pair["rows"])
-        for name, found in environments.items()
-        for pair in found["pairs"]
+        for name, changes in environments.items()
+        for pair in changes["pairs"]
     ]
     pairs += [
-        (name, "other", found["other_pairs"])
-        for name, found in environments.items()
-        if found["other_pairs"]
+        (name, "other", changes["other_pairs"])
+        for name, changes in environments.items()
+        if changes["other_pairs"]
     ]
     if pairs:
         print_table(("environment", "reward", "rows"), pairs, right="rows")
@@ -89,11 +89,11 @@ def _show_changes(result: JsonObject) -> None:
         )
 
 
-def _means(found: JsonObject) -> str:
+def _means(changes: JsonObject) -> str:
     """Old and new mean over the rows that have both; else the new one."""
-    if found["mean_before"] is None:
-        return "-" if found["mean_reward"] is None else f"{found['mean_reward']:.4g}"
-    return f"{found['mean_before']:.4g} -> {found['mean_after']:.4g}"
+    if changes["mean_before"] is None:
+        return "-" if changes["mean_reward"] is None else f"{changes['mean_reward']:.4g}"
+    return f"{changes['mean_before']:.4g} -> {changes['mean_after']:.4g}"
 
 
 def _first_failure(failures: Path) -> str:

@@ -42,41 +42,43 @@ def rollouts_status(overrides: list[str], *, as_json: bool = False) -> int:
     Exit code 1 when none runs, or none answers.
     """
     tree = load(overrides, ng=False, require_all=False).tree
-    seen = run_to_end(_seen(tree))
-    answered = [
-        (where, with_servers(told, seen.servers)) for where, told in seen.collections if told
+    gathered = run_to_end(_seen(tree))
+    reports = [
+        (where, with_servers(report, gathered.servers))
+        for where, report in gathered.collections
+        if report
     ]
     if as_json:
-        say_json(_as_json(seen, answered))
-        return 0 if answered else 1
-    if not seen.collections:
+        say_json(_as_json(gathered, reports))
+        return 0 if reports else 1
+    if not gathered.collections:
         say("No collection of yours is running on this machine.")
-    for where, told in seen.collections:
-        if told is None:
+    for where, report in gathered.collections:
+        if report is None:
             say(f"{shown(Path(where.output))} (process {where.pid}) does not answer")
             notice(f"hint: kill -USR1 {where.pid} makes it print what its threads and tasks do")
-    for where, told in answered:
-        _print(where, told)
-    for name in seen.silent:
+    for where, report in reports:
+        _print(where, report)
+    for name in gathered.silent:
         say(f"{name} does not answer: something holds its event loop")
         notice("hint: `palestra status` has its pid; kill -USR1 makes it print its tasks")
-    return 0 if answered else 1
+    return 0 if reports else 1
 
 
 async def _seen(tree: ConfigTree) -> Seen:
-    found = announcements()
-    told = await asyncio.gather(*(asyncio.to_thread(ask, where) for where in found))
-    seen = Seen(list(zip(found, told, strict=True)))
+    running = announcements()
+    reports = await asyncio.gather(*(asyncio.to_thread(ask, where) for where in running))
+    gathered = Seen(list(zip(running, reports, strict=True)))
     http = http_transport(tree)
     try:
         with contextlib.suppress(PalestraError):
-            await _ask_servers(seen, await attach(HeadAddress.from_tree(tree), http), http)
+            await _ask_servers(gathered, await attach(HeadAddress.from_tree(tree), http), http)
     finally:
         await http.aclose()
-    return seen
+    return gathered
 
 
-async def _ask_servers(seen: Seen, fleet: AttachedFleet, http: HttpTransport) -> None:
+async def _ask_servers(gathered: Seen, fleet: AttachedFleet, http: HttpTransport) -> None:
     token = fleet.address.token
     headers = {"authorization": f"Bearer {token}"} if token else {}
 
@@ -87,17 +89,17 @@ async def _ask_servers(seen: Seen, fleet: AttachedFleet, http: HttpTransport) ->
         try:
             reply = await http.send(request)
         except CallError:
-            seen.silent.append(name)
+            gathered.silent.append(name)
             return
         with contextlib.suppress(ValueError):
             listed = orjson.loads(reply.body)
-            seen.servers += listed if isinstance(listed, list) else []
+            gathered.servers += listed if isinstance(listed, list) else []
 
     targets = fleet.targets().values()
     await asyncio.gather(*(ask_one(t.name, url) for t in targets for url in t.urls if url))
 
 
-def with_servers(told: JsonDict, servers: Iterable[JsonObject]) -> JsonDict:
+def with_servers(report: JsonDict, servers: Iterable[JsonObject]) -> JsonDict:
     """What a collection said, with what the innermost server awaits where that is known.
 
     The youngest request of a rollout is the innermost one: each server calls the next.
@@ -108,34 +110,38 @@ def with_servers(told: JsonDict, servers: Iterable[JsonObject]) -> JsonDict:
             key = tuple(call["row"])
             if key not in innermost or call["age_s"] < innermost[key]["age_s"]:
                 innermost[key] = call
-    for one in told["in_flight"]:
-        call = innermost.get((told["run"], one["task"], one["rollout"], one["attempt"]), {})
+    for rollout in report["in_flight"]:
+        call = innermost.get(
+            (report["run"], rollout["task"], rollout["rollout"], rollout["attempt"]), {}
+        )
         if call:
             doing = call["awaiting"] or call["phase"]
-            one["awaiting"] = f"{call['server']}{call['path']}: {doing}"
-            one["phase"] = call["phase"] if call["awaiting"] else one["phase"]
-            one["awaiting_s"] = call["awaiting_s"]
-    return told
+            rollout["awaiting"] = f"{call['server']}{call['path']}: {doing}"
+            rollout["phase"] = call["phase"] if call["awaiting"] else rollout["phase"]
+            rollout["awaiting_s"] = call["awaiting_s"]
+    return report
 
 
-def _as_json(seen: Seen, answered: Sequence[tuple[Announcement, JsonDict]]) -> JsonDict:
-    collections = [{"pid": w.pid, "output": w.output, **told} for w, told in answered]
-    mute = [{"pid": w.pid, "output": w.output} for w, told in seen.collections if told is None]
-    return {"collections": collections, "not_answering": mute, "silent_servers": seen.silent}
+def _as_json(gathered: Seen, reports: Sequence[tuple[Announcement, JsonDict]]) -> JsonDict:
+    collections = [{"pid": w.pid, "output": w.output, **report} for w, report in reports]
+    mute = [
+        {"pid": w.pid, "output": w.output} for w, report in gathered.collections if report is None
+    ]
+    return {"collections": collections, "not_answering": mute, "silent_servers": gathered.silent}
 
 
-def _print(where: Announcement, told: JsonObject) -> None:
-    listed: list[JsonDict] = told["in_flight"]
+def _print(where: Announcement, report: JsonObject) -> None:
+    listed: list[JsonDict] = report["in_flight"]
     say(
-        f"{shown(Path(where.output))} (process {where.pid}): {told['scored']} scored and "
-        f"{told['failed']} failed of {told['requested']} in {told['elapsed_s']:.0f} s; "
+        f"{shown(Path(where.output))} (process {where.pid}): {report['scored']} scored and "
+        f"{report['failed']} failed of {report['requested']} in {report['elapsed_s']:.0f} s; "
         f"{len(listed)} in flight"
     )
-    if told["last_failure"]:
-        say(f"last failure: {told['last_failure']}")
+    if report["last_failure"]:
+        say(f"last failure: {report['last_failure']}")
     kinds: dict[tuple[str, str], list[float]] = {}
-    for one in listed:
-        kinds.setdefault((one["phase"], one["awaiting"]), []).append(one["awaiting_s"])
+    for rollout in listed:
+        kinds.setdefault((rollout["phase"], rollout["awaiting"]), []).append(rollout["awaiting_s"])
     if len(listed) > 1:
         print_table(
             ("phase", "awaiting", "rollouts", "longest s"),
@@ -147,20 +153,20 @@ def _print(where: Announcement, told: JsonObject) -> None:
         )
     if not listed:
         return
-    oldest = sorted(listed, key=lambda one: -one["age_s"])[:SHOWN]
+    oldest = sorted(listed, key=lambda rollout: -rollout["age_s"])[:SHOWN]
     print_table(
         ("rollout", "attempt", "agent", "phase", "awaiting", "for s", "age s"),
         [
             (
-                f"{one['task']}:{one['rollout']}",
-                one["attempt"],
-                one["agent"],
-                one["phase"],
-                one["awaiting"] or "its own code",
-                f"{one['awaiting_s']:.1f}",
-                f"{one['age_s']:.1f}",
+                f"{rollout['task']}:{rollout['rollout']}",
+                rollout["attempt"],
+                rollout["agent"],
+                rollout["phase"],
+                rollout["awaiting"] or "its own code",
+                f"{rollout['awaiting_s']:.1f}",
+                f"{rollout['age_s']:.1f}",
             )
-            for one in oldest
+            for rollout in oldest
         ],
         title="" if len(oldest) == len(listed) else f"the {SHOWN} oldest:",
         right="for s,age s",

@@ -125,16 +125,16 @@ def _uneven(model: ModelScores) -> bool:
 
 
 def _missing(model: ModelScores, k: int, unit: ScoreUnit) -> str:
-    named = [("pass@1", model.pass_1), (f"pass@{k}", model.pass_k)]
+    metrics = [("pass@1", model.pass_1), (f"pass@{k}", model.pass_k)]
     if model.majority is not None:
-        named.insert(1, (f"maj@{k}", model.majority))
+        metrics.insert(1, (f"maj@{k}", model.majority))
     bounds = ", ".join(
-        f"{name} {unit.shown(score.low)} .. {unit.shown(score.high)}" for name, score in named
+        f"{name} {unit.shown(score.low)} .. {unit.shown(score.high)}" for name, score in metrics
     )
     lost = [f"{name} {count}" for name, count in sorted(model.failures.items())]
     never = model.requested - model.scored - sum(model.failures.values())
-    told = ", ".join([*lost, *([f"never ended {never}"] if never > 0 else [])])
+    causes = ", ".join([*lost, *([f"never ended {never}"] if never > 0 else [])])
     return (
         f"{model.name}: scores are of what was scored; over all requested rollouts, whatever the "
-        f"missing ones ({told}) would have scored: {bounds}"
+        f"missing ones ({causes}) would have scored: {bounds}"
     )

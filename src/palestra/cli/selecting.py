@@ -75,9 +75,9 @@ def _present(selection: Selection) -> list[TaskVerdict]:
 
 def _row(verdict: TaskVerdict, tasks: Sequence[JudgedTask]) -> list[str]:
     unsure = [task for task in tasks if task.borderline]
-    more = sum(task.more_rollouts or 0 for task in unsure)
+    rollouts_needed = sum(task.more_rollouts or 0 for task in unsure)
     never = sum(task.more_rollouts is None for task in unsure)
-    needed = f"{more}" + (f", and {never} on an edge itself" if never else "")
+    needed = f"{rollouts_needed}" + (f", and {never} on an edge itself" if never else "")
     return [verdict, str(len(tasks)), str(len(unsure)), needed if unsure else "-"]
 
 

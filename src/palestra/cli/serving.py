@@ -131,14 +131,17 @@ def serve_sandbox(args: SandboxArgs) -> int:
 
 
 async def _serve_sandbox(host: str, port: int, token: str, settings: SandboxSettings) -> None:
-    async with Sandbox(settings) as own:
+    async with Sandbox(settings) as own_sandbox:
         try:
             sock = listen(host, port)
         except OSError as error:
             holder = holder_of(port)
-            held = f": {holder} holds it" if holder else ""
-            raise ConfigError(f"cannot listen on {host}:{port} ({error}){held}") from error
-        async with sandbox_service(own, token=token) as service, serving(service.app(), sock):
+            holder_text = f": {holder} holds it" if holder else ""
+            raise ConfigError(f"cannot listen on {host}:{port} ({error}){holder_text}") from error
+        async with (
+            sandbox_service(own_sandbox, token=token) as service,
+            serving(service.app(), sock),
+        ):
             at = f"{host}:{sock.getsockname()[1]}"
             notice(f"sandbox ({settings.backend}) ready at {at}; stop it with Ctrl-C")
             await asyncio.get_running_loop().create_future()

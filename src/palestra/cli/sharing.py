@@ -142,16 +142,16 @@ def _checked(settings: HubUpload) -> tuple[Outgoing, UploadTarget]:
 def _send_to_hub(file: Outgoing, target: UploadTarget, settings: HubUpload, run: _Run) -> int:
     hub = open_hub(run.tree, os.environ, run.patience)
     hub.require_token()
-    done = hub.upload(file, target, settings, run.progress)
-    if done.unchanged:
-        run.say(f"{done.repo_id} has this {done.path_in_repo} already: {done.url}")
-    elif done.pull_request:
-        run.say(f"Pull Request created: {done.pull_request}")
+    uploaded = hub.upload(file, target, settings, run.progress)
+    if uploaded.unchanged:
+        run.say(f"{uploaded.repo_id} has this {uploaded.path_in_repo} already: {uploaded.url}")
+    elif uploaded.pull_request:
+        run.say(f"Pull Request created: {uploaded.pull_request}")
     else:
-        run.say(f"Dataset upload successful: {done.url}")
+        run.say(f"Dataset upload successful: {uploaded.url}")
     run.say(f"verified: sha256 {file.sha256}, {file.size_bytes:,} bytes")
-    if done.collection:
-        run.say(f"in the collection {done.collection}")
+    if uploaded.collection:
+        run.say(f"in the collection {uploaded.collection}")
     return 0
 
 
@@ -171,9 +171,9 @@ def _upload_to_gitlab(run: _Run) -> int:
     address = RegistryAddress.of(run.tree, os.environ)
     file = outgoing(existing_path(settings.input_jsonl_fpath))
     with open_registry(address, run.patience) as registry:
-        done = upload_to_registry(file, settings, registry, run.progress)
-    already = "was there already" if done.unchanged else "Dataset upload successful"
-    run.say(f"{already}: {done.artifact} in version {done.version} of {done.name!r}")
+        uploaded = upload_to_registry(file, settings, registry, run.progress)
+    already = "was there already" if uploaded.unchanged else "Dataset upload successful"
+    run.say(f"{already}: {uploaded.artifact} in version {uploaded.version} of {uploaded.name!r}")
     run.say(f"verified: sha256 {file.sha256}, {file.size_bytes:,} bytes")
     return 0
 

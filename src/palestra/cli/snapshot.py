@@ -91,11 +91,11 @@ class RateMeter:
         progress, now = self._progress, self._clock()
         accounting = progress.accounting
         scored, failed = accounting.scored, accounting.failed
-        done, tokens = scored + failed, accounting.output_tokens
-        rate, token_rate = self._recent(now, done, tokens)
+        done_count, tokens = scored + failed, accounting.output_tokens
+        rate, token_rate = self._recent(now, done_count, tokens)
         elapsed = now - progress.started
-        overall = (done - progress.done_before) / elapsed if elapsed > 0 else 0.0
-        left = accounting.requested - done
+        overall = (done_count - progress.done_before) / elapsed if elapsed > 0 else 0.0
+        remaining = accounting.requested - done_count
         pace = rate or overall
         return Snapshot(
             elapsed_s=elapsed,
@@ -108,7 +108,7 @@ class RateMeter:
             limit=progress.limit.limit if progress.limit is not None else None,
             rate=rate,
             overall_rate=overall,
-            left_s=left / pace if left and pace else None,
+            left_s=remaining / pace if remaining and pace else None,
             mean_reward=accounting.mean_reward,
             tokens=tokens,
             token_rate=token_rate,
@@ -121,25 +121,27 @@ class RateMeter:
             standing_still=tuple(progress.standing_still()),
         )
 
-    def _recent(self, now: float, done: int, tokens: int) -> tuple[float, float]:
+    def _recent(self, now: float, done_count: int, tokens: int) -> tuple[float, float]:
         if not self._past:
             before = self._progress
             self._past.append((before.started, before.done_before, before.tokens_before))
         while len(self._past) > 1 and self._past[1][0] <= now - RECENT_S:
             self._past.popleft()
         then, done_then, tokens_then = self._past[0]
-        self._past.append((now, done, tokens))
+        self._past.append((now, done_count, tokens))
         span = now - then
         if span <= 0:
             return 0.0, 0.0
-        return (done - done_then) / span, (tokens - tokens_then) / span
+        return (done_count - done_then) / span, (tokens - tokens_then) / span
 
 
 def _classes(progress: Progress) -> tuple[tuple[str, int], ...]:
     """Failures by class, the commonest first."""
-    ended = progress.accounting.ended
-    found = [(kind.value, n) for kind, n in ended.items() if not kind.has_reward and n]
-    return tuple(sorted(found, key=lambda pair: (-pair[1], pair[0])))
+    ended_counts = progress.accounting.ended
+    failure_counts = [
+        (kind.value, n) for kind, n in ended_counts.items() if not kind.has_reward and n
+    ]
+    return tuple(sorted(failure_counts, key=lambda pair: (-pair[1], pair[0])))
 
 
 def _slowest(progress: Progress, now: float) -> tuple[Slow, ...]:

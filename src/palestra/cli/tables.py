@@ -62,13 +62,15 @@ def print_table(
     from rich.console import Console
     from rich.text import Text
 
-    made = _columns(columns, rows, right.split(","))
+    table_columns = _columns(columns, rows, right.split(","))
     console = Console()
     if not console.is_terminal:
-        console = Console(width=max(PIPED_WIDTH, _total([column.least for column in made])))
+        console = Console(
+            width=max(PIPED_WIDTH, _total([column.least for column in table_columns]))
+        )
     if title:
         console.print(Text(one_line(title)))
-    for part in _fitted(made, console.width, [name for name in spare.split(",") if name]):
+    for part in _fitted(table_columns, console.width, [name for name in spare.split(",") if name]):
         console.print(part)
 
 
@@ -94,25 +96,25 @@ def _columns(
     # Visibly: cells come from data.
     cells = [[one_line(str(cell)) for cell in row] for row in rows]
     return [
-        _Column(name, [row[place] for row in cells], name in numeric)
-        for place, name in enumerate(names)
+        _Column(name, [row[index] for row in cells], name in numeric)
+        for index, name in enumerate(names)
     ]
 
 
 def _fitted(columns: list[_Column], width: int, spare: Sequence[str]) -> Iterable["RenderableType"]:
     from rich.text import Text
 
-    kept = list(columns)
+    kept_columns = list(columns)
     left_out: list[str] = []
     for name in spare:
-        if _fits(kept, width):
+        if _fits(kept_columns, width):
             break
-        kept = [column for column in kept if column.name != name]
+        kept_columns = [column for column in kept_columns if column.name != name]
         left_out.append(name)
-    if not _fits(kept, width):
+    if not _fits(kept_columns, width):
         yield from _turned(columns, width)
         return
-    yield _table(kept, width)
+    yield _table(kept_columns, width)
     if left_out:
         yield Text(f"not shown at {width} columns: {', '.join(left_out)}")
 
@@ -145,10 +147,10 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
     widths = [column.natural for column in columns]
     least = [column.least for column in columns]
     while _total(widths) > width:
-        reducible = [place for place, wide in enumerate(widths) if wide > least[place]]
+        reducible = [index for index, wide in enumerate(widths) if wide > least[index]]
         if not reducible:
             break
-        widest = max(reducible, key=lambda place: widths[place])
+        widest = max(reducible, key=lambda index: widths[index])
         widths[widest] -= 1
     return widths
 
@@ -160,7 +162,7 @@ def _turned(columns: Sequence[_Column], width: int) -> Iterable["RenderableType"
 
     first, *others = columns
     names = max((_width(column.name) for column in others), default=0)
-    for place, cell in enumerate(first.cells):
+    for index, cell in enumerate(first.cells):
         yield Text(f"{first.name} {cell.strip()}".strip(), style="bold", overflow="fold")
         block = Table.grid(padding=(0, 2, 0, 0))
         value_width = max(_NARROWEST_VALUE, width - _INDENT - names - 2)
@@ -168,8 +170,8 @@ def _turned(columns: Sequence[_Column], width: int) -> Iterable["RenderableType"
         block.add_column(width=names)
         block.add_column(width=value_width, overflow="fold")
         for column in others:
-            if column.cells[place]:
-                block.add_row("", Text(column.name), Text(column.cells[place]))
+            if column.cells[index]:
+                block.add_row("", Text(column.name), Text(column.cells[index]))
         yield block
 
 

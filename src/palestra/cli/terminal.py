@@ -165,8 +165,8 @@ class _Frame(Live):
         if not in_front:
             return renderables
         rows = up_to_the_first(self._on_screen, self._columns)
-        more = rows - up_to_the_first(self._on_screen, sys.maxsize)
-        up = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)) * more
+        extra_rows = rows - up_to_the_first(self._on_screen, sys.maxsize)
+        up = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)) * extra_rows
         self._on_screen = self._next
         return [Control(*up), *super().process_renderables(renderables)]
 
@@ -204,10 +204,10 @@ class PrintsAbove(io.TextIOBase):
     def write(self, text: str, /) -> int:
         """Take `text`; what follows its last line break waits for the rest of its line."""
         with self._lock:
-            whole, newline, rest = (self._begun + text).rpartition("\n")
-            self._begun = rest
+            whole_lines, newline, unfinished = (self._begun + text).rpartition("\n")
+            self._begun = unfinished
         if newline:
-            self._screen.print(whole)
+            self._screen.print(whole_lines)
         return len(text)
 
     def close(self) -> None:
@@ -237,8 +237,8 @@ class PrintsAbove(io.TextIOBase):
 def same_terminal(stream: TextIO, fd: int) -> bool:
     """Whether both lead to one terminal."""
     try:
-        other = stream.fileno()
-        return os.isatty(other) and os.fstat(other).st_rdev == os.fstat(fd).st_rdev
+        descriptor = stream.fileno()
+        return os.isatty(descriptor) and os.fstat(descriptor).st_rdev == os.fstat(fd).st_rdev
     except (OSError, ValueError):  # closed, or no file at all
         return False
 

@@ -82,10 +82,10 @@ class Lines:
 
     def __init__(
         self,
-        tell: Callable[[str], None] = notice,
+        report: Callable[[str], None] = notice,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tell = tell
+        self._tell = report
         self._clock = clock
         self._name = ""
         self._total: int | None = None
@@ -97,8 +97,8 @@ class Lines:
         self._name, self._total, self._done = one_line(name), total_bytes, done_bytes
         self._next = self._clock() + LINE_EVERY_S
         size = "" if total_bytes is None else f" ({sized(total_bytes)})"
-        here = f", {sized(done_bytes)} are there already" if done_bytes else ""
-        self._tell(f"{self._name}{size}{here} …")
+        already_there = f", {sized(done_bytes)} are there already" if done_bytes else ""
+        self._tell(f"{self._name}{size}{already_there} …")
 
     def advance(self, count: int, /) -> None:
         """A line when it is time for one."""

@@ -127,12 +127,12 @@ async def watched(
     """Run a collection and show it. When it ends early, the accounting is said all the same."""
     draining = Draining(settings.drain_file) if settings.drain_file is not None else None
     watch.accounting = prepared.accounting
-    begun: asyncio.Queue[Progress] = asyncio.Queue()
+    started_progress: asyncio.Queue[Progress] = asyncio.Queue()
     if watch.events is not None:
         watch.events.emit("run_started", **_beginning(prepared, settings))
 
     async def show() -> None:
-        progress = await begun.get()
+        progress = await started_progress.get()
         async with (
             live_view(watch.view, progress),
             _told(watch.events, progress),
@@ -152,7 +152,7 @@ async def watched(
             prepared,
             settings,
             client,
-            on_start=begun.put_nowait,
+            on_start=started_progress.put_nowait,
             observers=observers,
             most=watch.most_in_flight,
             draining=draining.asked if draining else None,
@@ -245,16 +245,16 @@ async def _tell(events: EventFile, progress: Progress) -> None:
 
 
 def _beginning(prepared: PreparedRun, settings: CollectSettings) -> JsonDict:
-    given = {known.name: getattr(settings, known.name) for known in fields(settings)}
+    run_settings = {setting.name: getattr(settings, setting.name) for setting in fields(settings)}
     shard = settings.shard
-    given["inputs"] = [str(file.path) for file in settings.inputs]
-    given["shard"] = None if shard is None else asdict(shard)
+    run_settings["inputs"] = [str(file.path) for file in settings.inputs]
+    run_settings["shard"] = None if shard is None else asdict(shard)
     return {
         "requested": prepared.manifest.requested,
         "remaining": prepared.remaining,
         "tasks": prepared.manifest.tasks,
         "output": str(prepared.paths.output),
-        "settings": redact(given),
+        "settings": redact(run_settings),
         "version": palestra.__version__,
     }
 

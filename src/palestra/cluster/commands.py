@@ -69,8 +69,8 @@ def checked_command(extra: Sequence[str], **given: Any) -> CommandOptions:
 class _CommandSubmitter(Submitter):
     """The steps of one submission of a command."""
 
-    def __init__(self, options: CommandOptions, tell: Callable[[str], None]) -> None:
-        super().__init__(options, options.output_dir or options.expname, tell)
+    def __init__(self, options: CommandOptions, report: Callable[[str], None]) -> None:
+        super().__init__(options, options.output_dir or options.expname, report)
         self._command = options
 
     def submit(self) -> Submission:
@@ -127,7 +127,7 @@ class _CommandSubmitter(Submitter):
         options, cluster = self._command, self._cluster
         folder = self._files.submission(number)
         code = {"PYTHONPATH": str(folder.code)} if self._places.packaged else {}
-        own = (same_place(self._output.inside), same_place(self._log_dir().inside))
+        own_places = (same_place(self._output.inside), same_place(self._log_dir().inside))
         return Component(
             JOB,
             Role.COMMAND,
@@ -140,7 +140,9 @@ class _CommandSubmitter(Submitter):
             mem_mib=cluster.mem_mib.get(DRIVER),
             env={**cluster.env, **code},
             inherit=cluster.inherit_env,
-            mounts=merged(merged(parse_mounts(cluster.mounts), own), parse_mounts(options.mounts)),
+            mounts=merged(
+                merged(parse_mounts(cluster.mounts), own_places), parse_mounts(options.mounts)
+            ),
             workdir=self._workdir(folder),
             setup=Setup(
                 options.installation_command, options.preprocess_cmd, options.postprocess_cmd

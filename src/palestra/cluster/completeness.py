@@ -27,17 +27,17 @@ def check_shards(run: Run, files: RunFiles, *, allow_partial: bool) -> list[str]
     open_shards = [name for name in names if not is_done(files.shard(name))]
     if open_shards and not allow_partial:
         lines = [f"{name}: {_how_far(files, name)}" for name in open_shards[:MOST_NAMED]]
-        more = len(open_shards) - MOST_NAMED
+        hidden_count = len(open_shards) - MOST_NAMED
         raise MergeIncomplete(
             f"{len(open_shards)} of {len(names)} shards are not done\n  "
-            + "\n  ".join([*lines, *([f"and {more} more"] if more > 0 else [])]),
+            + "\n  ".join([*lines, *([f"and {hidden_count} more"] if hidden_count > 0 else [])]),
             hint="`palestra cluster retry-failed` runs them again; `palestra cluster merge-shards "
             "PLAN --allow-partial` merges what is there",
         )
-    begun = [name for name in names if files.shard(name).manifest.exists()]
-    if not begun:
+    begun_shards = [name for name in names if files.shard(name).manifest.exists()]
+    if not begun_shards:
         raise InputDataError(f"no shard in {files.output_dir} has begun")
-    return begun
+    return begun_shards
 
 
 def _how_far(files: RunFiles, name: str) -> str:
@@ -57,29 +57,36 @@ def write_completeness(run: Run, files: RunFiles, *, allow_partial: bool) -> Seq
     if not allow_partial:
         files.completeness.unlink(missing_ok=True)
         return ()
-    asked: Counter[int] = Counter()
-    held: Counter[int] = Counter()
+    requested_of_task: Counter[int] = Counter()
+    ended_of_task: Counter[int] = Counter()
     for shard in run.shards:  # of which no two have a key in common: only one's are held at once
-        own = files.shard(shard.name)
-        wanted = set(_keys(files.given_inputs(shard.name), only_terminal=False))
-        ended = set(_keys(own.output, only_terminal=False))
-        ended.update(_keys(own.failures, only_terminal=True))
-        asked.update(key.task for key in wanted)
-        held.update(key.task for key in ended & wanted)
-    short = [task for task in sorted(asked) if held[task] < asked[task]]
+        shard_files = files.shard(shard.name)
+        requested_keys = set(_keys(files.given_inputs(shard.name), only_terminal=False))
+        ended_keys = set(_keys(shard_files.output, only_terminal=False))
+        ended_keys.update(_keys(shard_files.failures, only_terminal=True))
+        requested_of_task.update(key.task for key in requested_keys)
+        ended_of_task.update(key.task for key in ended_keys & requested_keys)
+    short = [
+        task for task in sorted(requested_of_task) if ended_of_task[task] < requested_of_task[task]
+    ]
     if not short:
         files.completeness.unlink(missing_ok=True)
         return ()
     lines = (
-        orjson.dumps({TASK_INDEX: task, "requested": asked[task], "ended": held[task]}) + b"\n"
-        for task in sorted(asked)
+        orjson.dumps(
+            {TASK_INDEX: task, "requested": requested_of_task[task], "ended": ended_of_task[task]}
+        )
+        + b"\n"
+        for task in sorted(requested_of_task)
     )
     with replacing(files.completeness) as file:
         file.writelines(lines)
-    named = ", ".join(f"{task}: {held[task]} of {asked[task]}" for task in short[:MOST_NAMED])
-    more = f" and {len(short) - MOST_NAMED} more" if len(short) > MOST_NAMED else ""
+    described = ", ".join(
+        f"{task}: {ended_of_task[task]} of {requested_of_task[task]}" for task in short[:MOST_NAMED]
+    )
+    addition = f" and {len(short) - MOST_NAMED} more" if len(short) > MOST_NAMED else ""
     return (
-        f"{len(short)} of {len(asked)} tasks lack rollouts: {named}{more}",
+        f"{len(short)} of {len(requested_of_task)} tasks lack rollouts: {described}{addition}",
         f"how many each task has is in {files.completeness}",
     )
 

@@ -72,25 +72,25 @@ def allocations(
 
     `partitions`: of each group.
     """
-    found = []
+    allocations_found = []
     for group, partition in enumerate(partitions):
-        own = [component for component in components if component.group == group]
-        nodes = max(component.nodes for component in own)
-        tasks = max(-(-component.tasks // component.nodes) for component in own)
-        cpus = max(-(-component.tasks // component.nodes) * component.cpus for component in own)
-        memory = [component.mem_mib for component in own if component.mem_mib is not None]
-        found.append(
+        members = [component for component in components if component.group == group]
+        nodes = max(component.nodes for component in members)
+        tasks = max(-(-component.tasks // component.nodes) for component in members)
+        cpus = max(-(-component.tasks // component.nodes) * component.cpus for component in members)
+        memory = [component.mem_mib for component in members if component.mem_mib is not None]
+        allocations_found.append(
             Allocation(
                 nodes=nodes,
                 tasks_per_node=tasks,
                 cpus_per_task=-(-cpus // tasks),
-                gpus_per_node=max(component.gpus for component in own),
+                gpus_per_node=max(component.gpus for component in members),
                 # They run side by side, and unlike cores memory is not shared by taking turns.
                 mem_mib=sum(memory) if memory else None,
                 partition=partition,
             )
         )
-    return tuple(found)
+    return tuple(allocations_found)
 
 
 class Parts:
@@ -112,15 +112,15 @@ class Parts:
 
     def collecting(self) -> tuple[Component, ...]:
         """Services first, then the driver; each in the group of its partition."""
-        found = []
+        parts = []
         if self._options.self_hosted:
-            found.append(self._server())
+            parts.append(self._server())
         if self._options.with_sandbox:
-            found.append(self._sandbox())
+            parts.append(self._sandbox())
         if self._options.ray_nodes:
-            found.append(self._ray())
-        found.append(self._main(DRIVER, Role.DRIVER, ("drive", "{plan}", "{shard}"), cpus=DRIVER))
-        return tuple(replace(part, group=self._group(part.name, found)) for part in found)
+            parts.append(self._ray())
+        parts.append(self._main(DRIVER, Role.DRIVER, ("drive", "{plan}", "{shard}"), cpus=DRIVER))
+        return tuple(replace(part, group=self._group(part.name, parts)) for part in parts)
 
     def partitions(self, components: Sequence[Component]) -> tuple[str | None, ...]:
         """The partition of each group, in order."""
@@ -144,9 +144,9 @@ class Parts:
         The groups are numbered by partition, so that the order of components makes no difference;
         the driver's comes first, since the supervisor runs on the first node of group 0.
         """
-        own = self._partition(DRIVER)
-        others = {self._partition(component.name) for component in components} - {own}
-        ordered = [own, *sorted(others, key=str)]
+        driver_partition = self._partition(DRIVER)
+        others = {self._partition(component.name) for component in components} - {driver_partition}
+        ordered = [driver_partition, *sorted(others, key=str)]
         return ordered.index(self._partition(part))
 
     def _probe(self, path: str, model: str = "") -> Probe:
@@ -269,14 +269,14 @@ class Parts:
             commands.append(f"{shlex.quote(self._python())} -m pip install -e {shlex.quote(path)}")
         return " && ".join(command for command in commands if command)
 
-    def _container(self, given: str | None, kind: str, wanted_by: str) -> str | None:
-        if given is not None:
+    def _container(self, container: str | None, kind: str, wanted_by: str) -> str | None:
+        if container is not None:
             if self._cluster.runtime == "none":
                 raise ConfigError(
-                    f"container {given!r}: this cluster runs none",
+                    f"container {container!r}: this cluster runs none",
                     hint="set `runtime` in its config: pyxis, apptainer or podman",
                 )
-            return given
+            return container
         return self._cluster.container(kind, wanted_by)
 
     def _python(self) -> str:
@@ -288,5 +288,5 @@ class Parts:
 
     def _pythonpath(self) -> dict[str, str]:
         code = self._facts.code
-        given = self._cluster.env.get("PYTHONPATH", "")
-        return {"PYTHONPATH": f"{code}:{given}".rstrip(":")} if code else {}
+        own_path = self._cluster.env.get("PYTHONPATH", "")
+        return {"PYTHONPATH": f"{code}:{own_path}".rstrip(":")} if code else {}

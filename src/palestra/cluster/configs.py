@@ -49,10 +49,10 @@ def exit_policy(text: Any) -> Any:
 
 
 def _parts(values: ConfigTree) -> ConfigTree:
-    known = ("server", "sandbox", "driver", "ray")
+    known_parts = ("server", "sandbox", "driver", "ray")
     for name in values:
-        if name not in known:
-            raise ValueError(f"there is no part {name!r}: {', '.join(known)}")
+        if name not in known_parts:
+            raise ValueError(f"there is no part {name!r}: {', '.join(known_parts)}")
     return values
 
 
@@ -117,8 +117,8 @@ class ClusterConfig(BaseModel):
     @model_validator(mode="after")
     def _holds_together(self) -> "ClusterConfig":
         problems = env_problems(self.env, "env")
-        named = (variable_problem(name, "inherit_env") for name in self.inherit_env)
-        problems += dict.fromkeys(filter(None, named))
+        variable_problems = (variable_problem(name, "inherit_env") for name in self.inherit_env)
+        problems += dict.fromkeys(filter(None, variable_problems))
         first, last = self.port_range or (1024, 1024)
         if not 1024 <= first <= last <= 65535:
             problems.append("port_range: two ports from 1024 to 65535, the lower one first")
@@ -134,43 +134,43 @@ class ClusterConfig(BaseModel):
         if self.runtime == "none":
             return None
         if kind not in self.containers:
-            known = ", ".join(sorted(self.containers)) or "none"
+            known_names = ", ".join(sorted(self.containers)) or "none"
             raise ConfigError(
                 f"the cluster has no container {kind!r}, which {wanted_by} needs (containers: "
-                f"{known}){did_you_mean(kind, self.containers)}"
+                f"{known_names}){did_you_mean(kind, self.containers)}"
             )
         return self.containers[kind]
 
 
 def find_cluster(
-    given: str | ConfigTree | None,
+    cluster: str | ConfigTree | None,
     config_dir: str | None = None,
     *,
     environ: Mapping[str, str] | None = None,
-    here: Path | None = None,
+    cwd: Path | None = None,
 ) -> tuple[str, ClusterConfig]:
     """The name and the settings of a cluster: by name, by path of a file, or as a mapping.
 
     Looked for in `config_dir`, the folders of PALESTRA_CLUSTER_CONFIGS, `./cluster_configs` and
     this package. Raises ConfigError with every place looked in and every name found there.
     """
-    if given is None:
+    if cluster is None:
         if config_dir:
             raise ConfigError("--config-dir says where --cluster is looked for: give both")
         return "none", ClusterConfig()
-    if isinstance(given, Mapping):
-        return str(given.get("name") or "given"), _checked(
-            {key: value for key, value in given.items() if key != "name"}, "the cluster given"
+    if isinstance(cluster, Mapping):
+        return str(cluster.get("name") or "given"), _checked(
+            {key: value for key, value in cluster.items() if key != "name"}, "the cluster given"
         )
-    path = _file_of(given, _folders(config_dir, environ or os.environ, here or Path.cwd()))
+    path = _file_of(cluster, _folders(config_dir, environ or os.environ, cwd or Path.cwd()))
     return path.stem, _checked(_read(path), str(path))
 
 
-def _folders(config_dir: str | None, environ: Mapping[str, str], here: Path) -> list[Path]:
-    named = [Path(part) for part in environ.get(VARIABLE, "").split(os.pathsep) if part]
+def _folders(config_dir: str | None, environ: Mapping[str, str], cwd: Path) -> list[Path]:
+    named_folders = [Path(part) for part in environ.get(VARIABLE, "").split(os.pathsep) if part]
     if config_dir and not Path(config_dir).is_dir():
         raise ConfigError(f"--config-dir {config_dir} is no folder")
-    return [*([Path(config_dir)] if config_dir else []), *named, here / HERE, SHIPPED]
+    return [*([Path(config_dir)] if config_dir else []), *named_folders, cwd / HERE, SHIPPED]
 
 
 def _file_of(name: str, folders: list[Path]) -> Path:
@@ -180,10 +180,10 @@ def _file_of(name: str, folders: list[Path]) -> Path:
         for suffix in (".yaml", ".yml"):
             if (path := folder / f"{name}{suffix}").is_file():
                 return path
-    known = sorted({path.stem for folder in folders for path in folder.glob("*.y*ml")})
+    known_names = sorted({path.stem for folder in folders for path in folder.glob("*.y*ml")})
     looked = ", ".join(str(folder) for folder in folders)
     raise ConfigError(
-        f"there is no cluster {name!r} (found: {', '.join(known)}){did_you_mean(name, known)}",
+        f"there is no cluster {name!r} (found: {', '.join(known_names)}){did_you_mean(name, known_names)}",
         hint=f"a cluster is NAME.yaml in one of {looked}",
     )
 
@@ -202,10 +202,10 @@ def _checked(tree: ConfigTree, where: str) -> ClusterConfig:
     unknown = [str(key) for key in tree if key not in ClusterConfig.model_fields]
     if unknown:
         near = did_you_mean(unknown[0], ClusterConfig.model_fields)
-        known = ", ".join(ClusterConfig.model_fields)
+        known_settings = ", ".join(ClusterConfig.model_fields)
         raise ConfigError(
             f"{where}: {', '.join(unknown)} is no setting of a cluster{near}",
-            hint=f"settings: {known}",
+            hint=f"settings: {known_settings}",
         )
     try:
         config = args_from(ClusterConfig, tree, hint="every setting is explained in example.yaml")

@@ -72,22 +72,22 @@ class RunStatus:
 
     @property
     def done(self) -> bool:
-        return all(one.standing is Standing.DONE for one in self.units)
+        return all(unit.standing is Standing.DONE for unit in self.units)
 
     @property
     def active(self) -> bool:
         """Whether something waits or runs."""
-        return any(one.standing.active for one in self.units)
+        return any(unit.standing.active for unit in self.units)
 
     def counts(self) -> Mapping[str, int]:
         """How many units stand where."""
-        return Counter(one.standing.value for one in self.units)
+        return Counter(unit.standing.value for unit in self.units)
 
     def rollouts(self) -> Mapping[str, int]:
         """Of all shards together."""
         total: Counter[str] = Counter({"expected": 0, "scored": 0, "failed": 0, "left": 0})
-        for one in self.units:
-            total.update(one.rollouts)
+        for unit in self.units:
+            total.update(unit.rollouts)
         return total
 
 
@@ -103,21 +103,21 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
         for unit in units
         if unit.earlier or not (unit.is_shard and is_done(files.shard(unit.name)))
     ]
-    ids = [one.job_id for unit in open_units for one in unit.attempts]
+    ids = [attempt.job_id for unit in open_units for attempt in unit.attempts]
     states = executor.status(ids) if ids else {}
-    found = [_status_of_attempts(files, unit, states) for unit in units]
-    found += [_status(files, unit, None) for unit in _not_submitted(files, run, units)]
-    found = _with_expected(run, found)
-    status = RunStatus(run, tuple(_with_dependants(run, found)))
+    statuses = [_status_of_attempts(files, unit, states) for unit in units]
+    statuses += [_status(files, unit, None) for unit in _not_submitted(files, run, units)]
+    statuses = _with_expected(run, statuses)
+    status = RunStatus(run, tuple(_with_dependants(run, statuses)))
     _record_those_that_never_start(files, status)
     return status
 
 
 def _not_submitted(files: RunFiles, run: Run, units: Sequence[RunUnit]) -> list[RunUnit]:
     """What the plan has and nobody submitted: a command that was ended half-way leaves such."""
-    known = {unit.name for unit in units}
-    shards = sorted({shard.name for shard in run.shards} - known)
-    others = [job.name for job in run.jobs if not job.shards and job.name not in known]
+    unit_names = {unit.name for unit in units}
+    shards = sorted({shard.name for shard in run.shards} - unit_names)
+    others = [job.name for job in run.jobs if not job.shards and job.name not in unit_names]
     nowhere = JobFiles(files.cluster)
     return [
         RunUnit(name, "", "", "", nowhere, is_shard=name in shards) for name in (*shards, *others)
@@ -129,55 +129,57 @@ def _status_of_attempts(
 ) -> UnitStatus:
     """Of several jobs for one shard: the one that runs, else that waits, else the last."""
     open_ids = [
-        one.job_id
-        for one in unit.attempts
-        if (told := states.get(one.job_id)) is not None and not told.state.over
+        attempt.job_id
+        for attempt in unit.attempts
+        if (job_state := states.get(attempt.job_id)) is not None and not job_state.state.over
     ]
     order = {Phase.RUNNING: 0, Phase.QUEUED: 1}
-    of_interest = [one for one in unit.attempts if one.job_id in open_ids]
+    of_interest = [attempt for attempt in unit.attempts if attempt.job_id in open_ids]
     current = min(
-        of_interest, key=lambda one: order[states[one.job_id].state], default=unit.attempts[-1]
+        of_interest,
+        key=lambda attempt: order[states[attempt.job_id].state],
+        default=unit.attempts[-1],
     )
     status = _status(files, current, states.get(current.job_id))
     return replace(status, open_ids=tuple(open_ids))
 
 
-def _status(files: RunFiles, unit: RunUnit, told: JobState | None) -> UnitStatus:
+def _status(files: RunFiles, unit: RunUnit, job_state: JobState | None) -> UnitStatus:
     if unit.is_shard and is_done(files.shard(unit.name)):
         return UnitStatus(unit, Standing.DONE, rollouts=_rollouts(files, unit))
     result = read_object(unit.files.result) or {}
-    state = told.state if told is not None else Phase.UNKNOWN
-    reason = _reason(result, told)
+    state = job_state.state if job_state is not None else Phase.UNKNOWN
+    reason = _reason(result, job_state)
     standing = _STANDING[state] if unit.job else Standing.NOT_SUBMITTED
     if state is Phase.UNKNOWN and result:
         standing = Standing.DONE if result.get("status") == "done" else Standing.FAILED
     if standing is Standing.DONE and unit.is_shard:
         standing, reason = Standing.FAILED, "its job ended well, but it has no done file"
     if standing.active:
-        reason = told.reason if told else ""
+        reason = job_state.reason if job_state else ""
     state_file = read_object(unit.files.state) or {}
     return UnitStatus(
         unit,
         standing,
         reason,
-        told.restarts if told else 0,
+        job_state.restarts if job_state else 0,
         _rollouts(files, unit) if unit.is_shard else {},
         state_file.get("servers") or {} if standing is Standing.RUNNING else {},
         state_file.get("components") or () if standing is not Standing.QUEUED else (),
     )
 
 
-def _reason(result: JsonObject, told: JobState | None) -> str:
+def _reason(result: JsonObject, job_state: JobState | None) -> str:
     """Why a job ended, as its supervisor and the executor say."""
     reason = reason_of(result)
-    if told is None:
+    if job_state is None:
         return reason
     if not reason:
-        by_signal = killed_by(told.exit_code) if told.reason == "FAILED" else ""
-        return by_signal or told.reason
-    if result.get("status") == "cancelled" and told.state is Phase.FAILED:
+        by_signal = killed_by(job_state.exit_code) if job_state.reason == "FAILED" else ""
+        return by_signal or job_state.reason
+    if result.get("status") == "cancelled" and job_state.state is Phase.FAILED:
         # The supervisor saw a signal; which of TIMEOUT, PREEMPTED, … it was for, Slurm knows.
-        return f"{told.reason}: {reason}"
+        return f"{job_state.reason}: {reason}"
     return reason
 
 
@@ -193,10 +195,10 @@ _STANDING = {
 
 def _rollouts(files: RunFiles, unit: RunUnit) -> Mapping[str, int]:
     shard = files.shard(unit.name)
-    done = read_object(shard.done)
-    if done is not None and is_done(shard):
-        held = {"expected": done["expected"], "scored": done["scored"], "left": 0}
-        return {**held, "failed": done["failed_terminal"]}
+    end_record = read_object(shard.done)
+    if end_record is not None and is_done(shard):
+        held = {"expected": end_record["expected"], "scored": end_record["scored"], "left": 0}
+        return {**held, "failed": end_record["failed_terminal"]}
     try:
         counts = count(shard)
     except (NotDone, OSError, ValueError, KeyError):
@@ -209,77 +211,81 @@ def _rollouts(files: RunFiles, unit: RunUnit) -> Mapping[str, int]:
     }
 
 
-def _with_expected(run: Run, found: Sequence[UnitStatus]) -> list[UnitStatus]:
+def _with_expected(run: Run, statuses: Sequence[UnitStatus]) -> list[UnitStatus]:
     """Rollouts of shards that have not begun are expected, too, where their number is known."""
     with suppress(InputDataError):
         run = with_stamped(run)
     rows = {shard.name: shard.rows for shard in run.shards}
 
-    def of(one: UnitStatus) -> UnitStatus:
-        number = rows.get(one.unit.name)
-        if not one.unit.is_shard or one.rollouts or number is None:
-            return one
-        return replace(one, rollouts={"expected": number, "scored": 0, "failed": 0, "left": number})
+    def of(unit_status: UnitStatus) -> UnitStatus:
+        number = rows.get(unit_status.unit.name)
+        if not unit_status.unit.is_shard or unit_status.rollouts or number is None:
+            return unit_status
+        return replace(
+            unit_status, rollouts={"expected": number, "scored": 0, "failed": 0, "left": number}
+        )
 
-    return [of(one) for one in found]
+    return [of(unit_status) for unit_status in statuses]
 
 
-def _with_dependants(run: Run, found: Sequence[UnitStatus]) -> list[UnitStatus]:
+def _with_dependants(run: Run, statuses: Sequence[UnitStatus]) -> list[UnitStatus]:
     """What was ended before it began because of what it waits for, said so."""
     failed = {
-        one.unit.job: f"{one.unit.name} {one.standing.value}"
-        + (f": {one.reason}" if one.reason else "")
-        for one in reversed(found)
-        if one.standing in {Standing.FAILED, Standing.CANCELLED}
+        unit_status.unit.job: f"{unit_status.unit.name} {unit_status.standing.value}"
+        + (f": {unit_status.reason}" if unit_status.reason else "")
+        for unit_status in reversed(statuses)
+        if unit_status.standing in {Standing.FAILED, Standing.CANCELLED}
     }
-    return [_explained(run.jobs, one, failed) for one in found]
+    return [_explained(run.jobs, unit_status, failed) for unit_status in statuses]
 
 
-def _explained(jobs: Sequence[Job], one: UnitStatus, failed: Mapping[str, str]) -> UnitStatus:
-    if one.standing not in {Standing.CANCELLED, Standing.QUEUED}:
-        return one
+def _explained(
+    jobs: Sequence[Job], unit_status: UnitStatus, failed: Mapping[str, str]
+) -> UnitStatus:
+    if unit_status.standing not in {Standing.CANCELLED, Standing.QUEUED}:
+        return unit_status
     for job in jobs:
-        if job.name != one.unit.job:
+        if job.name != unit_status.unit.job:
             continue
         for after in _all_before(jobs, job):
             if after in failed:
                 return replace(
-                    one, standing=Standing.NEVER_STARTS, reason=f"because {failed[after]}"
+                    unit_status, standing=Standing.NEVER_STARTS, reason=f"because {failed[after]}"
                 )
-    return one
+    return unit_status
 
 
 def _all_before(jobs: Sequence[Job], job: Job) -> list[str]:
     """Jobs that have to go well before that one starts; nearest last."""
-    by_name = {one.name: one for one in jobs}
+    by_name = {listed_job.name: listed_job for listed_job in jobs}
     before: list[str] = []
-    look = [job]
-    while look:
-        for after in look.pop().after:
+    to_visit = [job]
+    while to_visit:
+        for after in to_visit.pop().after:
             if after.kind == "afterok" and after.job in by_name and after.job not in before:
                 before.insert(0, after.job)
-                look.append(by_name[after.job])
+                to_visit.append(by_name[after.job])
     return before
 
 
 def _record_those_that_never_start(files: RunFiles, status: RunStatus) -> None:
     """Write into the ledger what no supervisor could: it never ran."""
-    known = {
+    recorded = {
         (event.get("submission"), event.get("dependant"))
         for event in ledger.events(files.ledger)
         if event.get("event") == "never_starts"
     }
-    for one in status.units:
-        key = (one.unit.submission, one.unit.name)
-        if one.standing is Standing.NEVER_STARTS and key not in known:
+    for unit_status in status.units:
+        key = (unit_status.unit.submission, unit_status.unit.name)
+        if unit_status.standing is Standing.NEVER_STARTS and key not in recorded:
             event = {
                 "event": "never_starts",
                 "time": time.time(),
-                "submission": one.unit.submission,
-                "job": one.unit.job,
-                "dependant": one.unit.name,
-                "job_id": one.unit.job_id,
-                "reason": one.reason,
+                "submission": unit_status.unit.submission,
+                "job": unit_status.unit.job,
+                "dependant": unit_status.unit.name,
+                "job_id": unit_status.unit.job_id,
+                "reason": unit_status.reason,
             }
             # Whoever may read a run may ask how it stands, also where it cannot write.
             with suppress(PermissionError):

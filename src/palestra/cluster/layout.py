@@ -58,8 +58,8 @@ class ShardFiles:
     @property
     def derived(self) -> tuple[Path, ...]:
         """What a run of a single shard has beside its rows: metrics, profile, report."""
-        made = ("aggregate_metrics.json", "agent_metrics.json", "reward_profiling.jsonl")
-        names = (*made, "report.html")
+        profile_files = ("aggregate_metrics.json", "agent_metrics.json", "reward_profiling.jsonl")
+        names = (*profile_files, "report.html")
         return tuple(self.folder / f"{self.name}_{name}" for name in names)
 
     @property
@@ -138,8 +138,8 @@ class RunFiles:
 
     def submissions(self) -> tuple[str, ...]:
         """The numbers of all submissions, in order."""
-        found = [path.parent.name for path in self.cluster.glob("[0-9]*/plan.json")]
-        return tuple(sorted(found, key=int))
+        names = [path.parent.name for path in self.cluster.glob("[0-9]*/plan.json")]
+        return tuple(sorted(names, key=int))
 
 
 @dataclass(frozen=True)

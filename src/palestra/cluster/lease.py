@@ -61,11 +61,11 @@ class Holder:
     @classmethod
     def read(cls, path: Path) -> Holder | None:
         """Who is named in a file; None when there is none."""
-        held = read_object(path)
-        if held is None:
+        fields = read_object(path)
+        if fields is None:
             return None
         try:
-            return cls(**{name: held[name] for name in cls.__dataclass_fields__})
+            return cls(**{name: fields[name] for name in cls.__dataclass_fields__})
         except (KeyError, TypeError):
             return None
 
@@ -84,7 +84,7 @@ class Lease:
         me: Holder,
         *,
         is_gone: Callable[[str], bool] | None,
-        say: Callable[[str], None] = print,
+        report: Callable[[str], None] = print,
         wait_s: float = WAIT_S,
         silent_after_s: float = SILENT_AFTER_S,
         stops_s: float = STOPS_S,
@@ -93,7 +93,7 @@ class Lease:
         self._path = path
         self._me = me
         self._is_gone = is_gone
-        self._say = say
+        self._say = report
         self._wait_s = wait_s
         self._silent_after_s = silent_after_s
         self._stops_s = stops_s
@@ -185,9 +185,12 @@ class Lease:
             claim.unlink()
             return False
         write_object(self._path, asdict(mine))
-        for over in (claim, self._claim_of(number - 1)):  # who claims these now comes too late
+        for claim_file in (
+            claim,
+            self._claim_of(number - 1),
+        ):  # who claims these now comes too late
             with contextlib.suppress(FileNotFoundError):
-                over.unlink()
+                claim_file.unlink()
         self._mine = mine
         if current is not None and not current.released:
             self._say(f"taking over {self._path.name} from {current.said()}, which is gone")
@@ -242,7 +245,7 @@ class LeaseWatch:
 
 def _beats(path: Path) -> Mapping[str, Any]:
     try:
-        found = path.stat()
+        stat = path.stat()
     except FileNotFoundError:
         return {}
-    return {"inode": found.st_ino, "modified": found.st_mtime_ns}
+    return {"inode": stat.st_ino, "modified": stat.st_mtime_ns}

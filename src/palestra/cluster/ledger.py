@@ -74,10 +74,10 @@ class KnownRun:
 
 def registry_file(environ: Mapping[str, str] | None = None) -> Path:
     """`$PALESTRA_STATE_DIR`, else `$XDG_STATE_HOME/palestra`, else `~/.local/state/palestra`."""
-    given = environ if environ is not None else os.environ
-    if folder := given.get(VARIABLE):
+    variables = environ if environ is not None else os.environ
+    if folder := variables.get(VARIABLE):
         return Path(folder) / "cluster-runs.jsonl"
-    base = given.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    base = variables.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "palestra" / "cluster-runs.jsonl"
 
 
@@ -91,5 +91,5 @@ def remember(run: KnownRun, path: Path | None = None) -> None:
 def known_run(name: str, path: Path | None = None) -> KnownRun | None:
     """The last run of that name; None when there was none."""
     target = path or registry_file()
-    found = [line for line in read_lines(target) if line.get("name") == name]
-    return KnownRun(**found[-1]) if found else None
+    lines_of_run = [line for line in read_lines(target) if line.get("name") == name]
+    return KnownRun(**lines_of_run[-1]) if lines_of_run else None

@@ -52,7 +52,7 @@ def _words(text: str, option: str) -> Sequence[str]:
 
 def _server_problems(options: RolloutOptions) -> list[str]:
     """Self-hosted or pre-hosted: the options of one never stand beside those of the other."""
-    given = {
+    server_options = {
         "--server-type": options.server_type is not None,
         "--server-gpus": options.server_gpus > 0,
         "--server-cpu": options.server_cpu,
@@ -62,12 +62,14 @@ def _server_problems(options: RolloutOptions) -> list[str]:
         "--server-container": options.server_container is not None,
         "--trust-remote-code": options.trust_remote_code,
     }
-    own = [name for name, there in given.items() if there]
+    options_given = [name for name, is_set in server_options.items() if is_set]
     if options.server_address is not None:
-        return _address_problems(options, options.server_address, own)
+        return _address_problems(options, options.server_address, options_given)
     if not options.self_hosted:
-        if own:
-            return [f"{', '.join(own)} without --server-gpus N (or --server-cpu): nothing starts"]
+        if options_given:
+            return [
+                f"{', '.join(options_given)} without --server-gpus N (or --server-cpu): nothing starts"
+            ]
         return _key_problems(options)
     problems = []
     if options.server_gpus and options.server_cpu:
@@ -81,12 +83,14 @@ def _server_problems(options: RolloutOptions) -> list[str]:
     return problems
 
 
-def _address_problems(options: RolloutOptions, address: str, own: Sequence[str]) -> list[str]:
-    """What is wrong with a server that runs already. `own`: options of one that does not."""
+def _address_problems(
+    options: RolloutOptions, address: str, options_given: Sequence[str]
+) -> list[str]:
+    """What is wrong with a server that runs already. `options_given`: options of one that does not."""
     problems = []
-    if own:
+    if options_given:
         problems.append(
-            f"{', '.join(own)} beside --server-address: a server that runs already is not started"
+            f"{', '.join(options_given)} beside --server-address: a server that runs already is not started"
         )
     if not address.startswith(("http://", "https://")):
         problems.append("--server-address is a URL such as http://host:8000/v1")
@@ -165,17 +169,17 @@ def unset_variables(
     None where a directive says what jobs have of this environment.
     """
     key = options.key_variable
-    wanted = dict.fromkeys(cluster.inherit_env, INHERITED)
-    wanted.update({key: KEY_OPTION} if key else {})
+    setting_of = dict.fromkeys(cluster.inherit_env, INHERITED)
+    setting_of.update({key: KEY_OPTION} if key else {})
     directives = {**cluster.sbatch, **options.sbatch_settings}
-    return [] if EXPORTS & set(directives) else unset(wanted, environ)
+    return [] if EXPORTS & set(directives) else unset(setting_of, environ)
 
 
-def unset(wanted: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
+def unset(setting_of: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
     """Of variables, with who asks for each: those without a value, in words."""
     return [
         f"{where} names the variable {name}, which is not set or empty here"
-        for name, where in wanted.items()
+        for name, where in setting_of.items()
         if not environ.get(name)
     ]
 
@@ -207,8 +211,8 @@ def unused_here(options: JobOptions, cluster: ClusterConfig) -> list[str]:
         "--exclusive": options.exclusive is not None,
         "--array-cap": isinstance(options, RolloutOptions) and options.array_cap is not None,
     }
-    if cluster.executor in HERE and (given := _given(for_queue)):
-        return [f"{given}: no effect, since executor {cluster.executor} has no queue"]
+    if cluster.executor in HERE and (option_names := _given(for_queue)):
+        return [f"{option_names}: no effect, since executor {cluster.executor} has no queue"]
     return []
 
 
@@ -225,12 +229,14 @@ def unused_options(options: JobOptions, cluster: ClusterConfig) -> list[str]:
         "--check-mounted-paths": options.check_mounted_paths,
     }
     problems = []
-    if cluster.executor in HERE and (given := _given(for_queue)):
-        problems.append(f"{given}: executor {cluster.executor} has no queue to pass it to")
-    if cluster.runtime == "none" and (given := _given(for_containers)):
-        problems.append(f"{given}: this cluster runs no containers (`runtime` of its config)")
+    if cluster.executor in HERE and (option_names := _given(for_queue)):
+        problems.append(f"{option_names}: executor {cluster.executor} has no queue to pass it to")
+    if cluster.runtime == "none" and (option_names := _given(for_containers)):
+        problems.append(
+            f"{option_names}: this cluster runs no containers (`runtime` of its config)"
+        )
     return problems
 
 
-def _given(there: Mapping[str, bool]) -> str:
-    return ", ".join(name for name, given in there.items() if given)
+def _given(is_set_of: Mapping[str, bool]) -> str:
+    return ", ".join(name for name, is_set in is_set_of.items() if is_set)

@@ -59,17 +59,17 @@ def filled(options: Mapping[str, Any], extra: Sequence[str], environ: Mapping[st
     `environ`: where the variable of a key that was given by value is looked for.
     Raises ConfigError for an option that is given twice with different values.
     """
-    from_overrides, rest = _by_option(extra)
+    from_overrides, other_overrides = _by_option(extra)
     values = {name: value for name, value in options.items() if value not in (None, False)}
     problems = [
         f"--{name.replace('_', '-')} is given more than once, with different values (an override says it too)"
-        for name, given in from_overrides.items()
-        if len({_comparable(name, v) for v in (*given, *_given(values, name))}) > 1
+        for name, given_values in from_overrides.items()
+        if len({_comparable(name, v) for v in (*given_values, *_given(values, name))}) > 1
     ]
     raise_problems(problems, hint="give each once: as an option or as an override")
-    values = {**options, **{name: given[0] for name, given in from_overrides.items()}}
+    values = {**options, **{name: given_values[0] for name, given_values in from_overrides.items()}}
     values, notices = _with_key_variable(values, environ)
-    return Filled(values, (*rest, *_placeholder_key(values)), notices)
+    return Filled(values, (*other_overrides, *_placeholder_key(values)), notices)
 
 
 def _given(options: Mapping[str, Any], name: str) -> Iterable[Any]:
@@ -79,7 +79,7 @@ def _given(options: Mapping[str, Any], name: str) -> Iterable[Any]:
 def _by_option(extra: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
     """The values that overrides have for options, and the overrides of everything else."""
     values: dict[str, list[Any]] = {}
-    rest = []
+    other_overrides = []
     for text, override in zip(extra, parse_overrides(extra), strict=True):
         if _fills(override):
             # A key of digits alone is a number in Hydra's grammar.
@@ -87,8 +87,8 @@ def _by_option(extra: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
             value = str(override.value) if is_key else override.value
             values.setdefault(OPTION_OF[override.key], []).append(value)
         elif not (override.key == "resume_from_cache" and override.value is True):
-            rest.append(text)  # but for what is always so: jobs go on from what is there
-    return values, rest
+            other_overrides.append(text)  # but for what is always so: jobs go on from what is there
+    return values, other_overrides
 
 
 def _fills(override: Override) -> bool:
@@ -149,11 +149,13 @@ def split_extra(extra: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]
     parsed = parse_overrides(extra)
     collect = {o.key for o in parsed if o.steps[0] in CollectArgs.model_fields}
     of = [(text, o.key in collect) for text, o in zip(extra, parsed, strict=True)]
-    return tuple(t for t, own in of if not own), tuple(t for t, own in of if own)
+    return tuple(t for t, is_collecting in of if not is_collecting), tuple(
+        t for t, is_collecting in of if is_collecting
+    )
 
 
 def collect_settings(
-    asked: RolloutOptions | Collect, overrides: Sequence[str], input_file: Path, *, seeded: bool
+    options: RolloutOptions | Collect, overrides: Sequence[str], input_file: Path, *, seeded: bool
 ) -> CollectSettings:
     """The settings of the whole collection. Raises ConfigError for overrides that are none."""
     parsed = parse_overrides(overrides)
@@ -171,9 +173,9 @@ def collect_settings(
     tree: dict[Any, Any] = {
         "input_jsonl_fpath": str(input_file),
         "output_jsonl_fpath": "rollouts.jsonl",
-        "agent_name": asked.agent_name,
-        "num_repeats": asked.num_repeats,
-        "num_samples_in_parallel": asked.num_samples_in_parallel,
+        "agent_name": options.agent_name,
+        "num_repeats": options.num_repeats,
+        "num_samples_in_parallel": options.num_samples_in_parallel,
     }
     given = apply_overrides({}, parsed)
     if seeded:
@@ -243,15 +245,15 @@ def _how_to_give(*, use_env_yaml: bool) -> str:
 
 def _policy(options: RolloutOptions) -> Mapping[str, Any]:
     """What a job knows of the model, with something in place of what only the job knows."""
-    known: JsonDict = {}
+    policy: JsonDict = {}
     if options.self_hosted or options.server_address:
-        known["policy_base_url"] = options.server_address or "http://server.invalid/v1"
-        known["policy_api_key"] = "unknown"
+        policy["policy_base_url"] = options.server_address or "http://server.invalid/v1"
+        policy["policy_api_key"] = "unknown"
     if options.policy_api_key_env:
-        known["policy_api_key"] = "unknown"
+        policy["policy_api_key"] = "unknown"
     if options.policy_name:
-        known["policy_model_name"] = options.policy_name
-    return known
+        policy["policy_model_name"] = options.policy_name
+    return policy
 
 
 def _check_settings(instance: InstanceConfig) -> None:

@@ -59,15 +59,15 @@ def code_version(folder: Path, how: How, installed: str) -> str:
 
 def _git(folder: Path, *arguments: str) -> bytes:
     try:
-        done = run(["git", *arguments], cwd=folder, timeout_s=TIMEOUT_S)
+        process = run(["git", *arguments], cwd=folder, timeout_s=TIMEOUT_S)
     except OSError as error:
         raise ConfigError(f"--package git: git cannot be run: {error}") from error
-    if done.code:
+    if process.code:
         raise ConfigError(
-            f"--package git: {(done.complaint or 'git failed').splitlines()[0]}",
+            f"--package git: {(process.complaint or 'git failed').splitlines()[0]}",
             hint="--package dir takes the folder as it is",
         )
-    return done.output
+    return process.output
 
 
 def _stays(name: str) -> bool:
@@ -79,11 +79,11 @@ def _unpack(archive: bytes, target: Path) -> None:
     if len(archive) > MOST_BYTES:
         raise _too_large(len(archive))
     target.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(archive)) as held:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         members = [
-            one for one in held if not any(map(_stays, PurePosixPath(one.name).parts))
+            member for member in tar if not any(map(_stays, PurePosixPath(member.name).parts))
         ]  # a secret that somebody has committed does not travel either
-        held.extractall(target, members=members, filter="data")
+        tar.extractall(target, members=members, filter="data")
 
 
 def _copy(folder: Path, target: Path, but: Collection[Path]) -> None:

@@ -42,10 +42,10 @@ def parse_mounts(texts: str | Iterable[str]) -> tuple[Mount, ...]:
 
 
 def _mount(text: str) -> Mount:
-    source, _, rest = text.partition(":")
-    target, _, flags = rest.partition(":")
-    given = tuple(flags.split("+")) if flags else ()
-    unknown = sorted(set(given) - FLAGS)
+    source, _, target_and_flags = text.partition(":")
+    target, _, flags = target_and_flags.partition(":")
+    flag_names = tuple(flags.split("+")) if flags else ()
+    unknown = sorted(set(flag_names) - FLAGS)
     if not (source.startswith("/") and target.startswith("/")):
         raise ConfigError(
             f"{text!r} is no mount",
@@ -56,7 +56,7 @@ def _mount(text: str) -> Mount:
             f"mount {text!r} has unknown flags: {', '.join(unknown)}",
             hint=f"known: {', '.join(sorted(FLAGS))}",
         )
-    return Mount(os.path.normpath(source), os.path.normpath(target), given)
+    return Mount(os.path.normpath(source), os.path.normpath(target), flag_names)
 
 
 def mount_problems(mounts: Iterable[Mount]) -> list[str]:
@@ -69,10 +69,10 @@ def mount_problems(mounts: Iterable[Mount]) -> list[str]:
     ]
 
 
-def merged(base: Sequence[Mount], more: Sequence[Mount]) -> tuple[Mount, ...]:
-    """`base` and `more`; of two with one target that of `more` stays."""
-    named = {mount.target for mount in more}
-    return (*(mount for mount in base if mount.target not in named), *more)
+def merged(base: Sequence[Mount], further: Sequence[Mount]) -> tuple[Mount, ...]:
+    """`base` and `further`; of two with one target that of `further` stays."""
+    further_targets = {mount.target for mount in further}
+    return (*(mount for mount in base if mount.target not in further_targets), *further)
 
 
 def to_cluster(mounts: Sequence[Mount], path: str) -> str | None:
@@ -87,10 +87,10 @@ def to_container(mounts: Sequence[Mount], path: str) -> str | None:
 
 def _moved(path: str, pairs: Sequence[tuple[str, str]]) -> str | None:
     plain = PurePosixPath(os.path.normpath(path))
-    found = [(old, new) for old, new in pairs if plain.is_relative_to(old)]
-    if not found:
+    matching = [(old, new) for old, new in pairs if plain.is_relative_to(old)]
+    if not matching:
         return None
-    old, new = max(found, key=lambda pair: len(PurePosixPath(pair[0]).parts))
+    old, new = max(matching, key=lambda pair: len(PurePosixPath(pair[0]).parts))
     return str(PurePosixPath(new) / plain.relative_to(old))
 
 
@@ -135,29 +135,29 @@ class PathReader:
         if self.strict and gone:
             raise ConfigError(f"mounts from what does not exist here: {', '.join(gone)}")
 
-    def folder(self, given: str, option: str) -> Placed:
+    def folder(self, text: str, option: str) -> Placed:
         """A folder that is written to: the same path outside and inside, once it is mounted.
 
         It needs no mount of the user's, with `strict` neither: it is always mounted by itself.
         """
-        placed = replace(self, strict=False).path(given, option, must_exist=False)
+        placed = replace(self, strict=False).path(text, option, must_exist=False)
         return Placed(placed.outside, str(placed.outside), (same_place(str(placed.outside)),))
 
-    def path(self, given: str, option: str, *, must_exist: bool = True) -> Placed:
+    def path(self, text: str, option: str, *, must_exist: bool = True) -> Placed:
         """A path of the options. Raises ConfigError for one that cannot be there."""
-        absolute = Path(given).is_absolute()
-        if self.containers and absolute and (outside := to_cluster(self.mounts, given)):
-            placed = Placed(Path(outside), given)
+        absolute = Path(text).is_absolute()
+        if self.containers and absolute and (outside := to_cluster(self.mounts, text)):
+            placed = Placed(Path(outside), text)
         elif self.containers and absolute and self.strict:
             raise ConfigError(
-                f"{option} {given} is under no mount",
+                f"{option} {text} is under no mount",
                 hint=f"mounts: {', '.join(m.target for m in self.mounts) or 'none'}",
             )
         else:
-            placed = self._as_it_is(Path(os.path.normpath(self.cwd / given)))
+            placed = self._as_it_is(Path(os.path.normpath(self.cwd / text)))
         unreachable = self.containers and absolute and not self.strict
         if must_exist and not placed.here and not unreachable:
-            raise ConfigError(f"{option} {given}: {placed.outside} does not exist")
+            raise ConfigError(f"{option} {text}: {placed.outside} does not exist")
         return placed
 
     def _as_it_is(self, path: Path) -> Placed:
@@ -168,34 +168,34 @@ class PathReader:
         folder = path if path.is_dir() else path.parent
         return Placed(path, str(path), (same_place(str(folder)),))
 
-    def input(self, given: str) -> Placed:
+    def input(self, text: str) -> Placed:
         """The input file: in the working directory, the installed package, or the checkout."""
-        if Path(given).is_absolute() or (self.cwd / given).exists():
-            return self.path(given, "--input-file")
-        if (PACKAGE_ROOT / given).exists():
-            return Placed(PACKAGE_ROOT / given, given)
-        return self._in_checkout(given, "--input-file")
+        if Path(text).is_absolute() or (self.cwd / text).exists():
+            return self.path(text, "--input-file")
+        if (PACKAGE_ROOT / text).exists():
+            return Placed(PACKAGE_ROOT / text, text)
+        return self._in_checkout(text, "--input-file")
 
-    def config(self, given: str) -> Placed:
+    def config(self, text: str) -> Placed:
         """A config file. What the package ships keeps its name: the job's package has it too."""
-        if Path(given).is_absolute():
-            return self.path(given, "--config-paths")
-        if (self.cwd / given).exists():
-            found = self.path(given, "--config-paths")
-            return Placed(found.outside, given) if self.packaged else found
-        if (PACKAGE_ROOT / given).exists():
-            return Placed(PACKAGE_ROOT / given, given)
-        return self._in_checkout(given, "--config-paths")
+        if Path(text).is_absolute():
+            return self.path(text, "--config-paths")
+        if (self.cwd / text).exists():
+            placed = self.path(text, "--config-paths")
+            return Placed(placed.outside, text) if self.packaged else placed
+        if (PACKAGE_ROOT / text).exists():
+            return Placed(PACKAGE_ROOT / text, text)
+        return self._in_checkout(text, "--config-paths")
 
-    def _in_checkout(self, given: str, option: str) -> Placed:
+    def _in_checkout(self, text: str, option: str) -> Placed:
         """A path that the job looks for below `--gym-path`. Raises ConfigError without one."""
         checkout = self.gym_path
         if not self.containers or checkout is None or not Path(checkout).is_absolute():
             raise ConfigError(
-                f"{option} {given} does not exist",
+                f"{option} {text} does not exist",
                 hint=f"looked for in {self.cwd} and in the installed package",
             )
-        path = os.path.normpath(Path(checkout) / given)
+        path = os.path.normpath(Path(checkout) / text)
         if self.strict or to_cluster(self.mounts, path):
             return self.path(path, option)
         return Placed(Path(path), path, in_image=True)
@@ -203,4 +203,4 @@ class PathReader:
 
 def mounts_of(placed: Sequence[Placed]) -> tuple[Mount, ...]:
     """What all of them need, each once."""
-    return tuple(dict.fromkeys(mount for one in placed for mount in one.mounts))
+    return tuple(dict.fromkeys(mount for placed_path in placed for mount in placed_path.mounts))

@@ -368,41 +368,43 @@ def to_json(run: Run) -> bytes:
 def from_json(text: bytes) -> Run:
     """The plan that `to_json` wrote. Raises ValueError for anything else."""
     try:
-        held = json.loads(text)
-        if held["format"] != FORMAT:
-            raise ValueError(f"it has format {held['format']}, and {FORMAT} is read here")
+        fields_read = json.loads(text)
+        if fields_read["format"] != FORMAT:
+            raise ValueError(f"it has format {fields_read['format']}, and {FORMAT} is read here")
         return _made(
             Run,
-            held,
-            collect=_made(Collect, held["collect"]),
-            policy=_made(Policy, held["policy"]),
-            shards=tuple(_made(Shard, shard) for shard in held["shards"]),
-            jobs=tuple(map(_job, held["jobs"])),
+            fields_read,
+            collect=_made(Collect, fields_read["collect"]),
+            policy=_made(Policy, fields_read["policy"]),
+            shards=tuple(_made(Shard, shard) for shard in fields_read["shards"]),
+            jobs=tuple(map(_job, fields_read["jobs"])),
         )
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"it is no plan ({error!r})") from error
 
 
-def _job(held: Mapping[str, Any]) -> Job:
+def _job(fields_read: Mapping[str, Any]) -> Job:
     return _made(
         Job,
-        held,
-        components=tuple(map(_component, held["components"])),
-        allocations=tuple(_made(Allocation, allocation) for allocation in held["allocations"]),
-        after=tuple(_made(After, after) for after in held["after"]),
+        fields_read,
+        components=tuple(map(_component, fields_read["components"])),
+        allocations=tuple(
+            _made(Allocation, allocation) for allocation in fields_read["allocations"]
+        ),
+        after=tuple(_made(After, after) for after in fields_read["after"]),
     )
 
 
-def _component(held: Mapping[str, Any]) -> Component:
-    on_exit, probe = held["on_exit"], held["probe"]
+def _component(fields_read: Mapping[str, Any]) -> Component:
+    on_exit, probe = fields_read["on_exit"], fields_read["probe"]
     return _made(
         Component,
-        held,
-        role=Role(held["role"]),
-        mounts=tuple(_made(Mount, mount) for mount in held["mounts"]),
+        fields_read,
+        role=Role(fields_read["role"]),
+        mounts=tuple(_made(Mount, mount) for mount in fields_read["mounts"]),
         on_exit=_made(OnExit, on_exit, action=ExitAction(on_exit["action"])),
         probe=_made(Probe, probe) if probe else None,
-        setup=_made(Setup, held["setup"]),
+        setup=_made(Setup, fields_read["setup"]),
     )
 
 
@@ -411,13 +413,17 @@ _PLAIN: Final = {"str": (str,), "int": (int,), "float": (int, float), "bool": (b
 """What a field may hold, by its annotation."""
 
 
-def _made(cls: type[_Made], held: Mapping[str, Any], **parts: object) -> _Made:
+def _made(cls: type[_Made], fields_read: Mapping[str, Any], **parts: object) -> _Made:
     """The record of these fields, of which `parts` are made already; lists are tuples in it."""
-    values = {name: tuple(x) if isinstance(x, list) else x for name, x in held.items()}
-    for one in fields(cls):  # type: ignore[arg-type]  # each is a dataclass
-        allowed = _PLAIN.get(str(one.type))
-        if allowed and one.name in values and not isinstance(values[one.name], allowed):
-            raise TypeError(f"{cls.__name__}.{one.name} is {values[one.name]!r}")
+    values = {name: tuple(x) if isinstance(x, list) else x for name, x in fields_read.items()}
+    for plan_field in fields(cls):  # type: ignore[arg-type]  # each is a dataclass
+        allowed = _PLAIN.get(str(plan_field.type))
+        if (
+            allowed
+            and plan_field.name in values
+            and not isinstance(values[plan_field.name], allowed)
+        ):
+            raise TypeError(f"{cls.__name__}.{plan_field.name} is {values[plan_field.name]!r}")
     return cls(**{**values, **parts})
 
 
@@ -428,8 +434,8 @@ def read_plan(path: Path) -> Run:
 
 def seconds_of(limit: str) -> float:
     """A time as Slurm writes it: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
-    days, dash, rest = limit.rpartition("-")
-    parts = [int(part) for part in rest.split(":")]
+    days, dash, clock_text = limit.rpartition("-")
+    parts = [int(part) for part in clock_text.split(":")]
     if dash:
         hours, minutes, seconds = (*parts, 0, 0)[:3]
     elif len(parts) == 3:

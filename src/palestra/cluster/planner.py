@@ -99,19 +99,23 @@ def replan(
     `complete`: whether all shards are done once these are; otherwise merge and profile are left
     out. Raises KeyError for a shard that the run has not.
     """
-    wanted = tuple(run.shard(name).name for name in shards)
-    kept: list[Job] = []
+    wanted_shards = tuple(run.shard(name).name for name in shards)
+    kept_jobs: list[Job] = []
     for job in run.jobs:
         if not job.shards:
             if complete:
-                kept.append(job)
-        elif own := tuple(name for name in job.shards if name in wanted):
+                kept_jobs.append(job)
+        elif own_shards := tuple(name for name in job.shards if name in wanted_shards):
             roots = tuple(after) if not any(a.job for a in job.after) else job.after
-            kept.append(replace(job, shards=own, array=job.array and len(own) > 1, after=roots))
-    names = {job.name for job in kept}
+            kept_jobs.append(
+                replace(
+                    job, shards=own_shards, array=job.array and len(own_shards) > 1, after=roots
+                )
+            )
+    names = {job.name for job in kept_jobs}
     jobs = tuple(
         replace(job, after=tuple(a for a in job.after if not a.job or a.job in names))
-        for job in kept
+        for job in kept_jobs
     )
     return replace(run, submission=submission, jobs=jobs)
 
@@ -121,8 +125,8 @@ def _preparing_jobs(facts: Facts, parts: Parts) -> tuple[Job, ...]:
     if facts.materialized:
         return ()
     component = parts.closing(Role.PREPARE, "prepare-inputs")
-    asked = allocations((component,), parts.partitions((component,)))
-    return (Job(Role.PREPARE.value, (component,), asked, after=facts.after),)
+    requested = allocations((component,), parts.partitions((component,)))
+    return (Job(Role.PREPARE.value, (component,), requested, after=facts.after),)
 
 
 def _collecting_jobs(
@@ -130,11 +134,11 @@ def _collecting_jobs(
 ) -> tuple[Job, ...]:
     """One array, or as many as the site's largest array asks for; each followed by its repeats."""
     parts = Parts(options, cluster, facts)
-    asked = allocations(components, parts.partitions(components))
+    requested = allocations(components, parts.partitions(components))
     # Slurm has no arrays of heterogeneous jobs.
-    size = 1 if len(asked) > 1 else facts.max_array_size
-    wanted = facts.wanted
-    pieces = [wanted[at : at + size] for at in range(0, len(wanted), size)]
+    size = 1 if len(requested) > 1 else facts.max_array_size
+    wanted_shards = facts.wanted
+    pieces = [wanted_shards[at : at + size] for at in range(0, len(wanted_shards), size)]
     cap = options.array_cap or cluster.array_cap
     jobs: list[Job] = []
     for number, piece in enumerate(pieces):
@@ -149,7 +153,7 @@ def _collecting_jobs(
                 Job(
                     name=name if repeat == 0 else f"{name}-again-{repeat}",
                     components=components,
-                    allocations=asked,
+                    allocations=requested,
                     shards=piece,
                     array=len(piece) > 1,
                     array_cap=cap if len(piece) > 1 else None,
@@ -172,8 +176,8 @@ def _closing_jobs(parts: Parts, collecting: Sequence[Job]) -> tuple[Job, ...]:
     jobs = []
     for role, command in ((Role.MERGE, "merge-shards"), (Role.PROFILE, "profile-merged")):
         component = parts.closing(role, command)
-        asked = allocations((component,), parts.partitions((component,)))
-        jobs.append(Job(role.value, (component,), asked, after=after))
+        requested = allocations((component,), parts.partitions((component,)))
+        jobs.append(Job(role.value, (component,), requested, after=after))
         after = (After("afterok", job=role.value),)
     return tuple(jobs)
 

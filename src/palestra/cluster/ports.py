@@ -38,9 +38,9 @@ class PortLocks:
         """A free port, of `within` (both ends included) if given. Raises NoFreePort."""
         for port in _candidates(within):
             if port not in self._held and self._lock(port):
-                found = _bindable(port)
-                if found:
-                    return found
+                bound = _bindable(port)
+                if bound:
+                    return bound
                 self._release(port)
         where = f"{within[0]} to {within[1]}" if within else "any"
         raise NoFreePort(f"no free port ({where}) on {socket.gethostname()}")
@@ -75,8 +75,8 @@ class PortLocks:
         """None where somebody else has a folder of that name: it is not for us to write into."""
         with contextlib.suppress(FileExistsError):
             self._folder.mkdir(mode=0o700)
-        found = self._folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        stat_of_folder = self._folder.lstat()
+        if not stat.S_ISDIR(stat_of_folder.st_mode) or stat_of_folder.st_uid != os.getuid():
             return None
         return (self._folder / str(port)).open("ab")
 
@@ -134,16 +134,16 @@ def listeners_on(port: int, mark: str) -> Listeners:
     as another user's, is left out.
     """
     links = {f"socket:[{inode}]" for inode in _inodes(port)}
-    found = Listeners()
+    listeners = Listeners()
     if not links:
-        return found
+        return listeners
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if not links.isdisjoint(_open_files(process)):
-                own = mark.encode() in (process / "environ").read_bytes().split(b"\0")
-                found.ours = found.ours or own
-                found.strangers += [] if own else [int(process.name)]
-    return found
+                is_ours = mark.encode() in (process / "environ").read_bytes().split(b"\0")
+                listeners.ours = listeners.ours or is_ours
+                listeners.strangers += [] if is_ours else [int(process.name)]
+    return listeners
 
 
 def _open_files(process: Path) -> Iterator[str]:
@@ -153,11 +153,11 @@ def _open_files(process: Path) -> Iterator[str]:
 
 
 def _inodes(port: int) -> set[str]:
-    found = set()
+    inodes = set()
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
                 columns = line.split()
                 if columns[3] == "0A" and int(columns[1].rpartition(":")[2], 16) == port:
-                    found.add(columns[9])
-    return found
+                    inodes.add(columns[9])
+    return inodes

@@ -29,10 +29,10 @@ def write_object(path: Path, value: object, *, mode: int = 0o666) -> None:
 def read_object(path: Path) -> dict[str, Any] | None:
     """The JSON object of a file; None when there is no such file, or no object in it."""
     try:
-        held = json.loads(path.read_bytes())
+        value = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    return held if isinstance(held, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def append_line(path: Path, record: Mapping[str, object]) -> None:
@@ -67,9 +67,9 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             if not line.endswith(b"\n"):
                 return
             with contextlib.suppress(ValueError):
-                held = json.loads(line)
-                if isinstance(held, dict):
-                    yield held
+                value = json.loads(line)
+                if isinstance(value, dict):
+                    yield value
 
 
 def tail(log: Path) -> str:

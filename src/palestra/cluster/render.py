@@ -75,7 +75,7 @@ def submit_script(run: Run) -> str:
 
 
 def _dependency_by_hand(run: Run, job: Job) -> list[str]:
-    number = {other.name: at for at, other in enumerate(run.jobs)}
+    number = {earlier.name: at for at, earlier in enumerate(run.jobs)}
     parts = [
         f"{a.kind}:${{job_{number[a.job]}}}" if a.job else f"{a.kind}:{shlex.quote(a.job_id)}"
         for a in job.after
@@ -105,7 +105,7 @@ def _whole_job(run: Run, job: Job, options: JobOptions, cluster: ClusterConfig) 
             hint="choose a folder without one",
         )
     number = "%A_%a" if job.array else "%j"
-    found = {
+    directives = {
         "job-name": f"{run.name}-{job.name}",
         "output": f"{run.log_dir.replace('%', '%%')}/{job.name}_batch_{number}.log",
         # A requeued job goes on in the same file.
@@ -116,19 +116,19 @@ def _whole_job(run: Run, job: Job, options: JobOptions, cluster: ClusterConfig) 
     }
     if job.array:
         cap = f"%{job.array_cap}" if job.array_cap else ""
-        found["array"] = f"0-{len(job.shards) - 1}{cap}"
+        directives["array"] = f"0-{len(job.shards) - 1}{cap}"
     if job.time_limit:
-        found["time"] = job.time_limit
+        directives["time"] = job.time_limit
     if shortest := options.time_min or cluster.time_min:
-        found["time-min"] = shortest
-    return found
+        directives["time-min"] = shortest
+    return directives
 
 
 def _allocation(
     allocation: Allocation, options: JobOptions, cluster: ClusterConfig
 ) -> dict[str, str]:
     exclusive = cluster.exclusive if options.exclusive is None else options.exclusive
-    found = {
+    directives = {
         "partition": allocation.partition or "",
         "account": options.account or cluster.account or "",
         "qos": options.qos or cluster.qos or "",
@@ -139,17 +139,21 @@ def _allocation(
     }
     gpus = allocation.gpus_per_node
     if gpus and cluster.gpu_directive == "gres":
-        found["gres"] = f"gpu:{gpus}"
+        directives["gres"] = f"gpu:{gpus}"
     elif gpus:
-        found["gpus-per-node"] = str(gpus)
-    found = {key: value for key, value in found.items() if value}
+        directives["gpus-per-node"] = str(gpus)
+    directives = {key: value for key, value in directives.items() if value}
     if exclusive:
-        found["exclusive"] = ""
-    return {**found, **_own(cluster.sbatch, "sbatch"), **_own(options.sbatch_settings, "--sbatch")}
+        directives["exclusive"] = ""
+    return {
+        **directives,
+        **_own(cluster.sbatch, "sbatch"),
+        **_own(options.sbatch_settings, "--sbatch"),
+    }
 
 
-def _own(given: Mapping[str, str], where: str) -> Mapping[str, str]:
-    for key in given:
+def _own(variables: Mapping[str, str], where: str) -> Mapping[str, str]:
+    for key in variables:
         if not _KEY.fullmatch(key):
             raise ConfigError(f"{where}: {key!r} is no option of sbatch", hint="KEY=VALUE")
         if key in OWNED:
@@ -158,7 +162,7 @@ def _own(given: Mapping[str, str], where: str) -> Mapping[str, str]:
                 hint="there are options of their own for what may be chosen: --partition, "
                 "--account, --qos, --time, --time-min, --exclusive, --array-cap",
             )
-    return given
+    return variables
 
 
 def directive(key: str, value: str) -> str:

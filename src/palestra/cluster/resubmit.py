@@ -44,12 +44,12 @@ def resubmit(
     not set, before anything is written or cancelled.
     """
     files = RunFiles(Path(run.output_dir))
-    again = executor or executor_for(run.executor, timeout_s=run.command_timeout_s)
+    run_executor = executor or executor_for(run.executor, timeout_s=run.command_timeout_s)
     planned = _planned_last(_submissions(files), shards)
     _check_variables(files, planned, shards, os.environ if environ is None else environ)
-    again.cancel(stuck)
+    run_executor.cancel(stuck)
     with submitting(files):
-        return _resubmitted(run, files, shards, active, again)
+        return _resubmitted(run, files, shards, active, run_executor)
 
 
 def _submissions(files: RunFiles) -> list[Run]:
@@ -60,12 +60,12 @@ def _check_variables(
     files: RunFiles, run: Run, shards: Sequence[str], environ: Mapping[str, str]
 ) -> None:
     key = run.policy.api_key_env
-    wanted = {name: INHERITED for name in run.secrets if name != key}
+    setting_of = {name: INHERITED for name in run.secrets if name != key}
     if key and shards:  # whoever merges asks no model
-        wanted[key] = KEY_OPTION
+        setting_of[key] = KEY_OPTION
     folder = files.submission(run.submission).folder
     if not any(_EXPORT.search(script.read_text()) for script in folder.glob("*.sh")):
-        raise_unset(unset(wanted, environ))
+        raise_unset(unset(setting_of, environ))
 
 
 def _resubmitted(
@@ -76,19 +76,21 @@ def _resubmitted(
     executor: Executor,
 ) -> Run:
     earlier = _submissions(files)
-    done = {shard.name for shard in run.shards if is_done(files.shard(shard.name))}
-    coming = done | set(shards) | {name for name, _ in active}
+    done_shards = {shard.name for shard in run.shards if is_done(files.shard(shard.name))}
+    coming = done_shards | set(shards) | {name for name, _ in active}
     complete = {shard.name for shard in run.shards} <= coming
     number = f"{max(map(int, files.submissions())) + 1:04d}"
     planned = _planned_last(earlier, shards)
-    again = replan(planned, shards, submission=number, complete=False)
+    replanned = replan(planned, shards, submission=number, complete=False)
     if shards and not planned.collect.materialized and not files.stamped.exists():
-        again = _after_preparing(again, earlier)
-    again = _with_closing(again, earlier if complete else [], [job_id for _, job_id in active])
-    again = replace(again, rerun_done=False)
-    _write(files, again, earlier)
-    hand_over(again, executor, timeout_s=run.command_timeout_s)
-    return again
+        replanned = _after_preparing(replanned, earlier)
+    replanned = _with_closing(
+        replanned, earlier if complete else [], [job_id for _, job_id in active]
+    )
+    replanned = replace(replanned, rerun_done=False)
+    _write(files, replanned, earlier)
+    hand_over(replanned, executor, timeout_s=run.command_timeout_s)
+    return replanned
 
 
 def _after_preparing(run: Run, plans: Sequence[Run]) -> Run:
@@ -98,8 +100,10 @@ def _after_preparing(run: Run, plans: Sequence[Run]) -> Run:
     )
     waits = After(job=job.name)
     collecting = (
-        one if any(a.job for a in one.after) else replace(one, after=(*one.after, waits))
-        for one in run.jobs
+        planned_job
+        if any(a.job for a in planned_job.after)
+        else replace(planned_job, after=(*planned_job.after, waits))
+        for planned_job in run.jobs
     )
     return replace(run, jobs=(replace(job, after=()), *collecting))
 
@@ -107,8 +111,8 @@ def _after_preparing(run: Run, plans: Sequence[Run]) -> Run:
 def _planned_last(plans: Sequence[Run], shards: Sequence[str]) -> Run:
     """The last submission that had jobs for all of `shards`. Raises RunFailed when none had."""
     for run in reversed(plans):
-        held = {name for job in run.jobs for name in job.shards}
-        if held >= set(shards):
+        planned_shards = {name for job in run.jobs for name in job.shards}
+        if planned_shards >= set(shards):
             return run
     raise RunFailed(
         f"no earlier submission had all of {', '.join(shards)}",
@@ -129,13 +133,13 @@ def _with_closing(run: Run, plans: Sequence[Run], job_ids: Sequence[str]) -> Run
     last = {job.shards: job.name for job in run.jobs if job.shards}
     waits = tuple(After(job=name) for name in last.values())
     waits += tuple(After(job_id=job_id) for job_id in job_ids)
-    kept = [
-        replace(job, after=own)
-        if (own := tuple(a for a in job.after if a.job in names))
+    kept_jobs = [
+        replace(job, after=kept_waits)
+        if (kept_waits := tuple(a for a in job.after if a.job in names))
         else replace(job, after=waits)
         for job in closing
     ]
-    return replace(run, jobs=(*run.jobs, *kept))
+    return replace(run, jobs=(*run.jobs, *kept_jobs))
 
 
 def _write(files: RunFiles, run: Run, plans: Sequence[Run]) -> None:
@@ -144,7 +148,11 @@ def _write(files: RunFiles, run: Run, plans: Sequence[Run]) -> None:
     folder.folder.mkdir(parents=True)  # of two that come at once, one fails here
     folder.supervisor.write_bytes(supervisor_zip())
     for job in run.jobs:
-        old = next(plan for plan in reversed(plans) if job.name in {one.name for one in plan.jobs})
+        old = next(
+            plan
+            for plan in reversed(plans)
+            if job.name in {planned_job.name for planned_job in plan.jobs}
+        )
         text = files.submission(old.submission).script(job.name).read_text()
         script = folder.script(job.name)
         script.write_text(_renumbered(text, files, old.submission, run.submission, job))

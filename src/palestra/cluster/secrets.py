@@ -99,10 +99,10 @@ def address_problem(address: str, where: str) -> str:
     """Why an address may not be written down; empty when it may. Never shows it."""
     try:
         parts = urlsplit(address)
-        asked = parse_qsl(parts.query)
+        query = parse_qsl(parts.query)
     except ValueError as error:
         return f"{where} is no URL: {error}"
-    if parts.username or parts.password or any(is_secret_name(name) for name, _ in asked):
+    if parts.username or parts.password or any(is_secret_name(name) for name, _ in query):
         return f"{where} holds a secret and would stand in the plan; give --policy-api-key-env"
     return ""
 
@@ -125,10 +125,10 @@ def check_absent(
     `values`: those of the configuration, such as env.yaml's. The last look before anything is
     written: however a value came in, it does not get out.
     """
-    for said, value in _sought(names, environ, values):
+    for secret_name, value in _sought(names, environ, values):
         for where, text in texts.items():
             if value in text:
-                raise _found(said, where)
+                raise _found(secret_name, where)
 
 
 def check_folder_absent(
@@ -138,32 +138,34 @@ def check_folder_absent(
     values: Collection[str] = (),
 ) -> None:
     """The same of every file below `folder`; fine when there is no such folder."""
-    sought = [(said, value.encode()) for said, value in _sought(names, environ, values)]
+    sought = [
+        (secret_name, value.encode()) for secret_name, value in _sought(names, environ, values)
+    ]
     for path in sorted(folder.rglob("*")) if sought else ():
         if path.is_file() and not path.is_symlink():
             content = path.read_bytes()
-            for said, value in sought:
+            for secret_name, value in sought:
                 if value in content:
-                    raise _found(said, str(path.relative_to(folder.parent)))
+                    raise _found(secret_name, str(path.relative_to(folder.parent)))
 
 
 def _sought(
     names: Iterable[str], environ: Mapping[str, str], values: Collection[str]
 ) -> Iterator[tuple[str, str]]:
     """What must stand nowhere, and how to speak of it."""
-    named = frozenset(names)
-    for name in sorted({*named, *filter(is_secret_name, environ)}):
+    secret_names = frozenset(names)
+    for name in sorted({*secret_names, *filter(is_secret_name, environ)}):
         value = environ.get(name, "")
-        if len(value) >= (SHORTEST if name in named else SHORTEST_OTHER):
+        if len(value) >= (SHORTEST if name in secret_names else SHORTEST_OTHER):
             yield f"the value of {name}", value
     for value in values:
         if len(value) >= SHORTEST_OTHER:
             yield "a secret of the configuration", value
 
 
-def _found(said: str, where: str) -> ConfigError:
+def _found(secret_name: str, where: str) -> ConfigError:
     return ConfigError(
-        f"{said} would stand in {where}",
+        f"{secret_name} would stand in {where}",
         hint="secrets are passed by the names of their variables: --policy-api-key-env, or "
         "inherit_env of the cluster config",
     )

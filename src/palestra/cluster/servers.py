@@ -35,23 +35,23 @@ def server_command(options: RolloutOptions, *, python: str) -> ServerCommand:
     return TYPES[kind](options, shlex.split(options.server_args), python)
 
 
-def _vllm(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCommand:
+def _vllm(options: RolloutOptions, further: Sequence[str], python: str) -> ServerCommand:
     del python
     start = shlex.split(options.server_entrypoint or "vllm serve")
     argv = [*start, str(options.model), "--served-model-name", options.policy_name]
     argv += ["--host", "{host}", "--port", "{port}", "--seed", "{server_seed}"]
-    copies = _number(more, "--data-parallel-size", "-dp")
-    if options.server_gpus and not _has(more, "--tensor-parallel-size", "-tp"):
+    copies = _number(further, "--data-parallel-size", "-dp")
+    if options.server_gpus and not _has(further, "--tensor-parallel-size", "-tp"):
         argv += ["--tensor-parallel-size", str(_per_copy(options.server_gpus, copies))]
     if options.trust_remote_code:
         argv += ["--trust-remote-code"]
     env = {"VLLM_API_KEY": "{nonce}", "VLLM_NO_USAGE_STATS": "1"}
     if options.server_nodes == 1:
-        return ServerCommand((*argv, *more), env=env)
-    if not _has(more, "--pipeline-parallel-size", "-pp"):
+        return ServerCommand((*argv, *further), env=env)
+    if not _has(further, "--pipeline-parallel-size", "-pp"):
         argv += ["--pipeline-parallel-size", str(options.server_nodes)]
     argv += ["--nnodes", str(options.server_nodes), "--node-rank", "{node_rank}"]
-    argv += ["--master-addr", "{head_host}", "--master-port", "{head_port}", *more]
+    argv += ["--master-addr", "{head_host}", "--master-port", "{head_port}", *further]
     return ServerCommand(tuple(argv), (*argv, "--headless"), env)
 
 
@@ -61,7 +61,7 @@ def _per_copy(gpus: int, copies: int) -> int:
     return gpus // copies
 
 
-def _sglang(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCommand:
+def _sglang(options: RolloutOptions, further: Sequence[str], python: str) -> ServerCommand:
     del python
     start = shlex.split(options.server_entrypoint or "python3 -m sglang.launch_server")
     if "-m" not in start[1:-1]:
@@ -74,17 +74,17 @@ def _sglang(options: RolloutOptions, more: Sequence[str], python: str) -> Server
     start[at : at + 1] = ["{supervisor}", KEYED]
     argv = [*start, "--model-path", str(options.model), "--served-model-name", options.policy_name]
     argv += ["--host", "{host}", "--port", "{port}", "--random-seed", "{server_seed}"]
-    if options.server_gpus and not _has(more, "--tp-size", "--tensor-parallel-size", "--tp"):
+    if options.server_gpus and not _has(further, "--tp-size", "--tensor-parallel-size", "--tp"):
         argv += ["--tp-size", str(options.server_gpus * options.server_nodes)]
     if options.trust_remote_code:
         argv += ["--trust-remote-code"]
     if options.server_nodes > 1:
         argv += ["--nnodes", str(options.server_nodes), "--node-rank", "{node_rank}"]
         argv += ["--dist-init-addr", "{head_host}:{head_port}"]
-    return ServerCommand((*argv, *more), env={KEY_VARIABLE: "{nonce}"})
+    return ServerCommand((*argv, *further), env={KEY_VARIABLE: "{nonce}"})
 
 
-def _llama_cpp(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCommand:
+def _llama_cpp(options: RolloutOptions, further: Sequence[str], python: str) -> ServerCommand:
     if options.trust_remote_code:
         raise ConfigError("--trust-remote-code: a llama_cpp model brings no code")
     if options.server_nodes > 1:
@@ -94,17 +94,17 @@ def _llama_cpp(options: RolloutOptions, more: Sequence[str], python: str) -> Ser
     # The embedded model is known by name wherever palestra is installed.
     model = [] if options.model == "local" else [str(options.model)]
     argv = [*start, *model, "--name", options.policy_name, "--host", "{host}", "--port", "{port}"]
-    argv += ["--api-key-env", KEY_VARIABLE, *more]
+    argv += ["--api-key-env", KEY_VARIABLE, *further]
     return ServerCommand(tuple(argv), env={KEY_VARIABLE: "{nonce}"})
 
 
-def _generic(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCommand:
+def _generic(options: RolloutOptions, further: Sequence[str], python: str) -> ServerCommand:
     del python
     if not options.server_entrypoint:
         raise ConfigError("--server-type generic needs --server-entrypoint, with {port} in it")
     if options.trust_remote_code:
         raise ConfigError("--trust-remote-code: say it to a generic server in its own words")
-    argv = (*shlex.split(options.server_entrypoint), *more)
+    argv = (*shlex.split(options.server_entrypoint), *further)
     if not any("{port}" in word for word in argv):
         raise ConfigError(
             "--server-entrypoint of a generic server has no {port}",

@@ -38,8 +38,8 @@ class ShardCounts:
 
     def said(self) -> str:
         """For messages."""
-        left = f" + left {self.left}" if self.left else ""
-        return f"expected {self.expected} = scored {self.scored} + failed {self.failed}{left}"
+        left_text = f" + left {self.left}" if self.left else ""
+        return f"expected {self.expected} = scored {self.scored} + failed {self.failed}{left_text}"
 
 
 def count(files: ShardFiles) -> ShardCounts:
@@ -47,28 +47,30 @@ def count(files: ShardFiles) -> ShardCounts:
 
     Raises NotDone when it has no materialized rows, or rows of other rollouts than these.
     """
-    asked = {_key(row) for row in _rows(files.materialized_inputs)}
-    if not asked and not files.materialized_inputs.exists():
+    requested = {_key(row) for row in _rows(files.materialized_inputs)}
+    if not requested and not files.materialized_inputs.exists():
         raise NotDone(f"{files.materialized_inputs.name} is missing")
     scored = {_key(row) for row in _rows(files.output)}
     # Of several attempts the last decides: after a terminal one more may have been allowed.
     terminal = {_key(row): bool(row.get(TERMINAL)) for row in _rows(files.failures)}
     failed = {key for key, given_up in terminal.items() if given_up} - scored
-    strange = (scored | failed) - asked
+    strange = (scored | failed) - requested
     if strange:
         raise NotDone(
             f"{files.name} has {len(strange)} rows that were not asked for, "
             f"such as {min(strange)} (task, rollout)"
         )
-    return ShardCounts(len(asked), len(scored), len(failed))
+    return ShardCounts(len(requested), len(scored), len(failed))
 
 
 def is_done(files: ShardFiles) -> bool:
     """Whether the done file says so, and its numbers add up."""
-    done = read_object(files.done)
-    if done is None:
+    end_record = read_object(files.done)
+    if end_record is None:
         return False
-    expected, scored, failed = (done.get(key) for key in ("expected", "scored", "failed_terminal"))
+    expected, scored, failed = (
+        end_record.get(key) for key in ("expected", "scored", "failed_terminal")
+    )
     if not (isinstance(expected, int) and isinstance(scored, int) and isinstance(failed, int)):
         return False
     return expected == scored + failed
@@ -98,8 +100,14 @@ def set_shard_aside(run: RunFiles, name: str, suffix: str) -> list[str]:
     would be taken for the remains of one that cannot be continued.
     """
     files = run.shard(name)
-    own = (files.done, files.manifest, files.failures, files.output, files.materialized_inputs)
-    return [path.name for path in set_aside((*own, *files.derived), suffix)]
+    own_files = (
+        files.done,
+        files.manifest,
+        files.failures,
+        files.output,
+        files.materialized_inputs,
+    )
+    return [path.name for path in set_aside((*own_files, *files.derived), suffix)]
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

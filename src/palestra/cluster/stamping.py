@@ -98,19 +98,23 @@ def stamp(
     """
     with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
         rows = Path(folder) / "rows.jsonl"
-        made = materialize(settings, rows, agents=agents)
-        tasks = sorted(made.repeats)
-        own = {chunk: _share(shards, chunk, tasks, limit) for chunk in {s.chunk for s in shards}}
-        counted = tuple(_counted(shard, own[shard.chunk], made.repeats) for shard in shards)
+        materialized = materialize(settings, rows, agents=agents)
+        tasks = sorted(materialized.repeats)
+        tasks_of_chunk = {
+            chunk: _share(shards, chunk, tasks, limit) for chunk in {s.chunk for s in shards}
+        }
+        counted = tuple(
+            _counted(shard, tasks_of_chunk[shard.chunk], materialized.repeats) for shard in shards
+        )
         stamped = Stamped(
             counted,
-            made.input_digest,
-            sum(map(len, own.values())),
+            materialized.input_digest,
+            sum(map(len, tasks_of_chunk.values())),
             sum(shard.rows or 0 for shard in counted),
-            made.notices,
+            materialized.notices,
         )
         check(stamped)
-        cut = _Cut(rows, made.repeats, own, seeded=seeded)
+        cut = _Cut(rows, materialized.repeats, tasks_of_chunk, seeded=seeded)
         for group in _groups(counted):
             cut.write(group, files)
     return stamped
@@ -129,19 +133,19 @@ def _share(
     return share_of(chunk, chunks, tasks)[:limit]
 
 
-def _counted(shard: Shard, own: Sequence[int], repeats: Mapping[int, int]) -> Shard:
+def _counted(shard: Shard, own_tasks: Sequence[int], repeats: Mapping[int, int]) -> Shard:
     return replace(
         shard,
-        tasks=len(own),
-        first_task=own[0],
-        last_task=own[-1],
-        rows=sum(repeats[task] for task in own),
+        tasks=len(own_tasks),
+        first_task=own_tasks[0],
+        last_task=own_tasks[-1],
+        rows=sum(repeats[task] for task in own_tasks),
     )
 
 
 def _groups(shards: Sequence[Shard]) -> Iterator[Sequence[Shard]]:
-    rest = iter(shards)
-    while group := tuple(islice(rest, AT_ONCE)):
+    remaining = iter(shards)
+    while group := tuple(islice(remaining, AT_ONCE)):
         yield group
 
 
@@ -156,7 +160,7 @@ class _Cut:
     seeded: bool
 
     def write(self, shards: Sequence[Shard], files: RunFiles) -> None:
-        chunk_of = {task: chunk for chunk, own in self.tasks.items() for task in own}
+        chunk_of = {task: chunk for chunk, own_tasks in self.tasks.items() for task in own_tasks}
         with contextlib.ExitStack() as stack:
             outputs = {
                 (shard.chunk, shard.seed): stack.enter_context(
@@ -172,10 +176,12 @@ class _Cut:
 
     def _stamped(self, row: JsonObject, seed: int) -> JsonDict:
         task, repeat = row[TASK_INDEX], row[ROLLOUT_INDEX]
-        made = {**row, ROLLOUT_INDEX: seed * self.repeats[task] + repeat}
+        stamped_row = {**row, ROLLOUT_INDEX: seed * self.repeats[task] + repeat}
         if self.seeded:
-            made[CREATE_PARAMS] = with_seed(row[CREATE_PARAMS], request_seed(seed, task, repeat))
-        return made
+            stamped_row[CREATE_PARAMS] = with_seed(
+                row[CREATE_PARAMS], request_seed(seed, task, repeat)
+            )
+        return stamped_row
 
 
 def remember_stamped(stamped: Stamped, files: RunFiles, *, anew: bool = False) -> None:
@@ -203,13 +209,13 @@ def with_stamped(run: Run) -> Run:
         return run
     path = RunFiles(Path(run.output_dir)).stamped
     try:
-        held = orjson.loads(path.read_bytes())
+        fields = orjson.loads(path.read_bytes())
         return replace(
             run,
-            shards=tuple(Shard(**shard) for shard in held["shards"]),
-            input_digest=held["input_digest"],
-            tasks=held["tasks"],
-            rollouts=held["rollouts"],
+            shards=tuple(Shard(**shard) for shard in fields["shards"]),
+            input_digest=fields["input_digest"],
+            tasks=fields["tasks"],
+            rollouts=fields["rollouts"],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputDataError(

@@ -76,12 +76,12 @@ def _lasting(value: Any) -> Any:
     """A setting without what may change: endpoints, secrets, and how the work is done."""
     if isinstance(value, Mapping):
         return {
-            str(key): _lasting(held)
-            for key, held in value.items()
+            str(key): _lasting(member)
+            for key, member in value.items()
             if key not in OPERATIONAL and not is_secret_name(key)
         }
     if isinstance(value, list | tuple):
-        return [_lasting(held) for held in value]
+        return [_lasting(member) for member in value]
     return value
 
 
@@ -141,22 +141,25 @@ def rollouts(
     before anything is written; StaleRun when the output folder holds another run;
     ClusterUnreachable when nothing could be asked.
     """
-    given = filled(options, extra, os.environ)
-    options = given.options
-    serve, collect = split_extra(given.extra)
-    for name, more in (("serve_override", serve), ("collect_override", collect)):
-        own = options.get(name) or ()
-        options[name] = (*((own,) if isinstance(own, str) else own), *more)
-    return _RolloutSubmitter(checked_options(**options), tell, given.notices).submit()
+    filled_options = filled(options, extra, os.environ)
+    options = filled_options.options
+    serve, collect = split_extra(filled_options.extra)
+    for name, further in (("serve_override", serve), ("collect_override", collect)):
+        own_overrides = options.get(name) or ()
+        options[name] = (
+            *((own_overrides,) if isinstance(own_overrides, str) else own_overrides),
+            *further,
+        )
+    return _RolloutSubmitter(checked_options(**options), tell, filled_options.notices).submit()
 
 
 class _RolloutSubmitter(Submitter):
     """The steps of one submission of rollouts, in order."""
 
     def __init__(
-        self, options: RolloutOptions, tell: Callable[[str], None], notices: Sequence[str] = ()
+        self, options: RolloutOptions, report: Callable[[str], None], notices: Sequence[str] = ()
     ) -> None:
-        super().__init__(options, options.output_dir, tell, notices)
+        super().__init__(options, options.output_dir, report, notices)
         self._options: RolloutOptions = options
         raise_problems(missing_here(options, self._cluster, self._cwd))
         self._places = replace(self._places, gym_path=options.gym_path)
@@ -211,11 +214,11 @@ class _RolloutSubmitter(Submitter):
         if any(not config.here for config in self._configs):
             return None
         paths = [config.outside for config in self._configs]
-        own = self._places.packaged or self._places.containers
-        if own and (self._cwd / "env.yaml").exists():
+        is_elsewhere = self._places.packaged or self._places.containers
+        if is_elsewhere and (self._cwd / "env.yaml").exists():
             self._say("env.yaml stays here: jobs in containers or of packaged code do not see it")
         return served_config(
-            self._options, paths, self._options.serve_override, use_env_yaml=not own
+            self._options, paths, self._options.serve_override, use_env_yaml=not is_elsewhere
         )
 
     def _facts(self, after: tuple[After, ...]) -> Facts:
@@ -225,10 +228,12 @@ class _RolloutSubmitter(Submitter):
         shards = shards_of(options.seeds, options.num_chunks)
         chunks = options.chunks or (0,)
         chosen = [shard.name for shard in shards if shard.chunk in chunks]
-        done = {shard.name for shard in shards if is_done(self._files.shard(shard.name))}
-        wanted = [name for name in chosen if options.rerun_done or name not in done]
-        if len(wanted) < len(chosen):
-            self._say(f"{len(chosen) - len(wanted)} of {len(chosen)} shards are done already")
+        done_shards = {shard.name for shard in shards if is_done(self._files.shard(shard.name))}
+        wanted_shards = [name for name in chosen if options.rerun_done or name not in done_shards]
+        if len(wanted_shards) < len(chosen):
+            self._say(
+                f"{len(chosen) - len(wanted_shards)} of {len(chosen)} shards are done already"
+            )
         folder = self._files.submission(number)
         return Facts(
             output_dir=self._output.inside,
@@ -238,7 +243,7 @@ class _RolloutSubmitter(Submitter):
             config_paths=tuple(config.inside for config in self._configs),
             input_file=self._input.inside,
             shards=shards,
-            wanted=tuple(wanted),
+            wanted=tuple(wanted_shards),
             serve_overrides=options.serve_override,
             collect_overrides=options.collect_override,
             workdir=self._workdir(folder),
@@ -252,7 +257,7 @@ class _RolloutSubmitter(Submitter):
                 ]
             ),
             after=after,
-            complete={shard.name for shard in shards} <= done | set(wanted),
+            complete={shard.name for shard in shards} <= done_shards | set(wanted_shards),
             max_array_size=self._largest_array(),
             materialized=not self._far,
             code_version=code_version(self._cwd, self._how, palestra.__version__),
@@ -265,14 +270,14 @@ class _RolloutSubmitter(Submitter):
             yield self._places.path(model, "--model")
 
     def _largest_array(self) -> int:
-        known = self._cluster.max_array_size
+        largest = self._cluster.max_array_size
         if (
-            known is None
+            largest is None
             and isinstance(self._executor, SlurmExecutor)
             and not self._options.dry_run
         ):
-            known = self._executor.max_array_size()
-        return known or SLURM_ARRAY_SIZE
+            largest = self._executor.max_array_size()
+        return largest or SLURM_ARRAY_SIZE
 
     def _stamped(
         self, facts: Facts, settings: CollectSettings, config: ResolvedConfig | None

@@ -39,7 +39,7 @@ def waits_for(
     after: list[After] = []
     notices: list[str] = []
     for name in names:
-        ids, known = _jobs_of(name)
+        ids, known_run_of = _jobs_of(name)
         if not ids:
             if not missing_fine:
                 raise ConfigError(
@@ -52,11 +52,15 @@ def waits_for(
         if offline:
             after += [After("afterok", job_id=job_id) for job_id in ids]
             continue
-        asked = executor_for(known.executor, timeout_s=known.timeout_s) if known else executor
-        open_ids = _open(name, ids, asked, missing_fine=missing_fine)
-        if open_ids and known and known.executor != kind:
+        executor_asked = (
+            executor_for(known_run_of.executor, timeout_s=known_run_of.timeout_s)
+            if known_run_of
+            else executor
+        )
+        open_ids = _open(name, ids, executor_asked, missing_fine=missing_fine)
+        if open_ids and known_run_of and known_run_of.executor != kind:
             raise ConfigError(
-                f"--run-after {name}: it still runs, on executor {known.executor}, which "
+                f"--run-after {name}: it still runs, on executor {known_run_of.executor}, which "
                 f"{kind} cannot wait for"
             )
         after += [After("afterok", job_id=job_id) for job_id in open_ids]
@@ -71,9 +75,13 @@ def refuse_running(files: RunFiles, *, timeout_s: float) -> None:
     going: list[str] = []
     for number in sorted({event.submission for event in events}):
         kind = read_plan(files.submission(number).plan).executor
-        asked = executor_for(kind, timeout_s=timeout_s)
+        executor_asked = executor_for(kind, timeout_s=timeout_s)
         ids = [event.job_id for event in events if event.submission == number]
-        going += [unit for unit, told in asked.status(ids).items() if not told.state.over]
+        going += [
+            unit
+            for unit, job_state in executor_asked.status(ids).items()
+            if not job_state.state.over
+        ]
     if going:
         raise ConfigError(
             f"{len(going)} jobs of an earlier submission into {files.output_dir} have not ended "
@@ -87,11 +95,11 @@ def _jobs_of(name: str) -> tuple[tuple[str, ...], KnownRun | None]:
     if name.isdecimal():
         return (name,), None
     folder = Path(name).absolute()
-    known = known_run(name)
-    if known is None and RunFiles(folder).submissions():
+    run_known = known_run(name)
+    if run_known is None and RunFiles(folder).submissions():
         run = read_plan(RunFiles(folder).submission(RunFiles(folder).submissions()[-1]).plan)
-        known = KnownRun(run.name, run.output_dir, run.executor)
-    return (last_jobs(RunFiles(Path(known.output_dir))), known) if known else ((), None)
+        run_known = KnownRun(run.name, run.output_dir, run.executor)
+    return (last_jobs(RunFiles(Path(run_known.output_dir))), run_known) if run_known else ((), None)
 
 
 def last_jobs(files: RunFiles) -> tuple[str, ...]:
@@ -110,29 +118,35 @@ def _open(
 ) -> tuple[str, ...]:
     """Those that have not ended. Raises ConfigError for one that ended badly."""
     states = executor.status(ids)
-    found = []
+    open_ids = []
     for job_id in ids:
-        own = [
-            told for unit, told in states.items() if unit == job_id or unit.startswith(f"{job_id}_")
+        own_states = [
+            job_state
+            for unit, job_state in states.items()
+            if unit == job_id or unit.startswith(f"{job_id}_")
         ]
-        bad = [told for told in own if told.state in {Phase.FAILED, Phase.CANCELLED}]
+        bad = [
+            job_state
+            for job_state in own_states
+            if job_state.state in {Phase.FAILED, Phase.CANCELLED}
+        ]
         if bad:
             raise ConfigError(
                 f"--run-after {name}: job {job_id} ended badly ({_said(bad[0])})",
                 hint="mend that run first; what depends on it would never start",
             )
-        if all(told.state is Phase.UNKNOWN for told in own) and not missing_fine:
+        if all(job_state.state is Phase.UNKNOWN for job_state in own_states) and not missing_fine:
             raise ConfigError(
                 f"--run-after {name}: the cluster knows no job {job_id} any more",
                 hint="--allow-missing-dep starts all the same",
             )
-        if any(not told.state.over for told in own):
-            found.append(job_id)
-    return tuple(found)
+        if any(not job_state.state.over for job_state in own_states):
+            open_ids.append(job_id)
+    return tuple(open_ids)
 
 
-def _said(told: JobState) -> str:
-    return told.reason or told.state.value
+def _said(job_state: JobState) -> str:
+    return job_state.reason or job_state.state.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +162,7 @@ class Submission:
 class Submitter:
     """The steps that do not depend on what is submitted.
 
-    `tell` hears what is worth knowing, as it happens; `notices`: what is known already.
+    `report` hears what is worth knowing, as it happens; `notices`: what is known already.
     Raises ConfigError for options that cannot be used there.
     """
 
@@ -156,11 +170,11 @@ class Submitter:
         self,
         options: JobOptions,
         output_dir: str,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         notices: Sequence[str] = (),
     ) -> None:
         self._options = options
-        self._tell = tell
+        self._tell = report
         self._notices: list[str] = []
         for notice in notices:
             self._say(notice)
@@ -251,8 +265,8 @@ class Submitter:
             self._say(f"warning: {problem}: export it before you submit")
 
     def _log_dir(self) -> Placed:
-        given = self._options.log_dir or str(logs(self._output.outside))
-        return self._places.folder(given, "--log-dir")
+        log_dir = self._options.log_dir or str(logs(self._output.outside))
+        return self._places.folder(log_dir, "--log-dir")
 
     def _workdir(self, folder: SubmissionFiles) -> str | None:
         if self._places.packaged:
@@ -295,9 +309,9 @@ def hand_over(run: Run, executor: Executor, *, timeout_s: float = 60.0) -> dict[
     except RunFailed as error:
         if run.executor != "slurm" or not ids:
             raise
-        there = ", ".join(f"{name} {job_id}" for name, job_id in ids.items())
+        submitted = ", ".join(f"{name} {job_id}" for name, job_id in ids.items())
         raise type(error)(
-            f"{error.message}; submitted by then: {there}",
+            f"{error.message}; submitted by then: {submitted}",
             hint=f"`palestra cluster retry-failed {run.output_dir}` submits what is missing, "
             "`palestra cluster cancel` ends what there is",
         ) from error

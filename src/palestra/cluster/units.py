@@ -31,19 +31,20 @@ class RunUnit:
         return (*self.earlier, replace(self, earlier=()))
 
 
-def folder_of(given: str) -> RunFiles:
+def folder_of(run_name: str) -> RunFiles:
     """The run that a user names by its output folder, or by its name if it is the last of it.
 
     Raises InputDataError for none.
     """
-    folder = Path(given).absolute()
+    folder = Path(run_name).absolute()
     if not folder.is_dir():
-        known = known_run(given)
-        if known is None:
+        run_known = known_run(run_name)
+        if run_known is None:
             raise InputDataError(
-                f"there is no run {given!r}", hint="a run is named by its --output-dir or --expname"
+                f"there is no run {run_name!r}",
+                hint="a run is named by its --output-dir or --expname",
             )
-        folder = Path(known.output_dir)
+        folder = Path(run_known.output_dir)
     return RunFiles(folder)
 
 
@@ -65,43 +66,43 @@ def read_run(files: RunFiles) -> Run:
 def units_of(files: RunFiles, run: Run) -> list[RunUnit]:
     """Every shard, and the jobs that follow them, each as it was submitted last."""
     plans: dict[str, Run] = {run.submission: run}
-    found: dict[str, RunUnit] = {}
-    for told in ledger.submitted(files.ledger):
-        if told.submission not in plans:
-            plans[told.submission] = read_plan(files.submission(told.submission).plan)
-        for unit in _units(files, plans[told.submission], told):
-            _add(found, unit)
+    units: dict[str, RunUnit] = {}
+    for submitted in ledger.submitted(files.ledger):
+        if submitted.submission not in plans:
+            plans[submitted.submission] = read_plan(files.submission(submitted.submission).plan)
+        for unit in _units(files, plans[submitted.submission], submitted):
+            _add(units, unit)
     for event in _started(files):
         # Submitted by hand, or by a command that was killed before it could say so.
         unit = _unit_that_started(files, event)
-        known = found.get(unit.name)
-        if known is None or known.submission <= unit.submission:
-            _add(found, unit)
+        unit_known = units.get(unit.name)
+        if unit_known is None or unit_known.submission <= unit.submission:
+            _add(units, unit)
     ordered = [shard.name for shard in run.shards]
-    followers = [name for name in found if name not in ordered]
-    return [found[name] for name in (*ordered, *followers) if name in found]
+    followers = [name for name in units if name not in ordered]
+    return [units[name] for name in (*ordered, *followers) if name in units]
 
 
-def _add(found: dict[str, RunUnit], unit: RunUnit) -> None:
+def _add(units: dict[str, RunUnit], unit: RunUnit) -> None:
     """A later submission takes the place of an earlier one; a later job of one is added to it."""
-    known = found.get(unit.name)
-    if known is None or known.submission != unit.submission:
-        found[unit.name] = unit
-    elif unit.job not in {one.job for one in known.attempts}:
-        found[unit.name] = replace(unit, earlier=known.attempts)
+    unit_known = units.get(unit.name)
+    if unit_known is None or unit_known.submission != unit.submission:
+        units[unit.name] = unit
+    elif unit.job not in {attempt.job for attempt in unit_known.attempts}:
+        units[unit.name] = replace(unit, earlier=unit_known.attempts)
 
 
-def _units(files: RunFiles, run: Run, told: ledger.Submitted) -> list[RunUnit]:
-    job = run.job(told.job)
-    ids = unit_ids(job, told.job_id)
+def _units(files: RunFiles, run: Run, submitted: ledger.Submitted) -> list[RunUnit]:
+    job = run.job(submitted.job)
+    ids = unit_ids(job, submitted.job_id)
     names = job.shards or (job.name,)
     return [
         RunUnit(
             name,
             job.name,
-            told.submission,
+            submitted.submission,
             ids[number if job.array else 0],
-            files.submission(told.submission).job(job.name, number if job.array else None),
+            files.submission(submitted.submission).job(job.name, number if job.array else None),
             bool(job.shards),
         )
         for number, name in enumerate(names)

@@ -45,7 +45,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 def supervisor_zip() -> bytes:
     """The same bytes for the same code."""
-    found = {
+    modules = {
         f"palestra/{path.relative_to(HERE)}": path.read_bytes()
         for pattern in MODULES
         for path in sorted(HERE.glob(pattern))
@@ -55,13 +55,13 @@ def supervisor_zip() -> bytes:
         "palestra/__init__.py": b"",
         "palestra/cluster/__init__.py": b"",
         "palestra/system/__init__.py": _SYSTEM_DOOR.encode(),
-        **found,
+        **modules,
     }
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 @contextlib.contextmanager
@@ -71,10 +71,10 @@ def submitting(files: RunFiles) -> Iterator[None]:
     Raises ConfigError when somebody else does, and for a folder that cannot be written.
     """
     lock = files.cluster / "submitting.lock"
-    made = [folder for folder in lock.parents if not folder.exists()]
+    new_folders = [folder for folder in lock.parents if not folder.exists()]
     try:
         files.cluster.mkdir(parents=True, exist_ok=True)
-        held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise ConfigError(
             f"the output folder {files.output_dir} cannot be written: {error.strerror}",
@@ -82,7 +82,9 @@ def submitting(files: RunFiles) -> Iterator[None]:
         ) from error
     try:
         try:
-            lock_file(held)  # else, where there are none, the leases keep one of two from writing
+            lock_file(
+                descriptor
+            )  # else, where there are none, the leases keep one of two from writing
         except BlockingIOError:
             raise ConfigError(
                 f"another command is submitting into {files.output_dir} at this moment",
@@ -91,12 +93,12 @@ def submitting(files: RunFiles) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if files.cluster in made:  # nothing was begun here, so nothing is left here
+            if files.cluster in new_folders:  # nothing was begun here, so nothing is left here
                 lock.unlink(missing_ok=True)
-                remove_empty(made)
+                remove_empty(new_folders)
             raise
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def write_plan(folder: SubmissionFiles, run: Run) -> None:

@@ -59,23 +59,25 @@ class AliasFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         """The spec of the module that `fullname` stands for; None when it stands for none."""
         del path, target
-        top, dot, rest = fullname.partition(".")
-        if top not in _TARGETS or (top in _PRODUCTS and rest and not _is_alias_below(fullname)):
+        top, dot, remainder = fullname.partition(".")
+        if top not in _TARGETS or (
+            top in _PRODUCTS and remainder and not _is_alias_below(fullname)
+        ):
             return None
-        ours = _TARGETS[top] + dot + rest
+        ours = _TARGETS[top] + dot + remainder
         try:
-            found = importlib.util.find_spec(ours)
+            spec = importlib.util.find_spec(ours)
         except ModuleNotFoundError:
             return None
-        if found is None and top in _PRODUCTS:
+        if spec is None and top in _PRODUCTS:
             raise ModuleNotFoundError(_not_provided(fullname, ours), name=fullname)
-        if found is None:
+        if spec is None:
             return None
         return ModuleSpec(
             fullname,
             _SameModule(ours),
-            origin=found.origin,
-            is_package=found.submodule_search_locations is not None,
+            origin=spec.origin,
+            is_package=spec.submodule_search_locations is not None,
         )
 
 
@@ -93,14 +95,14 @@ class BelowAliasFinder(MetaPathFinder):
         parent = fullname.rpartition(".")[0]
         if not parent or parent.partition(".")[0] not in _TARGETS:
             return None
-        held = sys.modules.get(parent)
-        if held is None or held.__name__ == parent:
+        parent_module = sys.modules.get(parent)
+        if parent_module is None or parent_module.__name__ == parent:
             return None
         # A project that was added after the alias had been made still goes first.
         inside = parent.replace(".", "/")
-        places = [str(place) for entry in sys.path if (place := Path(entry, inside)).is_dir()]
-        own = PathFinder.find_spec(fullname, places) if places else None
-        return own or self._finder.find_spec(fullname, path, target)
+        folders = [str(folder) for entry in sys.path if (folder := Path(entry, inside)).is_dir()]
+        own_spec = PathFinder.find_spec(fullname, folders) if folders else None
+        return own_spec or self._finder.find_spec(fullname, path, target)
 
 
 def _is_alias_below(fullname: str) -> bool:
@@ -112,15 +114,17 @@ def _is_alias_below(fullname: str) -> bool:
 
 def _not_provided(fullname: str, ours: str) -> str:
     """The sentence about a module or name that we do not have, with the nearest one that we do."""
-    top, _, rest = fullname.partition(".")
+    top, _, remainder = fullname.partition(".")
     package, _, name = ours.rpartition(".")
     parent = sys.modules[package]
     names = getattr(parent, "__all__", None) or [
-        found.name for found in pkgutil.iter_modules(getattr(parent, "__path__", ()))
+        module.name for module in pkgutil.iter_modules(getattr(parent, "__path__", ()))
     ]
     near = nearest(name, names, cutoff=0.0)
-    there = f": the nearest is `{'.'.join([*rest.split('.')[:-1], near])}`" if near else ""
-    return f"{_PRODUCTS[top]}' `{rest}` is not provided by Palestra{there}"
+    suggestion = (
+        f": the nearest is `{'.'.join([*remainder.split('.')[:-1], near])}`" if near else ""
+    )
+    return f"{_PRODUCTS[top]}' `{remainder}` is not provided by Palestra{suggestion}"
 
 
 def names_not_provided(package: str, ours: str) -> Callable[[str], Any]:

@@ -32,7 +32,7 @@ class ClientResponse:
     agents in the field go on with the cookies of the last answer.
     """
 
-    def __init__(self, reply: ServerReply, *, method: str, sent: Mapping[str, str]) -> None:
+    def __init__(self, reply: ServerReply, *, method: str, sent_cookies: Mapping[str, str]) -> None:
         self._reply = reply
         self.status = reply.status
         self.ok = reply.ok
@@ -43,7 +43,7 @@ class ClientResponse:
         self.content = reply.content
         self.content_type = str(reply.headers.get("content-type", "")).partition(";")[0]
         self.cookies: SimpleCookie = SimpleCookie()
-        for name, value in {**sent, **reply.cookies}.items():
+        for name, value in {**sent_cookies, **reply.cookies}.items():
             self.cookies[name] = value
 
     async def read(self) -> bytes:
@@ -115,9 +115,9 @@ class ServerClient(BaseModel):
     @classmethod
     def of_fleet(cls, fleet: FleetClient, tree: DictConfig) -> "ServerClient":
         """A client that calls as `fleet` does; `tree` is its configuration."""
-        made = cls(head_server_config=_head_server(tree), global_config_dict=tree)
-        made._fleet = fleet
-        return made
+        client = cls(head_server_config=_head_server(tree), global_config_dict=tree)
+        client._fleet = fleet
+        return client
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
@@ -139,17 +139,21 @@ class ServerClient(BaseModel):
         self, server_name: str, url_path: str, method: str = "POST", **kwargs: Any
     ) -> ClientResponse:
         """One request; `json` may be or hold models. Any status is an answer."""
-        sent = cookie_values(kwargs.pop("cookies", None)) or {}
+        cookies = cookie_values(kwargs.pop("cookies", None)) or {}
         timeout_s = _seconds(kwargs.pop("timeout", None))
-        if (told := self._recorded(server_name, url_path, method, kwargs.get("json"))) is not None:
-            reply = ServerReply(told, server=server_name, url=url_path)
-            return ClientResponse(reply, method=method, sent=sent)
-        known = {name: kwargs[name] for name in ("json", "params", "headers") if name in kwargs}
+        if (
+            recorded := self._recorded(server_name, url_path, method, kwargs.get("json"))
+        ) is not None:
+            reply = ServerReply(recorded, server=server_name, url=url_path)
+            return ClientResponse(reply, method=method, sent_cookies=cookies)
+        request_fields = {
+            name: kwargs[name] for name in ("json", "params", "headers") if name in kwargs
+        }
         async with asyncio.timeout(timeout_s):
             reply = await self._client().request(
-                server_name, url_path, method=method, cookies=sent or None, **known
+                server_name, url_path, method=method, cookies=cookies or None, **request_fields
             )
-        return ClientResponse(reply, method=method, sent=sent)
+        return ClientResponse(reply, method=method, sent_cookies=cookies)
 
     async def get(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
         """`request` with GET."""
@@ -190,36 +194,36 @@ class ServerClient(BaseModel):
 
 
 def _head_server(tree: Any) -> BaseServerConfig:
-    held = tree.get("head_server") or {}
+    head_server = tree.get("head_server") or {}
     return BaseServerConfig(
-        host=str(held.get("host") or "127.0.0.1"),
-        port=int(held.get("port") or DEFAULT_HEAD_SERVER_PORT),
+        host=str(head_server.get("host") or "127.0.0.1"),
+        port=int(head_server.get("port") or DEFAULT_HEAD_SERVER_PORT),
     )
 
 
 def get_server_url(server_name: str, global_config_dict: Any = None) -> str:
     """`http://host:port` of an instance of this fleet."""
-    held = (
+    config = (
         global_config.get_global_config_dict() if global_config_dict is None else global_config_dict
     )
-    settings = get_first_server_config_dict(held, server_name)
+    settings = get_first_server_config_dict(config, server_name)
     return f"http://{settings['host']}:{settings['port']}"
 
 
 def with_addresses(tree: ConfigTree, targets: Mapping[str, Target]) -> DictConfig:
     """The configuration of a fleet with the host and port of every instance filled in."""
-    held = OmegaConf.create(dict(tree))
+    config = OmegaConf.create(dict(tree))
     for name, target in targets.items():
-        settings = get_first_server_config_dict(held, name)
+        settings = get_first_server_config_dict(config, name)
         url = target.urls[0] if target.urls else ""
         host, _, port = url.rpartition("://")[2].rpartition(":")
         if port.isdigit():
             settings["host"], settings["port"] = host, int(port)
-    return held
+    return config
 
 
 def _targets(tree: ConfigTree) -> dict[str, Target]:
-    found: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
     for name, value in tree.items():
         kind = next((k for k in SERVER_TYPES if isinstance(value, Mapping) and k in value), None)
         if kind is None:
@@ -227,13 +231,15 @@ def _targets(tree: ConfigTree) -> dict[str, Target]:
         settings = get_first_server_config_dict(tree, name)
         if settings.get("port"):
             url = f"http://{settings.get('host') or '127.0.0.1'}:{settings['port']}"
-            found[name] = Target(name, kind, (url,))
-    return found
+            targets[name] = Target(name, kind, (url,))
+    return targets
 
 
 def _plain(tree: Any) -> dict[str, Any]:
-    held: Any = OmegaConf.to_container(tree, resolve=True) if isinstance(tree, DictConfig) else tree
-    return dict(held or {})
+    plain: Any = (
+        OmegaConf.to_container(tree, resolve=True) if isinstance(tree, DictConfig) else tree
+    )
+    return dict(plain or {})
 
 
 def _seconds(timeout: Any) -> float | None:

@@ -114,8 +114,12 @@ class Hosted(Server):
         """The author's method of the name that the path ends with, else their class."""
         if not is_by_author(self.author_class):
             return None
-        named = getattr(self.author_class, path.rpartition("/")[2] or " ", None)
-        return AuthorMethod(method or (named if callable(named) else self.author_class), self, path)
+        author_function = getattr(self.author_class, path.rpartition("/")[2] or " ", None)
+        return AuthorMethod(
+            method or (author_function if callable(author_function) else self.author_class),
+            self,
+            path,
+        )
 
     @property
     def palestra_type(self) -> str:
@@ -136,9 +140,9 @@ class Hosted(Server):
             return self.relayed(inner.failure)
         if isinstance(inner, JudgeError):
             cause = _inner(inner.__cause__)
-            known = cause.failure if isinstance(cause, ServerRefused) else cause
-            if isinstance(known, CallError):
-                return _as_judge(known)
+            failure = cause.failure if isinstance(cause, ServerRefused) else cause
+            if isinstance(failure, CallError):
+                return _as_judge(failure)
             return JudgeFailure(f"{self.name}{path}: {inner}")
         return super().translate(path, error)
 
@@ -151,19 +155,19 @@ def _inner(error: BaseException | None) -> BaseException | None:
 
 
 def _as_judge(error: CallError) -> JudgeFailure:
-    found = JudgeFailure(
+    failure = JudgeFailure(
         error.message, hint=error.hint, evidence=error.evidence, status=error.status
     )
-    found.retriable = error.retriable
-    return found
+    failure.retriable = error.retriable
+    return failure
 
 
 def hosted(cls: type[SimpleServer]) -> type[Server]:
     """The server class around `cls`, under its name."""
     settings: Any = cls.model_fields["config"].annotation
-    made = create_model(cls.__name__, __base__=Hosted, config=(settings, ...))
-    made.author_class = cls
-    return made
+    hosted_class = create_model(cls.__name__, __base__=Hosted, config=(settings, ...))
+    hosted_class.author_class = cls
+    return hosted_class
 
 
 class Lifespan:
@@ -228,9 +232,13 @@ def _reported(app: FastAPI) -> set[str]:
     """Fields that the response of `/verify` declares and its request does not."""
     for route in app.routes:
         if isinstance(route, APIRoute) and route.path == "/verify":
-            asked, told = _body_model(route), route.response_model
-            if asked is not None and isinstance(told, type) and issubclass(told, BaseModel):
-                return set(told.model_fields) - set(asked.model_fields)
+            body_model, response_model = _body_model(route), route.response_model
+            if (
+                body_model is not None
+                and isinstance(response_model, type)
+                and issubclass(response_model, BaseModel)
+            ):
+                return set(response_model.model_fields) - set(body_model.model_fields)
     return set()
 
 
@@ -240,9 +248,9 @@ def settings_from_environment(cls: type[SimpleServer]) -> Any:
     from palestra.config import settings_from
 
     settings: Any = cls.model_fields["config"].annotation
-    found = config_from_tree(tree).instance(instance)
-    extra = {"name": instance, "host": found.host, "port": found.port}
-    return settings_from(settings, found, extra=extra)
+    instance_config = config_from_tree(tree).instance(instance)
+    extra = {"name": instance, "host": instance_config.host, "port": instance_config.port}
+    return settings_from(settings, instance_config, extra=extra)
 
 
 def run_from_environment(cls: type[SimpleServer]) -> None:
@@ -254,16 +262,22 @@ def run_from_environment(cls: type[SimpleServer]) -> None:
 async def _serve(cls: type[SimpleServer], tree: dict[str, Any], name: str) -> None:
     config = config_from_tree(tree)
     targets = {
-        other.name: Target(other.name, other.type, (http_url(other.host, other.port),))
-        for other in config.instances.values()
-        if other.port is not None
+        other_instance.name: Target(
+            other_instance.name,
+            other_instance.type,
+            (http_url(other_instance.host, other_instance.port),),
+        )
+        for other_instance in config.instances.values()
+        if other_instance.port is not None
     }
-    found = config.instance(name)
+    instance_config = config.instance(name)
     client = server_client(targets, tree)
-    server = build_server(found, client, served=hosted(cls))
+    server = build_server(instance_config, client, served=hosted(cls))
     await server.start()
     try:
-        async with serving(server.asgi_app(), listen(found.host, found.port or 0)):
+        async with serving(
+            server.asgi_app(), listen(instance_config.host, instance_config.port or 0)
+        ):
             await asyncio.Event().wait()
     finally:
         with contextlib.suppress(Exception):

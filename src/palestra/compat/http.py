@@ -42,10 +42,10 @@ class ServerRefused(aiohttp.ClientResponseError):
     def __init__(
         self, url: str, status: int, content: bytes, failure: CallError | None = None
     ) -> None:
-        told = CIMultiDictProxy(CIMultiDict[str]())
-        asked = aiohttp.RequestInfo(_url(url), "POST", told, _url(url))
+        headers = CIMultiDictProxy(CIMultiDict[str]())
+        request_info = aiohttp.RequestInfo(_url(url), "POST", headers, _url(url))
         text = content.decode("utf-8", "replace")
-        super().__init__(asked, (), status=status, message=text[:500], headers=told)
+        super().__init__(request_info, (), status=status, message=text[:500], headers=headers)
         self.response_content = content
         self.failure = failure
 
@@ -100,8 +100,8 @@ async def request(method: str, url: str, **kwargs: Any) -> aiohttp.ClientRespons
 
 
 def _time_left() -> float:
-    left = current_call().remaining_s()
-    return LONGEST_WAIT_S if left is None else left
+    left_s = current_call().remaining_s()
+    return LONGEST_WAIT_S if left_s is None else left_s
 
 
 async def raise_for_status(response: Any) -> None:
@@ -132,8 +132,8 @@ async def response_json(response: Any) -> Any:
 
 async def get_response_json(response: Any) -> Any:
     """The JSON of an answer, whatever it is an answer of."""
-    for read in ("read", "text"):
-        body = await _called(response, read)
+    for reader_name in ("read", "text"):
+        body = await _called(response, reader_name)
         if isinstance(body, bytes | bytearray | str):
             return orjson.loads(body)
     return await _called(response, "json")

@@ -27,18 +27,18 @@ WholeApp = Callable[[], ASGIApp]
 """Gives the server's app with its boundary, which is not there yet when routes are made."""
 
 
-def mcp_door(app: FastAPI, whole: WholeApp, *, server: str, secret: str) -> McpDoor:
+def mcp_door(app: FastAPI, whole_app: WholeApp, *, server: str, secret: str) -> McpDoor:
     """The door to the tools of `app`, which are called as an agent calls them."""
     tools = {entry["name"]: entry for entry in _entries(app)}
-    return McpDoor(server=server, secret=secret, tools=tools, call=_caller(tools, whole))
+    return McpDoor(server=server, secret=secret, tools=tools, call=_caller(tools, whole_app))
 
 
-def _caller(tools: dict[str, Any], whole: WholeApp) -> CallTool:
+def _caller(tools: dict[str, Any], whole_app: WholeApp) -> CallTool:
     async def call(name: str, arguments: JsonDict, request: Request) -> ToolAnswer:
         if name not in tools:
             raise NoSuchTool(name)
         reply = await call_asgi(
-            whole(),
+            whole_app(),
             "POST",
             f"/{name}",
             body=encode_json(arguments),

@@ -18,8 +18,8 @@ def aggregated(
     Rows without an identity are tasks of their own.
     """
     rows = [
-        row if TASK_INDEX in row and ROLLOUT_INDEX in row else _identified(row, place)
-        for place, row in enumerate(verify_responses)
+        row if TASK_INDEX in row and ROLLOUT_INDEX in row else _identified(row, index)
+        for index, row in enumerate(verify_responses)
     ]
 
     def compute(tasks: Any) -> JsonDict:
@@ -37,5 +37,5 @@ def _plain(metrics: Any) -> JsonDict:
     return {name: metrics[name] for name in metrics.keys()} if metrics else {}  # noqa: SIM118
 
 
-def _identified(row: JsonDict, place: int) -> JsonDict:
-    return {TASK_INDEX: place, ROLLOUT_INDEX: 0, **row}
+def _identified(row: JsonDict, index: int) -> JsonDict:
+    return {TASK_INDEX: index, ROLLOUT_INDEX: 0, **row}

@@ -24,5 +24,5 @@ def root() -> Path:
 
 def resolve(path: str | Path) -> Path:
     """The first that exists of `path` from the working directory, the project, and our package."""
-    places = [Path(path), root() / path, PACKAGE_ROOT / path]
-    return next((place for place in places if place.exists()), places[0])
+    candidates = [Path(path), root() / path, PACKAGE_ROOT / path]
+    return next((candidate for candidate in candidates if candidate.exists()), candidates[0])

@@ -51,20 +51,20 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Before conftest files, which import their servers too."""
-    here = early_config.invocation_params.dir
-    for place in (
-        here,
-        *(here / arg.partition("::")[0] for arg in args if not arg.startswith("-")),
+    folder = early_config.invocation_params.dir
+    for added_folder in (
+        folder,
+        *(folder / arg.partition("::")[0] for arg in args if not arg.startswith("-")),
     ):
-        if place.exists():
-            add_project(place.resolve())
-    _add_folder(here)
+        if added_folder.exists():
+            add_project(added_folder.resolve())
+    _add_folder(folder)
 
 
-def _add_folder(here: Path) -> None:
+def _add_folder(folder: Path) -> None:
     # Tests may import `app` by itself, as servers do their neighbours.
-    if (here / "app.py").is_file() and str(here) not in sys.path:
-        sys.path.append(str(here))
+    if (folder / "app.py").is_file() and str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -83,14 +83,14 @@ def pytest_fixture_setup(fixturedef: Any, request: Any) -> object | None:
     if not is_generator and not inspect.iscoroutinefunction(function):
         return None
     runner = _runner(_owner_of_fixture(function, request))
-    wanted = {name: request.getfixturevalue(name) for name in fixturedef.argnames}
+    arguments = {name: request.getfixturevalue(name) for name in fixturedef.argnames}
     bound = _bound(function, request)
     if is_generator:
-        generator = bound(**wanted)
+        generator = bound(**arguments)
         value = runner.run(_first(generator))
         request.addfinalizer(lambda: runner.run(_finish(generator)))
     else:
-        value = runner.run(bound(**wanted))
+        value = runner.run(bound(**arguments))
     fixturedef.cached_result = (value, fixturedef.cache_key(request), None)
     return value if value is not None else _NOTHING
 
@@ -104,8 +104,8 @@ def _bound(function: Callable[..., Any], request: Any) -> Callable[..., Any]:
     takes_self = next(iter(inspect.signature(function).parameters), "") == "self"
     if instance is None or not takes_self:
         return function
-    made: Callable[..., Any] = types.MethodType(function, instance)
-    return made
+    bound: Callable[..., Any] = types.MethodType(function, instance)
+    return bound
 
 
 async def _first(generator: AsyncGenerator[Any, None]) -> Any:
@@ -122,8 +122,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an `async def` test that nobody else has wrapped."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj) or _is_anyios(pyfuncitem):
         return None
-    wanted = {name: pyfuncitem.funcargs[name] for name in _arguments(pyfuncitem)}
-    test: Awaitable[None] = pyfuncitem.obj(**wanted)
+    arguments = {name: pyfuncitem.funcargs[name] for name in _arguments(pyfuncitem)}
+    test: Awaitable[None] = pyfuncitem.obj(**arguments)
     _runner(_owner(pyfuncitem)).run(_awaiting(test))
     return True
 
@@ -148,8 +148,8 @@ def _owner(item: pytest.Function) -> Any:
     asks for fixtures of two scopes.
     """
     mark = item.get_closest_marker("asyncio")
-    asked = mark.kwargs if mark is not None else {}
-    scope = asked.get("loop_scope") or asked.get("scope") or _default_scope(item)
+    mark_options = mark.kwargs if mark is not None else {}
+    scope = mark_options.get("loop_scope") or mark_options.get("scope") or _default_scope(item)
     return item if scope == "function" else item.session
 
 

@@ -36,8 +36,8 @@ _replay: ContextVar[JudgeReplay | None] = ContextVar("palestra_compat_replay", d
 @contextmanager
 def replaying(body: JsonObject) -> Iterator[None]:
     """Answer the judge's questions in the body from what a stored row holds."""
-    held = body.get(JUDGE_EVALUATIONS)
-    replay = JudgeReplay(held if isinstance(held, list) else (), replays=True)
+    evaluations = body.get(JUDGE_EVALUATIONS)
+    replay = JudgeReplay(evaluations if isinstance(evaluations, list) else (), replays=True)
     token = _replay.set(replay)
     try:
         yield
@@ -66,10 +66,10 @@ def recorded_reply(server: str, path: str, body: Any, *, running: bool) -> HttpR
     exchange = None
     if path.strip("/") == RESPONSES_PATH.strip("/"):
         try:
-            asked = ResponseCreateParams.model_validate(to_plain(body))
+            question = ResponseCreateParams.model_validate(to_plain(body))
         except ValidationError:
             return None  # for the judge's own server to refuse
-        exchange = replay.exchange(asked)
+        exchange = replay.exchange(question)
     if exchange is not None:
         content = encode_json(exchange.held["response"])
         return HttpReply(200, content, headers={"content-type": "application/json"})
@@ -134,8 +134,8 @@ class RowLayer:
 
     def _concerns(self, raw: bytes) -> bool:
         # Most bodies hold neither, and are not worth decoding twice.
-        named = (JUDGE_REPLAY.encode(), JUDGE_EVALUATIONS.encode())
-        return any(name in raw for name in named) or (self._door is not None and b"mcp__" in raw)
+        marks = (JUDGE_REPLAY.encode(), JUDGE_EVALUATIONS.encode())
+        return any(name in raw for name in marks) or (self._door is not None and b"mcp__" in raw)
 
 
 async def _read(receive: Receive) -> tuple[list[Message], bytes]:
@@ -145,7 +145,7 @@ async def _read(receive: Receive) -> tuple[list[Message], bytes]:
         message = await receive()
         messages.append(message)
         if message["type"] != "http.request" or not message.get("more_body"):
-            return messages, b"".join(each.get("body", b"") for each in messages)
+            return messages, b"".join(message.get("body", b"") for message in messages)
 
 
 def _object(raw: bytes) -> JsonDict | None:
@@ -176,16 +176,16 @@ class _Whole:
         """What the app sends."""
         self._messages.append(message)
 
-    async def pass_on(self, send: Send, told: JsonDict) -> None:
-        """Send it on; one that is an object with `told` as its `mcp`."""
+    async def pass_on(self, send: Send, mcp_fields: JsonDict) -> None:
+        """Send it on; one that is an object with `mcp_fields` as its `mcp`."""
         start, body = self._messages[0], b"".join(m.get("body", b"") for m in self._messages[1:])
         seeded = _object(body) if start["status"] < 300 else None
         if seeded is None:
             for message in self._messages:
                 await send(message)
             return
-        content = encode_json({**seeded, "mcp": told})
-        kept = [each for each in start["headers"] if each[0].lower() != b"content-length"]
+        content = encode_json({**seeded, "mcp": mcp_fields})
+        headers = [header for header in start["headers"] if header[0].lower() != b"content-length"]
         length = (b"content-length", str(len(content)).encode())
-        await send({**start, "headers": [*kept, length]})
+        await send({**start, "headers": [*headers, length]})
         await send({"type": "http.response.body", "body": content})

@@ -27,66 +27,66 @@ def main() -> None:
     os.environ["PATH"] = f"{os.environ['PATH']}:{Path(sys.executable).parent}"
     while (message := channel.receive()) is not None:
         head, _, content = message.partition(b"\n")
-        asked = json.loads(head)
+        order = json.loads(head)
         try:
-            told, data = _DOES[asked["do"]](asked, content, home)
+            answer, data = _DOES[order["do"]](order, content, home)
         except OSError as error:
-            told, data = {"error": f"{error.strerror}: {asked.get('path', '')}"}, b""
-        channel.send(json.dumps(told).encode() + b"\n" + data)
+            answer, data = {"error": f"{error.strerror}: {order.get('path', '')}"}, b""
+        channel.send(json.dumps(answer).encode() + b"\n" + data)
 
 
 def _place(path: str, home: Path) -> Path:
     """Absolute paths are of the sandbox: those that it does not have are below its folder."""
-    place = Path(path)
-    if place.is_absolute() and place.is_relative_to(home):
-        return place
+    path_given = Path(path)
+    if path_given.is_absolute() and path_given.is_relative_to(home):
+        return path_given
     return home / path.lstrip("/")
 
 
-def _run(asked: dict[str, Any], _content: bytes, home: Path) -> Answer:
-    folder = _place(asked["cwd"], home)
+def _run(order: dict[str, Any], _content: bytes, home: Path) -> Answer:
+    folder = _place(order["cwd"], home)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(  # noqa: S603  # what it is for
-            asked["argv"],
+            order["argv"],
             cwd=folder,
-            env={**os.environ, **asked["env"]},
+            env={**os.environ, **order["env"]},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             start_new_session=True,
         )
         try:
-            code, timed_out = process.wait(asked["timeout_s"]), False
+            code, timed_out = process.wait(order["timeout_s"]), False
         except subprocess.TimeoutExpired:
             code, timed_out = 124, True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        written = [_beginning(file, asked["output_bytes"]) for file in (out, err)]
+        written = [_beginning(file, order["output_bytes"]) for file in (out, err)]
     # As a shell tells it.
-    told = {"exit_code": 128 - code if code < 0 else code, "timed_out": timed_out}
-    return {**told, "stdout_bytes": len(written[0])}, b"".join(written)
+    ending = {"exit_code": 128 - code if code < 0 else code, "timed_out": timed_out}
+    return {**ending, "stdout_bytes": len(written[0])}, b"".join(written)
 
 
-def _beginning(file: Any, most: int) -> bytes:
+def _beginning(file: Any, most_bytes: int) -> bytes:
     file.seek(0)
-    data: bytes = file.read(most)
+    data: bytes = file.read(most_bytes)
     return data
 
 
-def _write(asked: dict[str, Any], content: bytes, home: Path) -> Answer:
-    place = _place(asked["path"], home)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with place.open("ab" if asked["more"] else "wb") as file:
+def _write(order: dict[str, Any], content: bytes, home: Path) -> Answer:
+    target = _place(order["path"], home)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("ab" if order["more"] else "wb") as file:
         file.write(content)
     return {}, b""
 
 
-def _read(asked: dict[str, Any], _content: bytes, home: Path) -> Answer:
-    with _place(asked["path"], home).open("rb") as file:
-        file.seek(asked["offset"])
-        return {}, file.read(asked["most"])
+def _read(order: dict[str, Any], _content: bytes, home: Path) -> Answer:
+    with _place(order["path"], home).open("rb") as file:
+        file.seek(order["offset"])
+        return {}, file.read(order["most"])
 
 
 _DOES = {"run": _run, "write": _write, "read": _read}

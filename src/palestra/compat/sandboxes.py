@@ -136,11 +136,13 @@ class AsyncSandbox:
     """One sandbox. The arguments are a provider's settings and a `SandboxSpec`, in any order."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        given = [*args, *kwargs.values()]
-        spec = next((value for value in given if isinstance(value, SandboxSpec)), None)
+        arguments = [*args, *kwargs.values()]
+        spec = next((value for value in arguments if isinstance(value, SandboxSpec)), None)
         self.spec = spec or SandboxSpec()
-        rest = [value for value in given if isinstance(value, str | Mapping)]
-        self.provider_config = resolve_provider_config(rest[0] if rest else None)
+        named_providers = [value for value in arguments if isinstance(value, str | Mapping)]
+        self.provider_config = resolve_provider_config(
+            named_providers[0] if named_providers else None
+        )
         self._open: AsyncExitStack | None = None
         self._conversation: Conversation | None = None
         self._turn = asyncio.Lock()
@@ -148,9 +150,9 @@ class AsyncSandbox:
     @classmethod
     async def create(cls, *args: Any, **kwargs: Any) -> Self:
         """Make one and start it."""
-        made = cls(*args, **kwargs)
-        await made.start()
-        return made
+        sandbox = cls(*args, **kwargs)
+        await sandbox.start()
+        return sandbox
 
     async def start(self, spec: SandboxSpec | None = None, **_how: Any) -> Self:
         """Make it. Raises SandboxError for a provider that is not here, or does not work here."""
@@ -181,7 +183,7 @@ class AsyncSandbox:
         One after the other. One that needs more than the sandbox may have ends the sandbox.
         """
         limit_s = timeout_s or how.get("timeout") or how.get("timeout_sec") or DEFAULT_TIMEOUT_S
-        asked = {
+        order = {
             "do": "run",
             "argv": ["bash", "-c", command] if isinstance(command, str) else list(command),
             "cwd": self._place(cwd or "."),
@@ -190,39 +192,39 @@ class AsyncSandbox:
             "output_bytes": MOST_OUTPUT_BYTES,
         }
         try:
-            told, data = await self._ask(asked, within_s=limit_s + GRACE_S)
+            answer, data = await self._ask(order, within_s=limit_s + GRACE_S)
         except _Ended as ended:
             return SandboxExecResult(exit_code=ended.result.exit_code or 1, stderr=str(ended))
-        if "error" in told:
-            return SandboxExecResult(exit_code=127, stderr=told["error"])
-        out, err = data[: told["stdout_bytes"]], data[told["stdout_bytes"] :]
+        if "error" in answer:
+            return SandboxExecResult(exit_code=127, stderr=answer["error"])
+        out, err = data[: answer["stdout_bytes"]], data[answer["stdout_bytes"] :]
         return SandboxExecResult(
             stdout=out.decode("utf-8", "replace"),
             stderr=err.decode("utf-8", "replace"),
-            exit_code=told["exit_code"],
-            timed_out=told["timed_out"],
+            exit_code=answer["exit_code"],
+            timed_out=answer["timed_out"],
         )
 
     async def upload(self, source: Any, target: str, **_how: Any) -> None:
         """Put a file, or its bytes, into it."""
-        given = source if isinstance(source, bytes) else None
-        data = await asyncio.to_thread(Path(source).read_bytes) if given is None else given
+        content = source if isinstance(source, bytes) else None
+        data = await asyncio.to_thread(Path(source).read_bytes) if content is None else content
         for start in range(0, len(data) or 1, CHUNK_BYTES):
-            asked = {"do": "write", "path": self._place(target), "more": start > 0}
-            await self._file(asked, data[start : start + CHUNK_BYTES])
+            order = {"do": "write", "path": self._place(target), "more": start > 0}
+            await self._file(order, data[start : start + CHUNK_BYTES])
 
     async def download(self, source: str, target: Any = None, **_how: Any) -> bytes:
         """Its file's bytes, also written to `target` where one is given."""
         chunks: list[bytes] = []
         while not chunks or len(chunks[-1]) == CHUNK_BYTES:
             offset = sum(map(len, chunks))
-            asked = {
+            order = {
                 "do": "read",
                 "path": self._place(source),
                 "offset": offset,
                 "most": CHUNK_BYTES,
             }
-            chunks.append(await self._file(asked))
+            chunks.append(await self._file(order))
         data = b"".join(chunks)
         if target is not None:
             await asyncio.to_thread(Path(target).write_bytes, data)
@@ -255,14 +257,14 @@ class AsyncSandbox:
         """Relative paths are below the working directory."""
         return path if path.startswith("/") else f"{self.spec.workdir or '.'}/{path}"
 
-    async def _file(self, asked: JsonObject, content: bytes = b"") -> bytes:
-        told, data = await self._ask(asked, content, within_s=DEFAULT_TIMEOUT_S)
-        if "error" in told:
-            raise SandboxError(told["error"])
+    async def _file(self, order: JsonObject, content: bytes = b"") -> bytes:
+        answer, data = await self._ask(order, content, within_s=DEFAULT_TIMEOUT_S)
+        if "error" in answer:
+            raise SandboxError(answer["error"])
         return data
 
     async def _ask(
-        self, asked: JsonObject, content: bytes = b"", *, within_s: float
+        self, order: JsonObject, content: bytes = b"", *, within_s: float
     ) -> tuple[JsonDict, bytes]:
         async with self._turn:
             conversation = self._conversation
@@ -270,12 +272,12 @@ class AsyncSandbox:
                 raise SandboxError("the sandbox is not started")
             try:
                 answer = await conversation.ask(
-                    orjson.dumps(asked) + b"\n" + content, within_s=within_s
+                    orjson.dumps(order) + b"\n" + content, within_s=within_s
                 )
             except ConversationEnded:
-                ended = await conversation.end()
+                result = await conversation.end()
                 await self.close()
-                raise _Ended(ended) from None
+                raise _Ended(result) from None
             except asyncio.CancelledError:
                 # It may still be at work, and would answer the wrong one next.
                 await self.close()
@@ -294,31 +296,33 @@ class _Ended(SandboxError):
             Stop.FILES: "it made more files than it may",
             Stop.PROCESSES: "it started more processes than it may",
         }
-        told = f"it ended with exit code {result.exit_code}"
+        how_it_ended = f"it ended with exit code {result.exit_code}"
         if result.stopped_by is not None:
-            told = why.get(result.stopped_by, f"it was stopped ({result.stopped_by})")
-        super().__init__(f"the sandbox is gone: {told}")
+            how_it_ended = why.get(result.stopped_by, f"it was stopped ({result.stopped_by})")
+        super().__init__(f"the sandbox is gone: {how_it_ended}")
         self.result = result
 
 
 def _settings(provider: JsonObject) -> SandboxSettings:
     name = _provider_name(provider)
     if name not in PROVIDERS:
-        known = ", ".join(PROVIDERS)
-        raise SandboxError(f"sandbox provider {name!r} is not here; there is: {known}")
+        provider_names = ", ".join(PROVIDERS)
+        raise SandboxError(f"sandbox provider {name!r} is not here; there is: {provider_names}")
     fields = SandboxSettings.model_fields.keys() - {"backend"}
-    given = {key: provider[key] for key in fields if provider.get(key) is not None}
-    given.setdefault("read_only", [path for path in SYSTEM if Path(path).exists()])
+    values = {key: provider[key] for key in fields if provider.get(key) is not None}
+    values.setdefault("read_only", [path for path in SYSTEM if Path(path).exists()])
     try:
-        return SandboxSettings.model_validate({"backend": PROVIDERS[name], **given})
+        return SandboxSettings.model_validate({"backend": PROVIDERS[name], **values})
     except ValidationError as error:
         raise SandboxError(f"settings of sandbox provider {name!r}: {error}") from error
 
 
 def _limits(spec: SandboxSpec) -> Limits:
-    asked = spec.resources
-    held = asked.model_dump() if isinstance(asked, BaseModel) else dict(asked or {})
-    memory_mib = int(held.get("memory_mib") or DEFAULT_MEMORY_MIB)
+    resources = spec.resources
+    resource_fields = (
+        resources.model_dump() if isinstance(resources, BaseModel) else dict(resources or {})
+    )
+    memory_mib = int(resource_fields.get("memory_mib") or DEFAULT_MEMORY_MIB)
     return Limits(
         cpu_s=LONGEST_S,
         wall_s=LONGEST_S,
@@ -359,19 +363,19 @@ def resolve_provider_config(provider: Any = None, global_config_dict: Any = None
 
     Without any, those of `sandbox` in the configuration, or none.
     """
-    held = get_global_config_dict() if global_config_dict is None else global_config_dict
+    global_config = get_global_config_dict() if global_config_dict is None else global_config_dict
     if isinstance(provider, str):
-        found = held.get(provider)
-        return _plain(found) if found is not None else {"provider": provider}
+        provider_config = global_config.get(provider)
+        return _plain(provider_config) if provider_config is not None else {"provider": provider}
     if provider is None:
-        return _plain(held.get("sandbox") or {})
+        return _plain(global_config.get("sandbox") or {})
     return _plain(provider)
 
 
 def resolve_provider_metadata(provider: Any = None, global_config_dict: Any = None) -> JsonDict:
     """What every sandbox of a provider is labelled with."""
-    found = resolve_provider_config(provider, global_config_dict).get("metadata")
-    return dict(found) if isinstance(found, Mapping) else {}
+    metadata = resolve_provider_config(provider, global_config_dict).get("metadata")
+    return dict(metadata) if isinstance(metadata, Mapping) else {}
 
 
 def _provider_name(settings: ConfigTree) -> str:

@@ -96,8 +96,8 @@ class SessionLayer:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        held = self._cookie.read(headers.get(b"cookie", b"").decode("latin-1")) or {}
-        session = scope["session"] = {SESSION_ID_KEY: str(uuid4()), **held}
+        session_fields = self._cookie.read(headers.get(b"cookie", b"").decode("latin-1")) or {}
+        session = scope["session"] = {SESSION_ID_KEY: str(uuid4()), **session_fields}
 
         async def answer(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":

@@ -70,35 +70,35 @@ class _Composer:
         return node
 
     def _mapping(self, steps: Steps, node: Mapping[Any, Any]) -> Any:
-        own = {
+        own_keys = {
             key: self.evaluate((*steps, key), item)
             for key, item in node.items()
             if key not in (MOVE, COPY, DELETE)
         }
-        value = self._with_source(steps, node, own)
+        value = self._with_source(steps, node, own_keys)
         if DELETE in node:
             value = self._without_deleted(steps, node[DELETE], value)
         return value
 
-    def _with_source(self, steps: Steps, node: Mapping[Any, Any], own: dict[Any, Any]) -> Any:
+    def _with_source(self, steps: Steps, node: Mapping[Any, Any], own_keys: dict[Any, Any]) -> Any:
         directives = [key for key in (MOVE, COPY) if key in node]
         if not directives:
-            return own
+            return own_keys
         if len(directives) > 1:
             raise ConfigError(f"{dotted(steps)} has both {MOVE} and {COPY}; it can have one")
         source = self._source(steps, directives[0], node[directives[0]])
-        if own and not isinstance(source, Mapping):
+        if own_keys and not isinstance(source, Mapping):
             raise ConfigError(
                 f"{dotted(steps)}.{directives[0]}: {node[directives[0]]} is not a mapping, "
-                f"so nothing can be set beside it: {', '.join(map(str, own))}"
+                f"so nothing can be set beside it: {', '.join(map(str, own_keys))}"
             )
-        return merge(source, own) if own else source
+        return merge(source, own_keys) if own_keys else source
 
     def _source(self, steps: Steps, directive: str, path: Any) -> Any:
         if not isinstance(path, str) or not path.strip():
             raise ConfigError(f"{dotted(steps)}.{directive} must be the path of a block, as a.b.c")
-        found = tuple(path.strip().split("."))
-        value, at = self._look_up(found, wanted_by=f"{dotted(steps)}.{directive}")
+        source_steps = tuple(path.strip().split("."))
+        value, at = self._look_up(source_steps, wanted_by=f"{dotted(steps)}.{directive}")
         if directive == MOVE:
             self.moved.add(at)
         return copy.deepcopy(value)
@@ -122,36 +122,36 @@ class _Composer:
         return (node if evaluated else self.evaluate(at, node)), at
 
     def _without_deleted(self, steps: Steps, names: Any, value: Any) -> Any:
-        wanted = names.split(",") if isinstance(names, str) else names
-        if not isinstance(wanted, list) or not isinstance(value, Mapping):
+        deleted = names.split(",") if isinstance(names, str) else names
+        if not isinstance(deleted, list) or not isinstance(value, Mapping):
             raise ConfigError(
                 f"{dotted(steps)}.{DELETE} must be a list of keys of a mapping",
                 hint=f'for example {DELETE}: "key_a, key_b"',
             )
-        kept = dict(value)
-        for name in wanted:
-            key = step_in(kept, name.strip() if isinstance(name, str) else name)
+        remaining = dict(value)
+        for name in deleted:
+            key = step_in(remaining, name.strip() if isinstance(name, str) else name)
             if key is ABSENT:
                 self.warnings.append(
                     f"{dotted(steps)}.{DELETE} names {str(name).strip()!r}, which is not there"
-                    + did_you_mean(str(name).strip(), map(str, kept))
+                    + did_you_mean(str(name).strip(), map(str, remaining))
                 )
             else:
-                del kept[key]
-        return kept
+                del remaining[key]
+        return remaining
 
 
 def _without(tree: Any, moved: set[Steps], steps: Steps = ()) -> Any:
     """The tree without the moved paths and without containers that became empty by it."""
     if not any(path[: len(steps)] == steps for path in moved):
         return tree
-    kept = []
+    remaining = []
     for step, item in children(tree):
         below = (*steps, step)
         if below in moved:
             continue
-        rest = _without(item, moved, below)
-        if item and not rest and isinstance(rest, dict | list):
+        remainder = _without(item, moved, below)
+        if item and not remainder and isinstance(remainder, dict | list):
             continue
-        kept.append((step, rest))
-    return [item for _, item in kept] if isinstance(tree, list) else dict(kept)
+        remaining.append((step, remainder))
+    return [item for _, item in remaining] if isinstance(tree, list) else dict(remaining)

@@ -35,7 +35,7 @@ class InstanceBlock:
 
 
 def find_instances(
-    tree: Mapping[Any, Any], places: SearchPaths
+    tree: Mapping[Any, Any], search_paths: SearchPaths
 ) -> tuple[dict[str, InstanceConfig], tuple[str, ...]]:
     """All instances in order, and warnings.
 
@@ -45,16 +45,16 @@ def find_instances(
     blocks: list[InstanceBlock] = []
     misshapen: list[str] = []
     for name, value in tree.items():
-        found = _inspect(name, value)
-        if isinstance(found, str):
-            misshapen.append(found)
-        elif found is not None:
-            blocks.append(found)
+        instance = _inspect(name, value)
+        if isinstance(instance, str):
+            misshapen.append(instance)
+        elif instance is not None:
+            blocks.append(instance)
     tolerant = tree.get("error_on_almost_servers") is False
     problems = [] if tolerant else list(misshapen)
     instances: dict[str, InstanceConfig] = {}
     for block in blocks:
-        reader = _BlockReader(block, default_host(tree), places)
+        reader = _BlockReader(block, default_host(tree), search_paths)
         instances[block.name] = reader.read()
         problems.extend(reader.problems)
     raise_problems(problems)
@@ -114,10 +114,10 @@ def _implementation(name: str, server_type: ServerType, value: Any) -> InstanceB
 class _BlockReader:
     """Reads one block, collecting all its problems; what is wrong reads as its default."""
 
-    def __init__(self, block: InstanceBlock, host: str, places: SearchPaths) -> None:
+    def __init__(self, block: InstanceBlock, host: str, search_paths: SearchPaths) -> None:
         self._block = block
         self._default_host = host
-        self._places = places
+        self._places = search_paths
         self._where = f"{block.name}.{block.type}.{block.implementation}"
         self.problems: list[str] = []
 
@@ -223,10 +223,10 @@ class _BlockReader:
             self.problems.append(f"{self._where}: {block.implementation!r} is not a folder name")
             return None
         folders = self._places.candidates(relative)
-        found = next((f for f in folders if (f / entrypoint).is_file()), None)
-        if found is None:
+        folder = next((f for f in folders if (f / entrypoint).is_file()), None)
+        if folder is None:
             self.problems.append(self._no_folder(folders, entrypoint))
-        return found
+        return folder
 
     def _no_folder(self, folders: tuple[Path, ...], entrypoint: str) -> str:
         bare = next((folder for folder in folders if folder.is_dir()), None)
@@ -236,9 +236,9 @@ class _BlockReader:
 
         names = sorted({name for folder in folders for name in _servers_beside(folder)})
         close = difflib.get_close_matches(self._block.implementation, names, n=3)
-        known = f"nearest: {', '.join(close)}" if close else f"existing: {', '.join(names)}"
+        suggestions = f"nearest: {', '.join(close)}" if close else f"existing: {', '.join(names)}"
         looked = " nor ".join(str(folder / entrypoint) for folder in folders)
-        return f"{self._where}: there is neither {looked}" + (f"; {known}" if names else "")
+        return f"{self._where}: there is neither {looked}" + (f"; {suggestions}" if names else "")
 
 
 def _inside(path: str) -> bool:

@@ -58,24 +58,24 @@ def load_config(
     start no server. `required` narrows the demand to those instances, for commands that start
     a few: what others lack or refer to is then no error. Whatever is wrong raises `ConfigError`.
     """
-    places = _places(cwd, package_root)
+    search_paths = _places(cwd, package_root)
     parsed = parse_overrides(overrides)
-    environment = read_environment(places) if use_env_yaml else None
-    given = plain(extra or {}, where="extra")
-    wanted = (*config_paths, *_paths_of(parsed, strict_add=rules.strict_add))
-    merged = _merge_sources(environment, given, wanted, places)
+    environment = read_environment(search_paths) if use_env_yaml else None
+    extra_settings = plain(extra or {}, where="extra")
+    paths = (*config_paths, *_paths_of(parsed, strict_add=rules.strict_add))
+    merged = _merge_sources(environment, extra_settings, paths, search_paths)
     effective = [o for o in parsed if o.steps != (CONFIG_PATHS,) and o.steps[0] != "hydra"]
     overridden = apply_overrides(merged.tree, effective, strict_add=rules.strict_add)
-    with _naming_old_names(overridden, places):
+    with _naming_old_names(overridden, search_paths):
         composed, compose_warnings = compose(overridden)
         tree = resolve(composed, require_all=require_all, required=required)
-        config = _validated(tree, places, references=required is None)
+        config = _validated(tree, search_paths, references=required is None)
     unknown = unknown_overrides(
         effective,
         before=merged.tree,
         after=overridden,
         instances=config.instances,
-        known=rules.known,
+        known_keys=rules.known,
     )
     if rules.refuse_unknown:
         raise_problems(unknown)
@@ -87,7 +87,7 @@ def load_config(
             *merged.warnings,
             *compose_warnings,
             *config.warnings,
-            *_old_names(config.tree, places),
+            *_old_names(config.tree, search_paths),
             *(problem.message for problem in unknown),
             *_ignored(parsed),
         ),
@@ -117,8 +117,8 @@ def read_settings(
     part: dict[Any, Any] = {}
     while mentioned - needed:
         needed |= mentioned
-        own = [override for override in parsed if override.steps[0] in needed]
-        part = apply_overrides({key: tree[key] for key in tree if key in needed}, own)
+        needed_overrides = [override for override in parsed if override.steps[0] in needed]
+        part = apply_overrides({key: tree[key] for key in tree if key in needed}, needed_overrides)
         mentioned = set(mentioned_in(part))
     resolved = resolve(part, required=names)
     return {name: resolved[name] for name in names if name in resolved}
@@ -128,24 +128,24 @@ def _tree_of_files(
     overrides: Sequence[Override], config_paths: Sequence[str], extra: dict[Any, Any]
 ) -> dict[Any, Any]:
     """What the files that `load_config` would read hold, and `extra`, without the overrides."""
-    places = _places(None, None)
-    wanted = (*config_paths, *_paths_of(overrides, strict_add=False))
-    return _merge_sources(read_environment(places), extra, wanted, places).tree
+    search_paths = _places(None, None)
+    paths = (*config_paths, *_paths_of(overrides, strict_add=False))
+    return _merge_sources(read_environment(search_paths), extra, paths, search_paths).tree
 
 
-def _old_names(tree: Any, places: SearchPaths) -> tuple[str, ...]:
+def _old_names(tree: Any, search_paths: SearchPaths) -> tuple[str, ...]:
     """Which folders the configuration names by their old names, each once."""
-    renames = (places.renamed(text) for text in _texts(tree))
+    renames = (search_paths.renamed(text) for text in _texts(tree))
     return tuple(dict.fromkeys(str(rename) for rename in renames if rename))
 
 
 @contextmanager
-def _naming_old_names(tree: Any, places: SearchPaths) -> Iterator[None]:
+def _naming_old_names(tree: Any, search_paths: SearchPaths) -> Iterator[None]:
     """An error says which folders have new names: it knows them by these alone."""
     try:
         yield
     except ConfigError as error:
-        old = _old_names(tree, places)
+        old = _old_names(tree, search_paths)
         if not old:
             raise
         raise ConfigError(
@@ -185,9 +185,11 @@ def config_from_tree(
     return _validated(tree, _places(cwd, package_root))
 
 
-def _validated(tree: ConfigTree, places: SearchPaths, *, references: bool = True) -> ResolvedConfig:
+def _validated(
+    tree: ConfigTree, search_paths: SearchPaths, *, references: bool = True
+) -> ResolvedConfig:
     resolved = plain(tree, where="the resolved config")
-    instances, warnings = find_instances(resolved, places)
+    instances, warnings = find_instances(resolved, search_paths)
     if references:
         check_references(instances)
     check_ports(resolved, instances)
@@ -211,14 +213,14 @@ def _merge_sources(
     environment: EnvironmentFile | None,
     extra: dict[Any, Any],
     config_paths: tuple[str, ...],
-    places: SearchPaths,
+    search_paths: SearchPaths,
 ) -> _Merged:
     requests = [
         *((path, "from env.yaml") for path in (environment.config_paths if environment else ())),
         *((path, "from the caller") for path in take_config_paths(extra, where="extra")),
         *((path, "asked for") for path in config_paths),
     ]
-    sources, warnings = read_sources(requests, places)
+    sources, warnings = read_sources(requests, search_paths)
     layers = [*sources, *([environment.source] if environment else ())]
     tree: dict[Any, Any] = functools.reduce(merge, (*(layer.tree for layer in layers), extra), {})
     if requests:

@@ -98,14 +98,14 @@ def _hydra_parse(texts: Sequence[str]) -> "Iterator[HydraOverride | str]":
 def _grammar_problem(text: str, reason: str) -> str:
     key, equals, value = text.partition("=")
     name = key.lstrip("+~")
-    shown = mask_line(text)
+    masked = mask_line(text)
     if not equals:
-        return f"override {shown!r} has no '='; write {name}=<value>, or ~{name} to delete it"
+        return f"override {masked!r} has no '='; write {name}=<value>, or ~{name} to delete it"
     if "=" in value:
-        return f"override {shown!r}: a value with '=' needs quotes inside: '{key}=\"<value>\"'"
+        return f"override {masked!r}: a value with '=' needs quotes inside: '{key}=\"<value>\"'"
     if is_secret_name(name.rpartition(".")[2]):
-        return f"override {shown!r} cannot be parsed"  # the reason quotes the value
-    return f"override {shown!r} cannot be parsed: {reason.splitlines()[0]}"
+        return f"override {masked!r} cannot be parsed"  # the reason quotes the value
+    return f"override {masked!r} cannot be parsed: {reason.splitlines()[0]}"
 
 
 def _from_hydra(text: str, parsed: "HydraOverride") -> Override | str:
@@ -201,16 +201,20 @@ def unknown_overrides(
     before: Mapping[Any, Any],
     after: Mapping[Any, Any],
     instances: Collection[str],
-    known: Collection[str],
+    known_keys: Collection[str],
 ) -> tuple[Problem, ...]:
     """A problem for each top-level key that came from overrides and means nothing.
 
     `before` is the tree without overrides: what a file has is not unknown. `after` is the
-    tree with them, directives not yet carried out. `known` are the command's own settings.
+    tree with them, directives not yet carried out. `known_keys` are the command's own settings.
     """
-    fine = {str(key) for key in before} | {*instances, *known, *RESERVED_KEYS} | mentioned_in(after)
+    fine = (
+        {str(key) for key in before}
+        | {*instances, *known_keys, *RESERVED_KEYS}
+        | mentioned_in(after)
+    )
     unknown = dict.fromkeys(o.steps[0] for o in overrides if o.steps[0] not in fine)
-    names = RESERVED_KEYS | set(known) | set(instances)
+    names = RESERVED_KEYS | set(known_keys) | set(instances)
     return tuple(
         Problem(
             f"override {key!r} is not a setting and nothing refers to it{did_you_mean(key, names)}",
@@ -223,11 +227,11 @@ def unknown_overrides(
 
 def mentioned_in(tree: Any) -> frozenset[str]:
     """The top-level keys with which some interpolation or directive in the tree begins."""
-    found: set[str] = set()
+    mentioned: set[str] = set()
     for steps, leaf in leaves(tree):
         if not isinstance(leaf, str):
             continue
-        found.update(_REFERENCE.findall(leaf))
+        mentioned.update(_REFERENCE.findall(leaf))
         if steps[-1] in (MOVE, COPY):
-            found.add(leaf.strip().split(".")[0])
-    return frozenset(found)
+            mentioned.add(leaf.strip().split(".")[0])
+    return frozenset(mentioned)

@@ -85,12 +85,12 @@ class SearchPaths:
         """Every path that `path` can mean; the first that exists counts."""
         newer = renamed(path)
         names = (path,) if newer is None else (path, newer.path)
-        places = (root / name for name in names for root in (self.cwd, self.package_root))
-        return tuple(dict.fromkeys(places))
+        paths = (root / name for name in names for root in (self.cwd, self.package_root))
+        return tuple(dict.fromkeys(paths))
 
     def resolve(self, path: str | Path) -> Path:
         candidates = self.candidates(path)
-        return next((place for place in candidates if place.exists()), candidates[0])
+        return next((path for path in candidates if path.exists()), candidates[0])
 
     def renamed(self, path: str | Path) -> Renamed | None:
         """The new name that `path` is read by; None when it is found as it is written."""
@@ -102,11 +102,11 @@ class SearchPaths:
     def find_file(self, path: str, *, wanted_by: str) -> Path:
         """An existing file; else an error with every place looked in and the nearest name."""
         candidates = self.candidates(path)
-        found = next((place for place in candidates if place.is_file()), None)
-        if found is not None:
-            return found
-        near = next((n for place in candidates if (n := nearest_file(place))), None)
-        looked = "\n".join(f"  {place}" for place in candidates)
+        existing = next((candidate for candidate in candidates if candidate.is_file()), None)
+        if existing is not None:
+            return existing
+        near = next((n for candidate in candidates if (n := nearest_file(candidate))), None)
+        looked = "\n".join(f"  {candidate}" for candidate in candidates)
         raise ConfigError(
             f"config file {path!r} ({wanted_by}) does not exist; looked for\n{looked}",
             hint=f"did you mean {self._shown(near)}?" if near else "",
@@ -120,16 +120,16 @@ class SearchPaths:
 
 def nearest_file(path: Path) -> Path | None:
     """The existing file whose path is spelt most like `path`, folder by folder."""
-    found = Path(path.anchor)
+    existing = Path(path.anchor)
     for part in path.parts[1:] if path.anchor else path.parts:
-        if (found / part).exists():
-            found /= part
+        if (existing / part).exists():
+            existing /= part
             continue
-        near = nearest(part, _names_in(found))
+        near = nearest(part, _names_in(existing))
         if near is None:
             return None
-        found /= near
-    return found if found.is_file() else None
+        existing /= near
+    return existing if existing.is_file() else None
 
 
 def _names_in(folder: Path) -> list[str]:

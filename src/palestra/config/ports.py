@@ -24,11 +24,11 @@ class _Claim:
     ours: bool
     """We bind it on this machine; a remote server does not."""
 
-    def clashes(self, other: "_Claim") -> bool:
-        if self.port != other.port:
+    def clashes(self, claim: "_Claim") -> bool:
+        if self.port != claim.port:
             return False
-        wildcard = not _EVERY_ADDRESS.isdisjoint((self.host, other.host))
-        return self.host == other.host or (wildcard and self.ours and other.ours)
+        wildcard = not _EVERY_ADDRESS.isdisjoint((self.host, claim.host))
+        return self.host == claim.host or (wildcard and self.ours and claim.ours)
 
 
 def port_problem(port: Any) -> str | None:
@@ -129,15 +129,17 @@ def allocate_ports(
     import random
 
     low, high = _port_range(config.tree)
-    wanted = [config.instance(n) for n in (config.instances if names is None else names)]
+    instances = [config.instance(n) for n in (config.instances if names is None else names)]
     begin = random.randrange(high - low + 1) if start is None else start - low
     ring = iter([low + (begin + i) % (high - low + 1) for i in range(high - low + 1)])
-    taken = _taken(config)
+    taken_ports = _taken(config)
     ports: dict[str, int] = {}
-    for instance in wanted:
+    for instance in instances:
         port = instance.port
         if port is None:
-            port = next((p for p in ring if p not in taken and is_free(instance.host, p)), None)
+            port = next(
+                (p for p in ring if p not in taken_ports and is_free(instance.host, p)), None
+            )
         if port is None:
             raise ConfigError(
                 f"no free port for {instance.name} on {instance.host} in {low} to {high}",
@@ -157,8 +159,8 @@ def _port_range(tree: Mapping[Any, Any]) -> tuple[int, int]:
     bounds = []
     names = ("port_range_low", "port_range_high")
     for name, default in zip(names, DEFAULT_PORT_RANGE, strict=True):
-        given = tree.get(name, ABSENT)
-        value = default if given in (ABSENT, None, "") else given
+        text = tree.get(name, ABSENT)
+        value = default if text in (ABSENT, None, "") else text
         problem = port_problem(value)
         if problem:
             raise ConfigError(f"{name} {problem}")

@@ -26,9 +26,13 @@ def raise_problems(problems: Sequence[Problem | str], *, hint: str = "") -> None
     """Do nothing without problems; else raise one `ConfigError` that lists them all."""
     if not problems:
         return
-    told = tuple(Problem(item, hint=hint) if isinstance(item, str) else item for item in problems)
-    if len(told) == 1:
-        raise ConfigError(told[0].message, hint=hint, cause=told[0].cause, problems=told)
-    listed = "\n".join(f"  - {problem.message}" for problem in told)
-    message = f"{len(told)} problems in the configuration:\n{listed}"
-    raise ConfigError(message, hint=hint, problems=told)
+    all_problems = tuple(
+        Problem(item, hint=hint) if isinstance(item, str) else item for item in problems
+    )
+    if len(all_problems) == 1:
+        raise ConfigError(
+            all_problems[0].message, hint=hint, cause=all_problems[0].cause, problems=all_problems
+        )
+    listed = "\n".join(f"  - {problem.message}" for problem in all_problems)
+    message = f"{len(all_problems)} problems in the configuration:\n{listed}"
+    raise ConfigError(message, hint=hint, problems=all_problems)

@@ -58,13 +58,13 @@ def secrets_in(tree: Any, environ: Mapping[str, str]) -> frozenset[str]:
 
     A header of any name may hold `${oc.env:UPSTREAM_API_KEY}`: the variable's name says it.
     """
-    named = [
+    found_secrets = [
         value
         for name, value in environ.items()
         if is_secret_name(name) and len(value) >= MIN_LENGTH_IN_KEYS and _maskable(value)
     ]
-    texts = list(_texts(tree)) if named else []
-    used = {value for value in named if any(value in text for text in texts)}
+    texts = list(_texts(tree)) if found_secrets else []
+    used = {value for value in found_secrets if any(value in text for text in texts)}
     return find_secrets(tree) | used
 
 
@@ -158,9 +158,9 @@ def redact(value: Any, secrets: Collection[str] = ()) -> Any:
 
     `secrets` are values known from elsewhere; those that `value` itself names are added.
     """
-    known = find_secrets(value) | frozenset(secrets)
-    in_keys = Redactor([secret for secret in known if len(secret) >= MIN_LENGTH_IN_KEYS])
-    return _Masking(Redactor(known), in_keys).mask(value, hidden=False, numbers=False)
+    all_secrets = find_secrets(value) | frozenset(secrets)
+    in_keys = Redactor([secret for secret in all_secrets if len(secret) >= MIN_LENGTH_IN_KEYS])
+    return _Masking(Redactor(all_secrets), in_keys).mask(value, hidden=False, numbers=False)
 
 
 class _Masking:
@@ -183,10 +183,10 @@ class _Masking:
     def _mapping(self, value: Mapping[Any, Any], *, hidden: bool, numbers: bool) -> dict[Any, Any]:
         masked: dict[Any, Any] = {}
         for key, item in value.items():
-            shown = self._keys(key) if isinstance(key, str) else key
-            if shown != key and shown in masked:
-                shown = f"{shown}#{len(masked)}"
-            masked[shown] = self.mask(
+            masked_key = self._keys(key) if isinstance(key, str) else key
+            if masked_key != key and masked_key in masked:
+                masked_key = f"{masked_key}#{len(masked)}"
+            masked[masked_key] = self.mask(
                 item,
                 hidden=hidden or is_secret_name(key),
                 numbers=numbers or not _NUMBERS_TOO.isdisjoint(_words(key)),
@@ -209,7 +209,7 @@ def mask_line(line: str) -> str:
 
     For text that cannot be parsed: everything after `api_key:` or `token=` is masked.
     """
-    for found in _NAMED_VALUE.finditer(line):
-        if is_secret_name(found[1]):
-            return f"{line[: found.start(3)]}{MASK}"
+    for match in _NAMED_VALUE.finditer(line):
+        if is_secret_name(match[1]):
+            return f"{line[: match.start(3)]}{MASK}"
     return line

@@ -18,8 +18,8 @@ _ADD_A_MODEL = (
 
 def find_references(settings: Any) -> tuple[ServerRef, ...]:
     """Every reference in the settings, however deep, each once, in order."""
-    found = (_as_reference(node) for _, node in _candidates(settings))
-    return tuple(dict.fromkeys(ref for ref in found if ref is not None))
+    references = (_as_reference(node) for _, node in _candidates(settings))
+    return tuple(dict.fromkeys(ref for ref in references if ref is not None))
 
 
 def check_references(instances: Mapping[str, InstanceConfig]) -> None:
@@ -58,21 +58,24 @@ def _problem(node: Mapping[Any, Any], instances: Mapping[str, InstanceConfig]) -
     if kind not in _TYPES:
         near = nearest(kind, _TYPES, cutoff=_SURELY_MEANT)
         return f"refers to type {kind!r}; did you mean {near!r}?" if near else None
-    found = instances.get(name) if isinstance(name, str) else None
-    if found is not None and found.type == kind:
+    instance = instances.get(name) if isinstance(name, str) else None
+    if instance is not None and instance.type == kind:
         return None
-    return f"refers to {kind} {name!r}, {_why_not(kind, name, found, instances)}"
+    return f"refers to {kind} {name!r}, {_why_not(kind, name, instance, instances)}"
 
 
 def _why_not(
-    kind: str, name: Any, found: InstanceConfig | None, instances: Mapping[str, InstanceConfig]
+    kind: str,
+    name: Any,
+    other_instance: InstanceConfig | None,
+    instances: Mapping[str, InstanceConfig],
 ) -> str:
-    if found is not None:
-        return f"but {name!r} is one of the {found.type}"
-    known = [instance.name for instance in instances.values() if instance.type == kind]
-    if not known:
+    if other_instance is not None:
+        return f"but {name!r} is one of the {other_instance.type}"
+    names_of_kind = [instance.name for instance in instances.values() if instance.type == kind]
+    if not names_of_kind:
         advice = _ADD_A_MODEL if kind == ServerType.MODEL else ""
         return f"and the configuration has no {kind}{advice}"
-    near = nearest(str(name), known)
-    meant = f"did you mean {near!r}? " if near else ""
-    return f"which does not exist; {meant}{kind}: {', '.join(known)}"
+    near = nearest(str(name), names_of_kind)
+    suggestion = f"did you mean {near!r}? " if near else ""
+    return f"which does not exist; {suggestion}{kind}: {', '.join(names_of_kind)}"

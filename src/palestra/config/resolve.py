@@ -58,15 +58,19 @@ def resolve(
     resolver = _Resolver(tree)
     resolved: dict[Any, Any] = resolver.walk(tree, ())
     raise_problems(resolver.problems)
-    missing = [one for one in resolver.missing if required is None or one.within(required)]
+    missing = [
+        missing_value
+        for missing_value in resolver.missing
+        if required is None or missing_value.within(required)
+    ]
     if require_all and missing:
         raise _nothing_given(missing)
     return resolved
 
 
 def _nothing_given(missing: list[Missing]) -> ConfigError:
-    listed = "\n".join(f"  {one}" for one in missing)
-    settings = [one.key for one in missing if not one.environment]
+    listed = "\n".join(f"  {missing_value}" for missing_value in missing)
+    settings = [missing_value.key for missing_value in missing if not missing_value.environment]
     hint = (
         f"give each on the command line, ++{settings[0]}=<value>, "
         f"or as a line of env.yaml, {settings[0]}: <value>"
@@ -75,8 +79,12 @@ def _nothing_given(missing: list[Missing]) -> ConfigError:
     )
     count = "1 setting has" if len(missing) == 1 else f"{len(missing)} settings have"
     problems = tuple(
-        Problem(f"{count} no value: {one}", key=one.path, cause=KnownCause.MISSING_VALUE)
-        for one in missing
+        Problem(
+            f"{count} no value: {missing_value}",
+            key=missing_value.path,
+            cause=KnownCause.MISSING_VALUE,
+        )
+        for missing_value in missing
     )
     return ConfigError(
         f"{count} no value:\n{listed}", hint=hint, cause=KnownCause.MISSING_VALUE, problems=problems
@@ -119,12 +127,12 @@ class _Resolver:
         try:
             return _plain_value(parent, steps[-1])
         except OmegaConfBaseException as failure:
-            found = self._missing_from(failure, text, steps)
-            if found is None:
+            missing = self._missing_from(failure, text, steps)
+            if missing is None:
                 self._add_problem(steps, failure)
                 return ""
-            self.missing.append(found)
-            self._find_more(parent, text, steps, found)
+            self.missing.append(missing)
+            self._find_more(parent, text, steps, missing)
             return ""
         except RecursionError:
             self.problems.append(f"{dotted(steps)}: the interpolation goes in a circle")
@@ -133,30 +141,30 @@ class _Resolver:
     def _missing_from(self, failure: Exception, text: str, steps: Steps) -> Missing | None:
         message = str(failure)
         path = dotted(steps)
-        if found := _ENVIRONMENT.search(message):
-            return Missing(path, found[1], environment=True)
-        if found := _KEY_NOT_FOUND.search(message):
-            return Missing(path, _absolute(found[1], text, steps))
-        found = _MANDATORY.search(message) or _NOT_A_CONTAINER.search(message)
-        return Missing(path, found[1]) if found else None
+        if match := _ENVIRONMENT.search(message):
+            return Missing(path, match[1], environment=True)
+        if match := _KEY_NOT_FOUND.search(message):
+            return Missing(path, _absolute(match[1], text, steps))
+        match = _MANDATORY.search(message) or _NOT_A_CONTAINER.search(message)
+        return Missing(path, match[1]) if match else None
 
     def _find_more(self, parent: Any, text: str, steps: Steps, first: Missing) -> None:
         """List the other missing keys of a text such as `${a}/${b}`; OmegaConf names one."""
         from omegaconf.errors import OmegaConfBaseException
 
-        one = first
-        while (rest := _without_reference(text, one.key)) != text:
-            text = rest
+        current = first
+        while (remainder := _without_reference(text, current.key)) != text:
+            text = remainder
             try:
                 parent[steps[-1]] = text
                 _ = parent[steps[-1]]
                 break
             except OmegaConfBaseException as failure:
-                found = self._missing_from(failure, text, steps)
-                if found is None or found in self.missing:
+                another = self._missing_from(failure, text, steps)
+                if another is None or another in self.missing:
                     break
-                self.missing.append(found)
-                one = found
+                self.missing.append(another)
+                current = another
         self._restore(parent, steps)
 
     def _restore(self, parent: Any, steps: Steps) -> None:

@@ -96,13 +96,13 @@ class ResolvedConfig:
 
     def instance(self, name: str) -> InstanceConfig:
         """The instance of that name; a `ConfigError` lists those that exist."""
-        found = self.instances.get(name)
-        if found is None:
+        instance = self.instances.get(name)
+        if instance is None:
             raise ConfigError(
                 f"there is no server instance {name!r}{did_you_mean(name, self.instances)}",
                 hint=f"instances: {', '.join(self.instances) or 'none'}",
             )
-        return found
+        return instance
 
     def instances_of(self, server_type: ServerType | str) -> tuple[InstanceConfig, ...]:
         """The instances of one type, in the order of the configuration."""

@@ -37,18 +37,18 @@ def settings_from(
     from pydantic import ValidationError
 
     names = _input_names(model)
-    given = {key: value for key, value in (extra or {}).items() if key in names}
-    values = {**given, **instance.settings}
+    applicable = {key: value for key, value in (extra or {}).items() if key in names}
+    values = {**applicable, **instance.settings}
     unknown = [] if model.model_config.get("extra") == "allow" else _unknown(model, values)
     problems = [_unknown_problem(instance, (key,), names) for key in unknown]
     settings: ModelT | None = None
     try:
         settings = model.model_validate({k: v for k, v in values.items() if k not in unknown})
     except ValidationError as failure:
-        shown = Redactor(find_secrets(values))
+        mask = Redactor(find_secrets(values))
         for error in failure.errors(include_url=False):
             problem = _problem(instance, model, error)
-            problems.append(replace(problem, message=shown(problem.message)))
+            problems.append(replace(problem, message=mask(problem.message)))
     # Raised out here: as the cause, pydantic's error would show the input, secrets included.
     raise_problems(problems)
     assert settings is not None  # noqa: S101 - a validation error is a problem
@@ -95,13 +95,13 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
     steps = error["loc"]
     path = _path(instance, steps)
     if error["type"] == "missing":
-        told = f"{_where(instance, steps)} is required: ++{path}=<value>"
-        return Problem(told, key=path, cause=KnownCause.MISSING_VALUE)
+        message = f"{_where(instance, steps)} is required: ++{path}=<value>"
+        return Problem(message, key=path, cause=KnownCause.MISSING_VALUE)
     if error["type"] == "extra_forbidden":
         inner = _model_at(model, steps[:-1])
         return _unknown_problem(instance, steps, _input_names(inner) if inner else frozenset())
-    told = f"{_where(instance, steps)}: {error['msg']}"
-    return Problem(told, key=path, cause=KnownCause.BAD_VALUE)
+    message = f"{_where(instance, steps)}: {error['msg']}"
+    return Problem(message, key=path, cause=KnownCause.BAD_VALUE)
 
 
 def _where(instance: InstanceConfig, steps: Sequence[Any]) -> str:
@@ -114,15 +114,15 @@ def _path(instance: InstanceConfig, steps: Sequence[Any]) -> str:
 
 def _model_at(model: "type[BaseModel]", steps: Sequence[Any]) -> "type[BaseModel] | None":
     """The model nested in `model` at an error's location, when it can be told."""
-    here: type[BaseModel] | None = model
+    current: type[BaseModel] | None = model
     for step in steps:
-        if here is None:
+        if current is None:
             return None
         if isinstance(step, int):
             continue  # an item of a list, whose model was found with the list
-        field = here.model_fields.get(step)
-        here = _model_in(field.annotation) if field else None
-    return here
+        field = current.model_fields.get(step)
+        current = _model_in(field.annotation) if field else None
+    return current
 
 
 def _model_in(annotation: Any) -> "type[BaseModel] | None":

@@ -30,30 +30,30 @@ class EnvironmentFile:
 
 
 def read_sources(
-    requests: Sequence[tuple[str, str]], places: SearchPaths
+    requests: Sequence[tuple[str, str]], search_paths: SearchPaths
 ) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """The files requested and all they include, lowest precedence first, and warnings.
 
     `requests` are pairs of a path and who wants it. A file comes after the files it
     includes, since it overrides them. Each file is read once; a repeat is a warning.
     """
-    reader = _Reader(places)
+    reader = _Reader(search_paths)
     for path, wanted_by in requests:
         reader.read(path, wanted_by)
     return tuple(reader.sources), tuple(reader.warnings)
 
 
 class _Reader:
-    def __init__(self, places: SearchPaths) -> None:
-        self._places = places
+    def __init__(self, search_paths: SearchPaths) -> None:
+        self._places = search_paths
         self._wanted_by: dict[Path, str] = {}
         self._named: dict[Path, str] = {}
         self.sources: list[Source] = []
         self.warnings: list[str] = []
 
     def read(self, path: str, wanted_by: str) -> None:
-        found = self._places.find_file(path, wanted_by=wanted_by)
-        real = found.resolve()
+        path_found = self._places.find_file(path, wanted_by=wanted_by)
+        real = path_found.resolve()
         first = self._wanted_by.get(real)
         if first is not None:
             self._refuse_two_names(self._named[real], path)
@@ -63,11 +63,11 @@ class _Reader:
             return
         self._wanted_by[real] = wanted_by
         self._named[real] = path
-        tree, warnings = read_yaml(found)
+        tree, warnings = read_yaml(path_found)
         self.warnings.extend(warnings)
-        for included in take_config_paths(tree, where=str(found)):
-            self.read(included, f"included by {found}")
-        self.sources.append(Source(found, tree))
+        for included in take_config_paths(tree, where=str(path_found)):
+            self.read(included, f"included by {path_found}")
+        self.sources.append(Source(path_found, tree))
 
     def _refuse_two_names(self, first: str, second: str) -> None:
         old = [path for path in (first, second) if self._places.renamed(path)]
@@ -78,9 +78,9 @@ class _Reader:
             )
 
 
-def read_environment(places: SearchPaths) -> EnvironmentFile | None:
+def read_environment(search_paths: SearchPaths) -> EnvironmentFile | None:
     """`env.yaml` of the working directory, else of the package, else None."""
-    path = places.resolve("env.yaml")
+    path = search_paths.resolve("env.yaml")
     if not path.is_file():
         return None
     tree, warnings = read_yaml(path)

@@ -33,8 +33,8 @@ def string_directive(value: object) -> StringDirective | None:
     """The directive that `value` is as a whole, or None."""
     if not isinstance(value, str):
         return None
-    found = _STRING_FORM.fullmatch(value)
-    return StringDirective(_KEY_OF[found[1]], found[2]) if found else None
+    match = _STRING_FORM.fullmatch(value)
+    return StringDirective(_KEY_OF[match[1]], match[2]) if match else None
 
 
 def opened(value: Any) -> Any:
@@ -109,18 +109,18 @@ def _plain_key(key: Any, where: str, steps: Steps) -> Any:
     )
 
 
-def merge(base: Any, over: Any) -> Any:
-    """`over` on top of `base`: mappings merge key by key, anything else is replaced.
+def merge(base: Any, overriding: Any) -> Any:
+    """`overriding` on top of `base`: mappings merge key by key, anything else is replaced.
 
     A mapping merged over `${copy:x}` becomes its siblings, which override what it copies.
     """
-    if base is ABSENT or not isinstance(over, Mapping):
-        return over
+    if base is ABSENT or not isinstance(overriding, Mapping):
+        return overriding
     base = opened(base)
     if not isinstance(base, Mapping):
-        return over
+        return overriding
     merged = dict(base)
-    for key, value in over.items():
+    for key, value in overriding.items():
         merged[key] = merge(base.get(key, ABSENT), value)
     return merged
 
@@ -158,10 +158,10 @@ def value_at(tree: Any, steps: Sequence[Any]) -> Any:
     """The value at a path, or ABSENT."""
     node = tree
     for step in steps:
-        found = step_in(node, step)
-        if found is ABSENT:
+        key = step_in(node, step)
+        if key is ABSENT:
             return ABSENT
-        node = node[found]
+        node = node[key]
     return node
 
 
@@ -172,25 +172,27 @@ def assign(tree: Any, steps: Sequence[Any], value: Any) -> Any:
     """
     if not steps:
         return merge(tree, value)
-    step, rest = steps[0], steps[1:]
+    step, further_steps = steps[0], steps[1:]
     node = opened(tree)
-    found = step_in(node, step)
+    existing_key = step_in(node, step)
     if isinstance(node, list):
-        if found is ABSENT:
+        if existing_key is ABSENT:
             raise IndexError(step)
-        return [assign(v, rest, value) if i == found else v for i, v in enumerate(node)]
-    kept = node if isinstance(node, Mapping) else {}
-    key = step if found is ABSENT else found
-    return {**kept, key: assign(kept.get(key, ABSENT), rest, value)}
+        return [
+            assign(v, further_steps, value) if i == existing_key else v for i, v in enumerate(node)
+        ]
+    mapping = node if isinstance(node, Mapping) else {}
+    key = step if existing_key is ABSENT else existing_key
+    return {**mapping, key: assign(mapping.get(key, ABSENT), further_steps, value)}
 
 
 def remove(tree: Any, steps: Sequence[Any]) -> Any:
     """A tree without the value at a path, which must exist."""
-    found = step_in(tree, steps[0])
-    rest = steps[1:]
-    kept: list[tuple[Any, Any]] = [
-        (step, remove(item, rest) if step == found else item)
+    key = step_in(tree, steps[0])
+    further_steps = steps[1:]
+    remaining: list[tuple[Any, Any]] = [
+        (step, remove(item, further_steps) if step == key else item)
         for step, item in children(tree)
-        if step != found or rest
+        if step != key or further_steps
     ]
-    return [item for _, item in kept] if isinstance(tree, list) else dict(kept)
+    return [item for _, item in remaining] if isinstance(tree, list) else dict(remaining)

@@ -91,10 +91,12 @@ def _syntax_error(failure: "yaml.YAMLError", text: str, where: str) -> ConfigErr
     lines = text.splitlines()
     # The parser points past the end when a bracket or quote stays open.
     line = min(mark.line, max(len(lines) - 1, 0))
-    shown = mask_line(lines[line].strip()) if lines else ""
-    told = f"{where}, line {mark.line + 1}, column {mark.column + 1}: {problem}"
-    place = Problem(told, file=where, line=mark.line + 1, cause=KnownCause.BAD_YAML)
-    return ConfigError(f"{told}\n    {shown}", cause=KnownCause.BAD_YAML, problems=(place,))
+    quoted_line = mask_line(lines[line].strip()) if lines else ""
+    message = f"{where}, line {mark.line + 1}, column {mark.column + 1}: {problem}"
+    located = Problem(message, file=where, line=mark.line + 1, cause=KnownCause.BAD_YAML)
+    return ConfigError(
+        f"{message}\n    {quoted_line}", cause=KnownCause.BAD_YAML, problems=(located,)
+    )
 
 
 @functools.cache
@@ -151,15 +153,15 @@ def _repeated_keys(node: Any) -> Iterator[str]:
     """
     import yaml
 
-    seen: dict[tuple[str, str], tuple[int, Any]] = {}
+    first_places: dict[tuple[str, str], tuple[int, Any]] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
             continue
         spelling = (key.tag, key.value)
-        if spelling not in seen:
-            seen[spelling] = (key.start_mark.line + 1, value)
+        if spelling not in first_places:
+            first_places[spelling] = (key.start_mark.line + 1, value)
             continue
-        line, first = seen[spelling]
+        line, first = first_places[spelling]
         if not _same_node(first, value):
             raise yaml.constructor.ConstructorError(
                 None,
@@ -173,19 +175,19 @@ def _repeated_keys(node: Any) -> Iterator[str]:
         )
 
 
-def _same_node(one: Any, other: Any) -> bool:
+def _same_node(first: Any, second: Any) -> bool:
     """Whether two nodes of a document mean the same value."""
-    if one.tag != other.tag or type(one.value) is not type(other.value):
+    if first.tag != second.tag or type(first.value) is not type(second.value):
         return False
-    if isinstance(one.value, str):
-        return bool(one.value == other.value)
-    return len(one.value) == len(other.value) and all(
-        _same_pair(a, b) for a, b in zip(one.value, other.value, strict=True)
+    if isinstance(first.value, str):
+        return bool(first.value == second.value)
+    return len(first.value) == len(second.value) and all(
+        _same_pair(a, b) for a, b in zip(first.value, second.value, strict=True)
     )
 
 
-def _same_pair(one: Any, other: Any) -> bool:
+def _same_pair(first: Any, second: Any) -> bool:
     """Whether two items of a list, or two pairs of a mapping, are the same."""
-    if isinstance(one, tuple):
-        return _same_node(one[0], other[0]) and _same_node(one[1], other[1])
-    return _same_node(one, other)
+    if isinstance(first, tuple):
+        return _same_node(first[0], second[0]) and _same_node(first[1], second[1])
+    return _same_node(first, second)

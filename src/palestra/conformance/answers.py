@@ -68,43 +68,43 @@ def says_something(response: Response) -> bool:
     return bool(spoken(response).strip())
 
 
-def same(one: Response, other: Response) -> bool:
+def same(first: Response, second: Response) -> bool:
     """Whether two answers say the same, letter for letter."""
-    return spoken(one).split() == spoken(other).split()
+    return spoken(first).split() == spoken(second).split()
 
 
 def with_text(response: Response, text: str) -> Response:
     """The response with another last message; one is added when it has none."""
     output = list(response.output)
-    for place in range(len(output) - 1, -1, -1):
-        if isinstance(output[place], OutputMessage):
-            output[place] = said(text)
+    for index in range(len(output) - 1, -1, -1):
+        if isinstance(output[index], OutputMessage):
+            output[index] = said(text)
             return changed(response, {"output": output})
     return changed(response, {"output": [*output, said(text)]})
 
 
 def value_in(task: JsonObject, text: str) -> str:
     """The value that an answer's text comes down to; empty when it cannot be told."""
-    named = [
+    named_values = [
         str(value)
         for name, value in task.items()
         if _ANSWER_FIELD.search(name) and isinstance(value, str | int | float)
         if not isinstance(value, bool)
     ]
-    found = [value for value in named if value.strip() and value in text]
-    if found:
-        return max(found, key=len)
-    for place in _PLACES:
-        matches = list(place.finditer(text))
+    matching = [value for value in named_values if value.strip() and value in text]
+    if matching:
+        return max(matching, key=len)
+    for pattern in _PLACES:
+        matches = list(pattern.finditer(text))
         if matches:
             return str(matches[-1].groups()[-1]).strip()
     return text.strip() if len(text.strip()) <= LONGEST_VALUE else text.rsplit(maxsplit=1)[-1]
 
 
-def in_place(text: str, value: str, other: str) -> str:
+def in_place(text: str, value: str, replacement: str) -> str:
     """The text with its value, where it stands last, replaced."""
-    before, found, after = text.rpartition(value) if value else (text, "", "")
-    return f"{before}{other}{after}" if found else other
+    before, matched, after = text.rpartition(value) if value else (text, "", "")
+    return f"{before}{replacement}{after}" if matched else replacement
 
 
 def other_value(value: str) -> str:
@@ -156,9 +156,9 @@ def _of_text(task: JsonObject, gold: Response, text: str) -> Iterator[DerivedAns
     value = value_in(task, text)
     for cut in _cuts(text, value):
         yield DerivedAnswer("truncated", with_text(gold, cut))
-    for other in (other_value(value), inside_another(value)):
-        if other is not None:
-            yield DerivedAnswer("wrong", with_text(gold, in_place(text, value, other)))
+    for another in (other_value(value), inside_another(value)):
+        if another is not None:
+            yield DerivedAnswer("wrong", with_text(gold, in_place(text, value, another)))
     if len(value) <= LONGEST_VALUE and "\n" not in value:
         for sentence in (
             "I give up. It is surely not {}",
@@ -179,17 +179,17 @@ def _cuts(text: str, value: str) -> Iterator[str]:
 
 def _of_calls(gold: Response) -> Iterator[DerivedAnswer]:
     output = list(gold.output)
-    places = [n for n, item in enumerate(output) if isinstance(item, FunctionCall)]
-    last = places[-1]
+    call_indices = [n for n, item in enumerate(output) if isinstance(item, FunctionCall)]
+    last = call_indices[-1]
     yield DerivedAnswer("truncated", changed(gold, {"output": output[:last]}))
-    for place in reversed(places):
-        call = output[place]
+    for index in reversed(call_indices):
+        call = output[index]
         assert isinstance(call, FunctionCall)  # noqa: S101  # for the type checker
-        other = _other_arguments(call.arguments)
-        if other is not None:
+        changed_arguments = _other_arguments(call.arguments)
+        if changed_arguments is not None:
             cut = call.arguments[: len(call.arguments) // 2]
-            yield DerivedAnswer("truncated", _with_call(gold, place, arguments=cut))
-            yield DerivedAnswer("wrong", _with_call(gold, place, arguments=other))
+            yield DerivedAnswer("truncated", _with_call(gold, index, arguments=cut))
+            yield DerivedAnswer("wrong", _with_call(gold, index, arguments=changed_arguments))
             break
     first = output[last]
     assert isinstance(first, FunctionCall)  # noqa: S101  # for the type checker
@@ -199,10 +199,10 @@ def _of_calls(gold: Response) -> Iterator[DerivedAnswer]:
     )
 
 
-def _with_call(gold: Response, place: int, **values: Any) -> Response:
+def _with_call(gold: Response, index: int, **values: Any) -> Response:
     output = list(gold.output)
-    call = output[place]
-    output[place] = call.model_copy(update=values)
+    call = output[index]
+    output[index] = call.model_copy(update=values)
     return changed(gold, {"output": output})
 
 
@@ -212,8 +212,8 @@ def _other_arguments(text: str) -> str | None:
         arguments = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    other = _other_leaf(arguments)
-    return None if other is None else encode_json(other).decode()
+    changed = _other_leaf(arguments)
+    return None if changed is None else encode_json(changed).decode()
 
 
 def _other_leaf(value: Any) -> Any:
@@ -226,27 +226,27 @@ def _other_leaf(value: Any) -> Any:
         return other_value(value) if value else "x"
     keys: Sequence[Any] = list(value) if isinstance(value, dict) else range(len(value or ()))
     for key in reversed(keys):
-        other = _other_leaf(value[key])
-        if other is not None:
+        changed = _other_leaf(value[key])
+        if changed is not None:
             copy = dict(value) if isinstance(value, dict) else list(value)
-            copy[key] = other
+            copy[key] = changed
             return copy
     return None
 
 
-def related(one: JsonObject, other: JsonObject) -> bool:
+def related(first: JsonObject, second: JsonObject) -> bool:
     """Whether two rows say that the same answer is right, so that one's may be the other's."""
     return any(
-        _ANSWER_FIELD.search(name) and name in other and other[name] == value
-        for name, value in one.items()
+        _ANSWER_FIELD.search(name) and name in second and second[name] == value
+        for name, value in first.items()
         if value not in (None, "", [], {})
     )
 
 
 def prompt_of(task: JsonObject) -> str:
     """All text of the task's input."""
-    given = task.get(CREATE_PARAMS, {}).get("input", "")
-    return given if isinstance(given, str) else "\n".join(_texts(given))
+    conversation = task.get(CREATE_PARAMS, {}).get("input", "")
+    return conversation if isinstance(conversation, str) else "\n".join(_texts(conversation))
 
 
 def _texts(items: Any) -> Iterator[str]:
@@ -261,8 +261,12 @@ def _texts(items: Any) -> Iterator[str]:
 def told_in_the_prompt(task: JsonObject, text: str) -> JsonDict:
     """The row with this text as an example in its prompt."""
     params = dict(task.get(CREATE_PARAMS, {}))
-    given = params.get("input", [])
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    conversation = params.get("input", [])
+    items = (
+        [{"role": "user", "content": conversation}]
+        if isinstance(conversation, str)
+        else list(conversation)
+    )
     hint = f"An example of how others answered:\n{text}"
     last = items[-1] if items else None
     if isinstance(last, Mapping) and isinstance(last.get("content"), str):

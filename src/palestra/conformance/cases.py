@@ -98,11 +98,13 @@ def load_cases(path: Path, rows: Sequence[JsonObject]) -> list[Case]:
     problems: list[str] = []
     for line in read_jsonl(path):
         try:
-            held = _CaseLine.model_validate(line.row)
-            cases.append(_case(held, rows))
+            case_line = _CaseLine.model_validate(line.row)
+            cases.append(_case(case_line, rows))
         except ValidationError as error:
-            told = "; ".join(f"{_place(e)}{e['msg']}" for e in error.errors(include_url=False))
-            problems.append(f"line {line.number}: {told}")
+            problems_text = "; ".join(
+                f"{_place(e)}{e['msg']}" for e in error.errors(include_url=False)
+            )
+            problems.append(f"line {line.number}: {problems_text}")
         except LookupError as error:
             problems.append(f"line {line.number}: {error.args[0]}")
     if problems:
@@ -114,12 +116,14 @@ def _place(error: Any) -> str:
     return "".join(f"{part}." for part in error["loc"]).rstrip(".") + ": " if error["loc"] else ""
 
 
-def _case(held: _CaseLine, rows: Sequence[JsonObject]) -> Case:
-    if isinstance(held.row, dict):
-        task: JsonObject = {CREATE_PARAMS: {"input": []}, **held.row}
+def _case(case_line: _CaseLine, rows: Sequence[JsonObject]) -> Case:
+    if isinstance(case_line.row, dict):
+        task: JsonObject = {CREATE_PARAMS: {"input": []}, **case_line.row}
         number = None
-    elif 0 <= held.row < len(rows):
-        task, number = rows[held.row], held.row
+    elif 0 <= case_line.row < len(rows):
+        task, number = rows[case_line.row], case_line.row
     else:
-        raise LookupError(f"row {held.row} is none of the {len(rows)} example rows")
-    return Case(task, held.response(), held.reward, number, held.note, held.derive)
+        raise LookupError(f"row {case_line.row} is none of the {len(rows)} example rows")
+    return Case(
+        task, case_line.response(), case_line.reward, number, case_line.note, case_line.derive
+    )

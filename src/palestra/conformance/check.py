@@ -48,14 +48,14 @@ async def check_environment(
     Raises ConfigError when the environment cannot be started here.
     """
     limits = limits or ExaminationLimits()
-    done: list[CheckResult] = []
+    results: list[CheckResult] = []
     script = Script()
     now = Now()
 
     def so_far(problem: str) -> VerifierReport:
         finding = VerifierFault(now.row, now.kind, problem, now.answer)
         last = CheckResult(now.check, Status.FAILED, now.probes, findings=(finding,))
-        return VerifierReport(subject.name, (*done, last), complete=False)
+        return VerifierReport(subject.name, (*results, last), complete=False)
 
     def frozen(still_s: float) -> None:
         if on_frozen is not None:
@@ -89,11 +89,11 @@ async def check_environment(
         for name, step in STEPS.items():
             now.begin(name)
             try:
-                done.append(await step(examination))
+                results.append(await step(examination))
             except GivenUp as reason:
-                found = (*examination.blocks, *examination.late)
-                done.append(CheckResult(name, Status.FAILED, now.probes, str(reason), found))
+                findings = (*examination.blocks, *examination.late)
+                results.append(CheckResult(name, Status.FAILED, now.probes, str(reason), findings))
                 return VerifierReport(
-                    subject.name, tuple(done), examination.latency_ms(), complete=False
+                    subject.name, tuple(results), examination.latency_ms(), complete=False
                 )
-        return VerifierReport(subject.name, tuple(done), examination.latency_ms())
+        return VerifierReport(subject.name, tuple(results), examination.latency_ms())

@@ -122,8 +122,8 @@ class Examination:
         """Whether it blocks each time: a busy machine, or a first import, does so once."""
         shortest = verdict.blocked_s
         for _ in range(3 if verdict.blocked_s < SURELY_BLOCKED * limit_s else 1):
-            again = await self._verdict(probe)
-            shortest = min(shortest, again.blocked_s)
+            repeated = await self._verdict(probe)
+            shortest = min(shortest, repeated.blocked_s)
             if shortest <= limit_s:
                 return
         self.blocks.append(probe.finding(f"blocked the event loop for {shortest:.2f} s, each time"))
@@ -176,9 +176,11 @@ class Examination:
     def guessed(self) -> Iterator[list[ProbedAnswer]]:
         """For each row, what its own fields suggest as right."""
         for number, row in enumerate(self.rows):
-            made = [ProbedAnswer("gold", row, response, number) for response in guesses(row)]
-            if made:
-                yield made
+            guessed_answers = [
+                ProbedAnswer("gold", row, response, number) for response in guesses(row)
+            ]
+            if guessed_answers:
+                yield guessed_answers
 
     def problem(self, probe: ProbedAnswer, verdict: PlayedAnswer) -> str:
         """What is wrong with the verdict on a declared or right answer; empty when nothing is."""
@@ -226,9 +228,9 @@ def result(
 ) -> CheckResult:
     """A check that was made."""
     status = Status.FAILED if findings else Status.PASSED
-    more = len(findings) - MOST_FINDINGS
-    if more > 0:
-        note = f"{note}; {more} more findings are left out".lstrip("; ")
+    hidden_count = len(findings) - MOST_FINDINGS
+    if hidden_count > 0:
+        note = f"{note}; {hidden_count} more findings are left out".lstrip("; ")
     return CheckResult(name, status, probes, note, tuple(findings[:MOST_FINDINGS]))
 
 

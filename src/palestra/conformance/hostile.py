@@ -188,20 +188,20 @@ def _hostile(
 
 def _foods(text: str, value: str) -> list[_Food]:
     """The usual ones, those where the right answer's value would stand, and of its own parts."""
-    made = [_Food(name, *parts) for name, parts in _FOOD.items()]
-    before, found, after = text.rpartition(value) if value else ("", "", "")
-    if found and (before or after):
-        made += [
-            _Food(f"{name} in place of the value", before + first, again, last + after)
-            for name, (first, again, last) in _FOOD.items()
+    foods = [_Food(name, *parts) for name, parts in _FOOD.items()]
+    before, matched, after = text.rpartition(value) if value else ("", "", "")
+    if matched and (before or after):
+        foods += [
+            _Food(f"{name} in place of the value", before + first, middle, last + after)
+            for name, (first, middle, last) in _FOOD.items()
             if name in {"letters", "digits", "spaces", "brackets", "nested lists", "signs"}
         ]
-        made.append(
+        foods.append(
             _Food("the value's beginning again and again", "", before[-12:] or after[:12], "")
         )
     if text:
-        made.append(_Food("the right answer again and again", "", f"{text}\n", ""))
-    return made
+        foods.append(_Food("the right answer again and again", "", f"{text}\n", ""))
+    return foods
 
 
 def _nested(depth: int = 100_000) -> Iterator[tuple[str, str]]:

@@ -43,9 +43,9 @@ class ScriptedJudge(ModelServer):
     @classmethod
     def of(cls, name: str, script: Script, client: ServerClient) -> "ScriptedJudge":
         """A judge under an instance's name."""
-        made = cls(config=ModelServerConfig(name=name), server_client=client)
-        made._script = script
-        return made
+        judge = cls(config=ModelServerConfig(name=name), server_client=client)
+        judge._script = script
+        return judge
 
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
         """What the script says."""

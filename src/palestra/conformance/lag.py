@@ -84,8 +84,8 @@ class LoopGuard:
 
     def _note(self) -> None:
         now, waited = time.monotonic(), self._waiting.so_far_s()
-        held = now - self._last - BEAT_S - (waited - self._waited)
-        self._longest = max(self._longest, held)
+        held_up_s = now - self._last - BEAT_S - (waited - self._waited)
+        self._longest = max(self._longest, held_up_s)
         self._last, self._waited = now, waited
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -141,17 +141,21 @@ class Player:
 
     async def _with_outputs(self, peer: Peer, response: Response) -> Response:
         """The response after its calls of tools that there are; they are not made twice."""
-        answered = {i.call_id for i in response.output if isinstance(i, FunctionCallOutput)}
+        answered_ids = {i.call_id for i in response.output if isinstance(i, FunctionCallOutput)}
         output: list[OutputItem] = []
         for item in response.output:
             output.append(item)
-            if not isinstance(item, FunctionCall) or item.call_id in answered:
+            if not isinstance(item, FunctionCall) or item.call_id in answered_ids:
                 continue
             arguments = _arguments_of(item)
             if item.name in self._door.tools and arguments is not None:
-                said = await peer.call_tool(item.name, arguments)
-                given = {"call_id": item.call_id, "output": said, "type": "function_call_output"}
-                output.append(_make_output(given))
+                tool_text = await peer.call_tool(item.name, arguments)
+                output_item = {
+                    "call_id": item.call_id,
+                    "output": tool_text,
+                    "type": "function_call_output",
+                }
+                output.append(_make_output(output_item))
         return changed(response, {"output": output})
 
     async def _played(
@@ -177,8 +181,12 @@ class Player:
 
 def _opened(row: JsonDict, observation: str) -> JsonDict:
     params = row.get(CREATE_PARAMS) or {}
-    given = params.get("input", [])
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    conversation = params.get("input", [])
+    items = (
+        [{"role": "user", "content": conversation}]
+        if isinstance(conversation, str)
+        else list(conversation)
+    )
     items.append({"role": "user", "content": observation, "type": "message"})
     return {**row, CREATE_PARAMS: {**params, "input": items}}
 
@@ -196,10 +204,10 @@ def _parsed(params: Any) -> Any:
 
 def _arguments_of(call: FunctionCall) -> JsonDict | None:
     try:
-        found = orjson.loads(call.arguments or "{}")
+        parsed = orjson.loads(call.arguments or "{}")
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _encoded(task: JsonObject) -> bytes | None:
@@ -216,8 +224,8 @@ async def door_of(client: ServerClient, name: str) -> EnvironmentInterface:
     paths = document.get("paths", {})
     posts = {path.lstrip("/") for path, methods in paths.items() if "post" in methods}
     takes_turns = {"reset", "step"} <= posts
-    own = {"verify", "seed_session", "aggregate_metrics", "reset", "step"}
-    tools = frozenset(posts - own)
+    own_paths = {"verify", "seed_session", "aggregate_metrics", "reset", "step"}
+    tools = frozenset(posts - own_paths)
     schemas = {tool: _arguments_schema(document, tool) for tool in tools}
     return EnvironmentInterface(name, tools, takes_turns=takes_turns, schemas=schemas)
 

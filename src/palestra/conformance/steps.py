@@ -89,11 +89,11 @@ async def check_injection(work: Examination) -> CheckResult:
         verdict = await work.ask(probe, blocked_s=work.limits.blocked_s)
         if problem := work.too_much(verdict):
             findings.append(probe.finding(problem))
-    judged, more = await check_judge(work)
+    judged, judge_findings = await check_judge(work)
     note = "" if work.script is None else f"{judged} of them with a judge that is made up"
     if not probes and not judged:
         return skipped("injection", "there is no right answer to begin with")
-    return result("injection", len(probes) + judged, [*findings, *more], note)
+    return result("injection", len(probes) + judged, [*findings, *judge_findings], note)
 
 
 def _injections(gold: ProbedAnswer) -> Iterator[ProbedAnswer]:
@@ -104,9 +104,9 @@ def _injections(gold: ProbedAnswer) -> Iterator[ProbedAnswer]:
     for injection in _INJECTIONS:
         yield ProbedAnswer("injection", gold.task, response_of(injection), gold.number)
         if value and text.strip() != value:
-            told = with_text(gold.response, in_place(text, value, injection))
-            if not any(isinstance(item, FunctionCall) for item in told.output):
-                yield ProbedAnswer("injection", gold.task, told, gold.number)
+            injected = with_text(gold.response, in_place(text, value, injection))
+            if not any(isinstance(item, FunctionCall) for item in injected.output):
+                yield ProbedAnswer("injection", gold.task, injected, gold.number)
 
 
 async def check_programs(work: Examination) -> CheckResult:
@@ -139,10 +139,10 @@ async def check_gold(work: Examination) -> CheckResult:
     """Right answers are rewarded, and declared cases get their rewards."""
     if work.rules.same_for_all:
         return skipped("gold", f"every answer gets the same: {work.rules.same_for_all}")
-    known = list(work.known())
-    work.words = await learn_words(work, known)
+    known_answers = list(work.known())
+    work.words = await learn_words(work, known_answers)
     findings: list[VerifierFault] = [*work.refused]
-    for probe in (*known, *work.stored()):
+    for probe in (*known_answers, *work.stored()):
         is_gold = probe.kind == "gold"
         verdict = await work.look(probe, award=is_gold)
         problem = work.problem(probe, verdict)
@@ -150,7 +150,7 @@ async def check_gold(work: Examination) -> CheckResult:
             findings.append(probe.finding(problem))
         elif is_gold:
             work.golds.append(probe)
-    if not any(probe.kind == "gold" for probe in known):
+    if not any(probe.kind == "gold" for probe in known_answers):
         findings += await _guess(work)
     if not work.golds and not findings:
         findings.append(
@@ -200,29 +200,35 @@ async def check_wrong(work: Examination) -> CheckResult:
 
 
 def _wrong_for(work: Examination, gold: ProbedAnswer) -> Iterator[ProbedAnswer]:
-    for made in (*wrong_answers(gold.task, gold.response), *_from_others(work, gold)):
-        if made.kind not in work.rules.unsure and not same(made.response, gold.response):
-            yield ProbedAnswer(made.kind, gold.task, made.response, gold.number)
+    for wrong in (*wrong_answers(gold.task, gold.response), *_from_others(work, gold)):
+        if wrong.kind not in work.rules.unsure and not same(wrong.response, gold.response):
+            yield ProbedAnswer(wrong.kind, gold.task, wrong.response, gold.number)
     text = gold.response.final_text
     if text.strip() and "prompt" not in work.rules.unsure:
-        told = told_in_the_prompt(gold.task, text)
-        yield ProbedAnswer("prompt", told, response_of(GARBAGE[0]), gold.number)
-        yield ProbedAnswer("prompt", told, response_of(), gold.number)
+        prompt_answer = told_in_the_prompt(gold.task, text)
+        yield ProbedAnswer("prompt", prompt_answer, response_of(GARBAGE[0]), gold.number)
+        yield ProbedAnswer("prompt", prompt_answer, response_of(), gold.number)
 
 
 def _from_others(work: Examination, gold: ProbedAnswer) -> Iterator[DerivedAnswer]:
     """Other tasks' right answers, and all of them at once."""
     others = [
-        other
-        for other in work.golds
-        if other.derive and other.task is not gold.task and not related(gold.task, other.task)
+        other_gold
+        for other_gold in work.golds
+        if other_gold.derive
+        and other_gold.task is not gold.task
+        and not related(gold.task, other_gold.task)
     ]
-    for other in others:
-        if says_something(other.response):
-            yield DerivedAnswer("other", other.response)
+    for other_gold in others:
+        if says_something(other_gold.response):
+            yield DerivedAnswer("other", other_gold.response)
     text = gold.response.final_text
     value = value_in(gold.task, text) if text.strip() else ""
-    values = {value_in(other.task, t) for other in others if (t := other.response.final_text)}
+    values = {
+        value_in(other_gold.task, t)
+        for other_gold in others
+        if (t := other_gold.response.final_text)
+    }
     hedged = sorted({*values, value} - {""})
     if value and values - {value} and all("\n" not in v and len(v) <= 40 for v in hedged):
         listed = " or ".join(hedged)
@@ -231,53 +237,59 @@ def _from_others(work: Examination, gold: ProbedAnswer) -> Iterator[DerivedAnswe
 
 async def check_same(work: Examination) -> CheckResult:
     """The same answer gets the same reward: again, in another order, and many at once."""
-    asked = list(work.seen) or [
+    probes_and_answers = list(work.seen) or [
         (probe, await work.look(probe))
         for number, row in enumerate(work.rows)
         for probe in [ProbedAnswer("garbage", row, response_of(GARBAGE[0]), number)]
     ]
     findings: dict[tuple[int, str], VerifierFault] = {}
 
-    def compare(probe: ProbedAnswer, first: PlayedAnswer, again: PlayedAnswer, when: str) -> None:
-        if again.touched or first.touched:
+    def compare(
+        probe: ProbedAnswer, first: PlayedAnswer, second_answer: PlayedAnswer, when: str
+    ) -> None:
+        if second_answer.touched or first.touched:
             findings[id(probe), "touched"] = probe.finding("the verifier changed the task's row")
-        if not _same_verdict(first, again):
-            told = f"got {_told(first)} at first and {_told(again)} {when}"
-            findings.setdefault((id(probe), "reward"), probe.finding(told))
+        if not _same_verdict(first, second_answer):
+            problem = f"got {_told(first)} at first and {_told(second_answer)} {when}"
+            findings.setdefault((id(probe), "reward"), probe.finding(problem))
 
     for _ in range(work.limits.repeats - 1):
-        for probe, first in asked:
-            again = await work.look(probe, award=probe.kind == "gold")
-            compare(probe, first, again, "when verified again")
-    for probe, first in reversed(asked):
-        again = await work.look(probe, award=probe.kind == "gold")
-        compare(probe, first, again, "in another order")
+        for probe, first in probes_and_answers:
+            second_answer = await work.look(probe, award=probe.kind == "gold")
+            compare(probe, first, second_answer, "when verified again")
+    for probe, first in reversed(probes_and_answers):
+        second_answer = await work.look(probe, award=probe.kind == "gold")
+        compare(probe, first, second_answer, "in another order")
     if work.script is None:
-        await _all_at_once(work, asked, compare)
-    return result("same", len(asked) * (work.limits.repeats + 1), list(findings.values()))
+        await _all_at_once(work, probes_and_answers, compare)
+    return result(
+        "same", len(probes_and_answers) * (work.limits.repeats + 1), list(findings.values())
+    )
 
 
 async def _all_at_once(
     work: Examination,
-    asked: list[tuple[ProbedAnswer, PlayedAnswer]],
+    probes_and_answers: list[tuple[ProbedAnswer, PlayedAnswer]],
     compare: Callable[[ProbedAnswer, PlayedAnswer, PlayedAnswer, str], None],
 ) -> None:
-    places = asyncio.Semaphore(AT_ONCE)
+    semaphore = asyncio.Semaphore(AT_ONCE)
 
     async def one(probe: ProbedAnswer, first: PlayedAnswer) -> None:
-        async with places:
-            again = await work.player.verify(probe.task, probe.response, stored=probe.stored)
-        compare(probe, first, again, "with others at the same time")
+        async with semaphore:
+            second_answer = await work.player.verify(
+                probe.task, probe.response, stored=probe.stored
+            )
+        compare(probe, first, second_answer, "with others at the same time")
 
     async with asyncio.TaskGroup() as tasks:
-        for probe, first in asked:
+        for probe, first in probes_and_answers:
             tasks.create_task(one(probe, first))
 
 
-def _same_verdict(one: PlayedAnswer, other: PlayedAnswer) -> bool:
-    if one.reward is None or other.reward is None:
-        return one.reward is other.reward
-    return abs(one.reward - other.reward) <= CLOSE
+def _same_verdict(first: PlayedAnswer, second: PlayedAnswer) -> bool:
+    if first.reward is None or second.reward is None:
+        return first.reward is second.reward
+    return abs(first.reward - second.reward) <= CLOSE
 
 
 def _told(verdict: PlayedAnswer) -> str:

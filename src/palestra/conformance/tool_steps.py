@@ -36,22 +36,22 @@ async def check_tools(work: Examination) -> CheckResult:
 
 def _broken(work: Examination) -> list[VerifierFault]:
     """One finding for each tool and type of exception, with the first answer that did it."""
-    found: dict[tuple[str, str], VerifierFault] = {}
+    faults_found: dict[tuple[str, str], VerifierFault] = {}
     for probe, verdict in work.all_verdicts:
         for tool, kind, message in _faults(verdict):
             problem = (
                 f"the tool {tool} raised {kind}: {message}; mend it, or raise "
                 "palestra.ToolError where it refuses on purpose"
             )
-            found.setdefault((tool, kind), probe.finding(problem))
-    return list(found.values())
+            faults_found.setdefault((tool, kind), probe.finding(problem))
+    return list(faults_found.values())
 
 
 def _faults(verdict: PlayedAnswer) -> list[tuple[str, str, str]]:
-    told = (verdict.reported or {}).get(TOOL_FAILURES)
+    faults_told = (verdict.reported or {}).get(TOOL_FAILURES)
     return [
         (str(fault["tool"]), str(fault["type"]), str(fault["message"]))
-        for fault in (told if isinstance(told, list) else ())
+        for fault in (faults_told if isinstance(faults_told, list) else ())
         if isinstance(fault, dict) and {"tool", "type", "message"} <= fault.keys()
     ]
 
@@ -61,11 +61,15 @@ def arguments_for(schema: JsonObject) -> JsonDict:
     return _object(schema, schema, 0)
 
 
-def _value(schema: Any, whole: JsonObject, depth: int) -> Any:
+def _value(schema: Any, root_schema: JsonObject, depth: int) -> Any:
     if not isinstance(schema, Mapping):
         return "text"
     if isinstance(ref := schema.get("$ref"), str):
-        return None if depth > _DEEPEST else _value(_referred(ref, whole), whole, depth + 1)
+        return (
+            None
+            if depth > _DEEPEST
+            else _value(_referred(ref, root_schema), root_schema, depth + 1)
+        )
     if "const" in schema:
         return schema["const"]
     for key in ("enum", "examples"):
@@ -73,11 +77,11 @@ def _value(schema: Any, whole: JsonObject, depth: int) -> Any:
             return schema[key][0]
     for key in ("anyOf", "oneOf", "allOf"):
         if schema.get(key):
-            return _value(schema[key][0], whole, depth + 1)
-    return _of_type(schema, whole, depth)
+            return _value(schema[key][0], root_schema, depth + 1)
+    return _of_type(schema, root_schema, depth)
 
 
-def _of_type(schema: JsonObject, whole: JsonObject, depth: int) -> Any:
+def _of_type(schema: JsonObject, root_schema: JsonObject, depth: int) -> Any:
     match schema.get("type"):
         case "integer" | "number":
             return _number(schema)
@@ -87,9 +91,9 @@ def _of_type(schema: JsonObject, whole: JsonObject, depth: int) -> Any:
             return None
         case "array":
             few = max(int(schema.get("minItems", 1)), 0) if depth <= _DEEPEST else 0
-            return [_value(schema.get("items", {}), whole, depth + 1) for _ in range(few)]
+            return [_value(schema.get("items", {}), root_schema, depth + 1) for _ in range(few)]
         case "object":
-            return _object(schema, whole, depth + 1)
+            return _object(schema, root_schema, depth + 1)
         case _:
             text = _TEXTS.get(str(schema.get("format")), "text")
             longest = int(schema.get("maxLength", len(text)))
@@ -115,16 +119,16 @@ def _within(value: float, schema: JsonObject) -> bool:
     )
 
 
-def _object(schema: JsonObject, whole: JsonObject, depth: int) -> JsonDict:
+def _object(schema: JsonObject, root_schema: JsonObject, depth: int) -> JsonDict:
     if depth > _DEEPEST:
         return {}
     properties = schema.get("properties", {})
-    wanted = schema.get("required", ())
-    return {name: _value(properties.get(name), whole, depth + 1) for name in wanted}
+    required = schema.get("required", ())
+    return {name: _value(properties.get(name), root_schema, depth + 1) for name in required}
 
 
-def _referred(ref: str, whole: JsonObject) -> Any:
-    found: Any = whole
+def _referred(ref: str, root_schema: JsonObject) -> Any:
+    node: Any = root_schema
     for part in ref.removeprefix("#/").split("/"):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node

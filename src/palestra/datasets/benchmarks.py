@@ -47,21 +47,24 @@ class Preparing:
 
 
 def prepare_benchmarks(
-    benchmarks: Sequence[Located], how: Preparing, *, tell: Callable[[str], None]
+    benchmarks: Sequence[Located], how: Preparing, *, report: Callable[[str], None]
 ) -> dict[Path, int]:
     """File -> its rows, each held to what a row must be. Raises at the end for those that failed."""
-    todo = list({found.path: found for found in benchmarks}.values())
-    made: dict[Path, int] = {}
+    todo = list({benchmark.path: benchmark for benchmark in benchmarks}.values())
+    rows_of_file: dict[Path, int] = {}
     failures: list[str] = []
     hints: dict[str, None] = {}
     ran_wrong = False
     with ThreadPoolExecutor(how.at_once) as threads, Scripts() as scripts:
-        futures = [(found, threads.submit(_prepared, found, how, scripts, tell)) for found in todo]
-        for found, future in futures:
+        futures = [
+            (benchmark, threads.submit(_prepared, benchmark, how, scripts, report))
+            for benchmark in todo
+        ]
+        for benchmark, future in futures:
             try:
-                made[found.path] = future.result()
+                rows_of_file[benchmark.path] = future.result()
             except (RunFailed, InputDataError, ConfigError) as error:
-                failures.append(f"{found.dataset}: {error.message}")
+                failures.append(f"{benchmark.dataset}: {error.message}")
                 if error.hint:
                     hints[error.hint] = None
                 ran_wrong = ran_wrong or isinstance(error, RunFailed)
@@ -69,71 +72,73 @@ def prepare_benchmarks(
         raise (RunFailed if ran_wrong else InputDataError)(
             "\n".join(failures), hint="; ".join(hints)
         )
-    return made
+    return rows_of_file
 
 
-def _prepared(found: Located, how: Preparing, scripts: Scripts, tell: Callable[[str], None]) -> int:
-    if how.use_cached and found.there and not _unfinished(found).exists():
-        tell(f"{found.dataset}: {found.path} is there already")
-    elif found.entry.prepare_script:
-        tell(f"{found.dataset}: running {found.entry.prepare_script}")
-        _run(found, how.place(found.entry.prepare_script), how, scripts)
-    elif not found.there:
-        raise InputDataError(f"{found.path} does not exist, and no prepare_script makes it")
-    prompt = found.entry.prompt_config
-    return checked_rows(found.path, load_prompt(how.place(prompt)) if prompt else None)
+def _prepared(
+    benchmark: Located, how: Preparing, scripts: Scripts, report: Callable[[str], None]
+) -> int:
+    if how.use_cached and benchmark.there and not _unfinished(benchmark).exists():
+        report(f"{benchmark.dataset}: {benchmark.path} is there already")
+    elif benchmark.entry.prepare_script:
+        report(f"{benchmark.dataset}: running {benchmark.entry.prepare_script}")
+        _run(benchmark, how.place(benchmark.entry.prepare_script), how, scripts)
+    elif not benchmark.there:
+        raise InputDataError(f"{benchmark.path} does not exist, and no prepare_script makes it")
+    prompt = benchmark.entry.prompt_config
+    return checked_rows(benchmark.path, load_prompt(how.place(prompt)) if prompt else None)
 
 
-def _run(found: Located, script: Path, how: Preparing, scripts: Scripts) -> None:
+def _run(benchmark: Located, script: Path, how: Preparing, scripts: Scripts) -> None:
     """Raises RunFailed with what it printed last when it does not do what it must."""
     if not script.is_file():
         raise ConfigError(f"prepare_script {script} does not exist")
-    answer = _unfinished(found)
+    answer = _unfinished(benchmark)
     answer.parent.mkdir(parents=True, exist_ok=True)
     answer.touch()
-    done = scripts.run(script, how.arguments, answer, timeout_s=how.timeout_s)
-    if done.exit_code is None:
+    process = scripts.run(script, how.arguments, answer, timeout_s=how.timeout_s)
+    if process.exit_code is None:
         raise RunFailed(f"{script} was not done within {how.timeout_s:g} s")
-    if done.exit_code:
-        raise _script_failed(found, script, how.mask(done.printed), done.exit_code)
-    made = json.loads(answer.read_text())
-    if made is None or how.place(made).resolve() != found.path.resolve():
+    if process.exit_code:
+        raise _script_failed(benchmark, script, how.mask(process.printed), process.exit_code)
+    written = json.loads(answer.read_text())
+    if written is None or how.place(written).resolve() != benchmark.path.resolve():
         raise RunFailed(
-            f"prepare() of {script} returned {made!r}, and jsonl_fpath is {found.entry.jsonl_fpath}",
+            f"prepare() of {script} returned {written!r}, and jsonl_fpath is {benchmark.entry.jsonl_fpath}",
             hint="it must return the path of the file that it makes",
         )
-    if not found.there:
-        raise RunFailed(f"prepare() of {script} has not made {found.path}")
+    if not benchmark.there:
+        raise RunFailed(f"prepare() of {script} has not made {benchmark.path}")
     answer.unlink()
 
 
-def _script_failed(found: Located, script: Path, printed: str, exit_code: int) -> RunFailed:
+def _script_failed(benchmark: Located, script: Path, printed: str, exit_code: int) -> RunFailed:
     """Its last line, where that comes from, and what to do; all that it printed is in a file."""
     lines = [line.rstrip() for line in printed.splitlines() if line.strip()]
     # The text of an exception may go on for lines after the one that names it.
     errors = [line for line in lines if _EXCEPTION.match(line)]
     last = (errors or lines or ["it printed nothing"])[-1].strip()
-    shown = last if len(last) <= MOST_OUTPUT else f"{last[:MOST_OUTPUT]}…"
+    last_line = last if len(last) <= MOST_OUTPUT else f"{last[:MOST_OUTPUT]}…"
     numbers = re.findall(rf'File "{re.escape(str(script))}", line (\d+)', printed)
-    place = f"{script}:{numbers[-1]}" if numbers else str(script)
-    log = found.path.with_name(f"{found.path.stem}_prepare.log")
-    kept = ""
+    location = f"{script}:{numbers[-1]}" if numbers else str(script)
+    log = benchmark.path.with_name(f"{benchmark.path.stem}_prepare.log")
+    advice = ""
     with contextlib.suppress(OSError):
         log.write_text(printed, encoding="utf-8", errors="replace")
-        kept = f"; all that it printed is in {log}"
+        advice = f"; all that it printed is in {log}"
     if any(_NO_NETWORK.search(line) for line in lines):
         do = (
             "it cannot reach the network from here: run it where it can, or put the rows at "
-            f"{found.path}"
+            f"{benchmark.path}"
         )
     else:
         do = "correct the script, or what it is called with (+prepare_script_args)"
-    return RunFailed(f"{place} ended with exit code {exit_code}: {shown}", hint=do + kept)
+    return RunFailed(f"{location} ended with exit code {exit_code}: {last_line}", hint=do + advice)
 
 
-def _unfinished(found: Located) -> Path:
+def _unfinished(benchmark: Located) -> Path:
     """Where a script's answer goes. It is there for as long as the file may be half made."""
-    return found.path.with_name(f".{found.path.name}.unfinished")
+    return benchmark.path.with_name(f".{benchmark.path.name}.unfinished")
 
 
 def checked_rows(path: Path, prompt: PromptTemplate | None) -> int:

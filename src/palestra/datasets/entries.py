@@ -77,18 +77,18 @@ class DatasetEntry(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _licence_of_the_identifier(cls, given: Any) -> Any:
+    def _licence_of_the_identifier(cls, fields: Any) -> Any:
         """The field's documents put `license` into `huggingface_identifier`, too."""
-        place = given.get("huggingface_identifier") if isinstance(given, dict) else None
-        if not isinstance(place, Mapping) or "license" not in place:
-            return given
-        ours, theirs = given.get("license"), place["license"]
+        identifier = fields.get("huggingface_identifier") if isinstance(fields, dict) else None
+        if not isinstance(identifier, Mapping) or "license" not in identifier:
+            return fields
+        ours, theirs = fields.get("license"), identifier["license"]
         if ours is not None and ours != theirs:
             raise ValueError(
                 f"license is {ours!r}, and {theirs!r} in huggingface_identifier: leave one out"
             )
-        place = {name: value for name, value in place.items() if name != "license"}
-        return {**given, "huggingface_identifier": place, "license": theirs}
+        identifier = {name: value for name, value in identifier.items() if name != "license"}
+        return {**fields, "huggingface_identifier": identifier, "license": theirs}
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -104,12 +104,12 @@ class DatasetEntry(BaseModel):
 
     def source(self, preferred: DataSource) -> DataSource | None:
         """Where it is downloaded from; `preferred` decides when both places are known."""
-        known: dict[DataSource, object] = {
+        identifiers: dict[DataSource, object] = {
             "huggingface": self.huggingface_identifier,
             "gitlab": self.gitlab_identifier,
         }
-        held = [place for place, identifier in known.items() if identifier is not None]
-        return preferred if preferred in held else next(iter(held), None)
+        available = [source for source, identifier in identifiers.items() if identifier is not None]
+        return preferred if preferred in available else next(iter(available), None)
 
 
 Download = Callable[[DatasetEntry, DataSource, Path], None]
@@ -129,24 +129,30 @@ class AgentDataset:
 
 def datasets_of_agents(instances: Iterable[InstanceConfig]) -> tuple[AgentDataset, ...]:
     """Every dataset of every agent, in order. Raises ConfigError that lists all that is wrong."""
-    found: list[AgentDataset] = []
+    agent_datasets: list[AgentDataset] = []
     problems: list[str] = []
     for agent in instances:
         if agent.type != ServerType.AGENT:
             continue
-        for number, given in enumerate(agent.datasets):
+        for number, fields in enumerate(agent.datasets):
             try:
-                found.append(AgentDataset(agent.name, DatasetEntry.model_validate(dict(given))))
+                agent_datasets.append(
+                    AgentDataset(agent.name, DatasetEntry.model_validate(dict(fields)))
+                )
             except ValidationError as error:
-                problems += _told(f"{agent.name}.datasets[{number}]", given, error)
+                problems += _told(f"{agent.name}.datasets[{number}]", fields, error)
     if problems:
         raise ConfigError("\n".join(problems))
-    return tuple(found)
+    return tuple(agent_datasets)
 
 
-def _told(where: str, given: JsonObject, error: ValidationError) -> Iterator[str]:
-    named = f"{where} ({given['name']})" if given.get("name") else where
+def _told(where: str, fields: JsonObject, error: ValidationError) -> Iterator[str]:
+    dataset_name = f"{where} ({fields['name']})" if fields.get("name") else where
     for problem in error.errors(include_url=False):
-        place = ".".join(map(str, problem["loc"]))
-        said = problem["msg"].removeprefix("Value error, ")
-        yield f"{named}: {place}: {said}" if place else f"{named}: {said}"
+        field_path = ".".join(map(str, problem["loc"]))
+        sentence = problem["msg"].removeprefix("Value error, ")
+        yield (
+            f"{dataset_name}: {field_path}: {sentence}"
+            if field_path
+            else f"{dataset_name}: {sentence}"
+        )

@@ -31,29 +31,29 @@ DatasetMetrics = JsonDict
 def metrics_of(rows: Iterable[JsonObject]) -> DatasetMetrics:
     """The numbers of a dataset, as the field has them."""
     measures = RowMeasures()
-    left = iter(rows)
-    while batch := list(islice(left, AT_ONCE)):
+    remaining = iter(rows)
+    while batch := list(islice(remaining, AT_ONCE)):
         measures.add(batch)
-    return {name: found for name, found in measures.summary().items() if name not in OURS}
+    return {name: measure for name, measure in measures.summary().items() if name not in OURS}
 
 
-def contradictions(stored: JsonObject, found: JsonObject) -> list[str]:
+def contradictions(stored: JsonObject, metrics: JsonObject) -> list[str]:
     """What of the stored numbers was found otherwise, or not at all; more may be found."""
     problems: list[str] = []
     for name, value in stored.items():
         if value is None or name in NO_LONGER_MADE:
             continue
-        other = found.get(name)
-        if other is None:
+        counterpart = metrics.get(name)
+        if counterpart is None:
             if name not in MAY_BE_MISSING:
                 problems.append(f"{name}: is stored, and was not found")
-        elif isinstance(value, Mapping) and isinstance(other, Mapping):
-            problems += [f"{name}: {problem}" for problem in contradictions(value, other)]
-        elif isinstance(value, list) and isinstance(other, list):
-            if sorted(map(_text, value)) != sorted(map(_text, other)):
-                problems.append(f"{name}: {value} is stored, {other} was found")
+        elif isinstance(value, Mapping) and isinstance(counterpart, Mapping):
+            problems += [f"{name}: {problem}" for problem in contradictions(value, counterpart)]
+        elif isinstance(value, list) and isinstance(counterpart, list):
+            if sorted(map(_text, value)) != sorted(map(_text, counterpart)):
+                problems.append(f"{name}: {value} is stored, {counterpart} was found")
         else:
-            problems += _differing(name, value, other)
+            problems += _differing(name, value, counterpart)
     return problems
 
 
@@ -61,26 +61,26 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def differences(stored: JsonObject, found: JsonObject) -> list[str]:
-    """What of `found` the stored numbers contradict or lack; they may hold more."""
+def differences(stored: JsonObject, metrics: JsonObject) -> list[str]:
+    """What of `metrics` the stored numbers contradict or lack; they may hold more."""
     return [
         problem
-        for name, value in found.items()
+        for name, value in metrics.items()
         for problem in (
             _differing(name, stored[name], value) if name in stored else [f"{name}: is missing"]
         )
     ]
 
 
-def _differing(name: str, stored: Any, found: Any) -> list[str]:
-    if isinstance(found, Mapping) and isinstance(stored, Mapping):
-        return [f"{name}: {problem}" for problem in differences(stored, found)]
-    if _is_number(stored) and _is_number(found):
-        scale = max(abs(stored), abs(found))
+def _differing(name: str, stored: Any, value: Any) -> list[str]:
+    if isinstance(value, Mapping) and isinstance(stored, Mapping):
+        return [f"{name}: {problem}" for problem in differences(stored, value)]
+    if _is_number(stored) and _is_number(value):
+        scale = max(abs(stored), abs(value))
         tolerance = LARGE_TOLERANCE if scale >= 1 else SMALL_TOLERANCE
-        close = math.isclose(stored, found, rel_tol=0.0, abs_tol=tolerance * 1.001)
-        return [] if close else [f"{name}: {stored} is stored, {found} was found"]
-    return [] if stored == found else [f"{name}: {stored!r} is stored, {found!r} was found"]
+        close = math.isclose(stored, value, rel_tol=0.0, abs_tol=tolerance * 1.001)
+        return [] if close else [f"{name}: {stored} is stored, {value} was found"]
+    return [] if stored == value else [f"{name}: {stored!r} is stored, {value!r} was found"]
 
 
 def _is_number(value: Any) -> bool:

@@ -80,8 +80,8 @@ class RowProblems:
     def raise_if_any(self, *, hint: str = "") -> None:
         """Raise BadRows naming every line with its problem; do nothing without any."""
         if self._files:
-            told = [_describe(path, kinds) for path, kinds in self._files.items()]
-            raise BadRows("\n".join(told), hint=hint, rows=self)
+            descriptions = [_describe(path, kinds) for path, kinds in self._files.items()]
+            raise BadRows("\n".join(descriptions), hint=hint, rows=self)
 
 
 class BadRows(InputDataError):
@@ -95,20 +95,20 @@ class BadRows(InputDataError):
 def _describe(path: Path, kinds: Mapping[str, LineRanges]) -> str:
     """Every line of one file that cannot be used, by kind of problem."""
     bad = len(_together(kinds.values()))
-    named, others = list(kinds.items())[:MOST_KINDS], list(kinds.values())[MOST_KINDS:]
-    told = [f"  {_where(lines)}: {what}" for what, lines in named]
+    first_kinds, others = list(kinds.items())[:MOST_KINDS], list(kinds.values())[MOST_KINDS:]
+    descriptions = [f"  {_where(lines)}: {what}" for what, lines in first_kinds]
     if others:
-        told.append(f"  {_where(_together(others))}: {len(others)} other kinds of problems")
+        descriptions.append(f"  {_where(_together(others))}: {len(others)} other kinds of problems")
     rows = "row" if bad == 1 else "rows"
-    return f"{path}: {bad} {rows} cannot be used\n" + "\n".join(told)
+    return f"{path}: {bad} {rows} cannot be used\n" + "\n".join(descriptions)
 
 
 def _together(kinds: Iterable[LineRanges]) -> LineRanges:
-    found = LineRanges()
+    ranges = LineRanges()
     for lines in kinds:
         for first, last in lines.ranges():
-            found.add(first, last)
-    return found
+            ranges.add(first, last)
+    return ranges
 
 
 def _where(lines: LineRanges) -> str:

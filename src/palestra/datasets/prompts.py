@@ -69,19 +69,19 @@ def fill_row(template: PromptTemplate, row: JsonObject) -> JsonDict:
 def load_prompt(path: Path) -> PromptTemplate:
     """Read a template. Raises ConfigError when it is missing or has no `user` text."""
     try:
-        read = yaml.safe_load(path.read_text())
+        prompt = yaml.safe_load(path.read_text())
     except OSError as error:
         raise ConfigError(f"prompt_config {path}: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"prompt_config {path} is not YAML: {error}") from error
-    if not isinstance(read, dict) or not isinstance(read.get("user"), str):
+    if not isinstance(prompt, dict) or not isinstance(prompt.get("user"), str):
         raise ConfigError(f"prompt_config {path} needs a text under `user`")
-    unknown = sorted(set(read) - {"user", "system"})
+    unknown = sorted(set(prompt) - {"user", "system"})
     if unknown:
         raise ConfigError(
             f"prompt_config {path}: unknown {', '.join(unknown)}", hint="known: user, system"
         )
-    template = PromptTemplate(user=read["user"], system=str(read.get("system") or ""))
+    template = PromptTemplate(user=prompt["user"], system=str(prompt.get("system") or ""))
     try:
         template.fields()
     except ValueError as error:

@@ -50,13 +50,13 @@ def rows_are_whole(*, is_shipped: bool, environments: Sequence[str]) -> bool:
 
 
 def doors_in(
-    document: Any, server: str, paths: tuple[str, ...], *, whole: bool = True
+    document: Any, server: str, paths: tuple[str, ...], *, are_whole: bool = True
 ) -> list[RowEndpoint]:
-    """What an OpenAPI `document` says of the bodies of `paths`; `whole`: rows are all of a body."""
+    """What an OpenAPI `document` says of the bodies of `paths`; `are_whole`: rows are all of a body."""
     return [
         RowEndpoint(server, path, schema)
         for path in paths
-        if (schema := _published(document, path, whole=whole)) is not None
+        if (schema := _published(document, path, whole=are_whole)) is not None
     ]
 
 
@@ -71,26 +71,35 @@ def _published(document: Any, path: str, *, whole: bool) -> JsonDict | None:
     if not isinstance(schema, Mapping):
         return None
     # References of FastAPI's own routes lead into the document.
-    return published_body(schema, document.get("components", {}), whole=whole)
+    return published_body(schema, document.get("components", {}), are_whole=whole)
 
 
-def published_body(schema: JsonObject, components: Any, *, whole: bool = True) -> JsonDict | None:
+def published_body(
+    schema: JsonObject, components: Any, *, are_whole: bool = True
+) -> JsonDict | None:
     """`schema` made lenient; None when its model transforms its input.
 
-    `whole`: a row is all of the body, so that what is required must be there.
+    `are_whole`: a row is all of the body, so that what is required must be there.
     """
     if schema.get(TRANSFORMS):
         return None
-    given = schema.get("properties", {})
-    marks = {n: held.get(TRANSFORMS) for n, held in given.items() if isinstance(held, Mapping)}
+    schema_fields = schema.get("properties", {})
+    marks = {
+        n: field_schema.get(TRANSFORMS)
+        for n, field_schema in schema_fields.items()
+        if isinstance(field_schema, Mapping)
+    }
     left_out = MADE_BY_THE_RUN | {name for name, mark in marks.items() if mark}
     needless = MADE_BY_THE_RUN | {
         name for name, mark in marks.items() if mark and mark != TRANSFORMS_VALUE
     }
-    needed = [name for name in schema.get("required", ()) if whole and name not in needless]
-    properties = {name: name in left_out or lenient(held) for name, held in given.items()}
-    made = {**lenient(schema), "required": needed, "properties": properties}
-    return {**made, "components": lenient(components)}
+    needed = [name for name in schema.get("required", ()) if are_whole and name not in needless]
+    properties = {
+        name: name in left_out or lenient(field_schema)
+        for name, field_schema in schema_fields.items()
+    }
+    lenient_schema = {**lenient(schema), "required": needed, "properties": properties}
+    return {**lenient_schema, "components": lenient(components)}
 
 
 def lenient(schema: Any) -> Any:
@@ -99,16 +108,19 @@ def lenient(schema: Any) -> Any:
         return [lenient(item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    made = {key: lenient(value) for key, value in schema.items()}
-    if isinstance(made.get("oneOf"), list):
+    lenient_schema = {key: lenient(value) for key, value in schema.items()}
+    if isinstance(lenient_schema.get("oneOf"), list):
         # Lenient choices overlap, and pydantic goes by the tag, or a function of the author's.
-        made["allOf"] = [*made.get("allOf", ()), {"anyOf": made.pop("oneOf")}]
+        lenient_schema["allOf"] = [
+            *lenient_schema.get("allOf", ()),
+            {"anyOf": lenient_schema.pop("oneOf")},
+        ]
     if isinstance(schema.get("format"), str):
-        del made["format"]  # an author's word for readers: nothing holds a text to it
+        del lenient_schema["format"]  # an author's word for readers: nothing holds a text to it
     kind = schema.get("type")
     if isinstance(kind, str) and kind in _TAKEN:
-        made |= _TAKEN[kind]
-    return made
+        lenient_schema |= _TAKEN[kind]
+    return lenient_schema
 
 
 def _text_checks() -> dict[str, Callable[[str], bool]]:
@@ -160,15 +172,19 @@ class DoorKeeper:
         for door, validator in self._validators:
             for error in validator.iter_errors(row):
                 pointer = "".join(f"/{part}" for part in error.instance_path)
-                said = error.message
-                short = said if len(said) < LONGEST else f"{said[:LONGEST]} ..."
+                problem = error.message
+                short = problem if len(problem) < LONGEST else f"{problem[:LONGEST]} ..."
                 yield f"{pointer or '/'}: {short} (asked by {door.server}{door.path})"
 
 
 def _takes_anything(schema: JsonObject) -> bool:
     """Whether any object passes: nothing is required of it, and no field is held to anything."""
-    said = {key: held for key, held in schema.items() if key not in _WITHOUT_EFFECT}
-    properties = said.pop("properties", {})
+    constraints = {
+        key: constraint for key, constraint in schema.items() if key not in _WITHOUT_EFFECT
+    }
+    properties = constraints.pop("properties", {})
     if schema.get("required"):
         return False
-    return said.items() <= _ANYTHING.items() and all(held is True for held in properties.values())
+    return constraints.items() <= _ANYTHING.items() and all(
+        field_schema is True for field_schema in properties.values()
+    )

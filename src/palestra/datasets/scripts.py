@@ -76,10 +76,10 @@ class Scripts:
 
     def run(self, script: Path, arguments: JsonObject, answer: Path, *, timeout_s: float) -> Done:
         """Run `prepare(**arguments)` of a script; the path that it returns is put into `answer`."""
-        given = [str(script), json.dumps(dict(arguments)), str(answer)]
+        script_arguments = [str(script), json.dumps(dict(arguments)), str(answer)]
         # Not a pipe, which whoever the script leaves behind would keep open.
         with tempfile.TemporaryFile(prefix="palestra-script-") as printed:
-            with self._started([sys.executable, "-c", _RUN, *given], printed) as process:
+            with self._started([sys.executable, "-c", _RUN, *script_arguments], printed) as process:
                 try:
                     code: int | None = process.wait(timeout_s)
                 except subprocess.TimeoutExpired:

@@ -73,25 +73,25 @@ class Sources:
             raise
 
     def _from_hub(self, entry: DatasetEntry, destination: Path) -> None:
-        place = entry.huggingface_identifier
-        if place is None:
+        identifier = entry.huggingface_identifier
+        if identifier is None:
             raise ConfigError(f"dataset {entry.name!r} has no huggingface_identifier")
         settings = HubDownload(
-            repo_id=place.repo_id,
-            artifact_fpath=place.artifact_fpath,
-            split=None if place.artifact_fpath else entry.type,
+            repo_id=identifier.repo_id,
+            artifact_fpath=identifier.artifact_fpath,
+            split=None if identifier.artifact_fpath else entry.type,
             output_fpath=str(destination),
         )
         self.from_hub(settings, or_split=OTHERWISE.get(entry.type))
 
     def _from_registry(self, entry: DatasetEntry, destination: Path) -> None:
-        place = entry.gitlab_identifier
-        if place is None:
+        identifier = entry.gitlab_identifier
+        if identifier is None:
             raise ConfigError(f"dataset {entry.name!r} has no gitlab_identifier")
         settings = GitlabDownload(
-            dataset_name=place.dataset_name,
-            version=place.version,
-            artifact_fpath=place.artifact_fpath,
+            dataset_name=identifier.dataset_name,
+            version=identifier.version,
+            artifact_fpath=identifier.artifact_fpath,
             output_fpath=str(destination),
         )
         address = RegistryAddress.of(self.tree, self.environ)

@@ -102,14 +102,14 @@ class Accounting:
             + self._broken_tools()
         )
         failed = f"failed {self.failed}" + (f" ({kinds})" if kinds else "")
-        left = f" + not run {self.remaining}" if self.remaining else ""
-        return f"requested {self.requested} = scored {self.scored}{cut} + {failed}{left}"
+        not_run = f" + not run {self.remaining}" if self.remaining else ""
+        return f"requested {self.requested} = scored {self.scored}{cut} + {failed}{not_run}"
 
     def _broken_tools(self) -> str:
         """`, 3 of them with tool failures (look_up: KeyError 5)`."""
         if not self.with_tool_failures:
             return ""
         kinds = self.tool_failures.most_common(MOST_NAMED)
-        told = ", ".join(f"{what} {count}" for what, count in kinds)
-        more = ", …" if len(self.tool_failures) > MOST_NAMED else ""
-        return f", {self.with_tool_failures} of them with tool failures ({told}{more})"
+        kinds_text = ", ".join(f"{what} {count}" for what, count in kinds)
+        ellipsis = ", …" if len(self.tool_failures) > MOST_NAMED else ""
+        return f", {self.with_tool_failures} of them with tool failures ({kinds_text}{ellipsis})"

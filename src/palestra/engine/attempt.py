@@ -52,9 +52,9 @@ async def attempt(
         written_turns=_written_turns(row),
         patience_s=patience_s,
     )
-    own = None if deadlines is not None else with_grace(limit_s)
+    own_limit_s = None if deadlines is not None else with_grace(limit_s)
     try:
-        async with asyncio.timeout(own) as limit:
+        async with asyncio.timeout(own_limit_s) as limit:
             with calling(context):
                 peer = client.peer(job.agent)
                 if deadlines is None:
@@ -88,8 +88,8 @@ def _explained(error: DeadlineExceeded, client: ServerClient, row: RowIdentity) 
 def _written_turns(row: Mapping[str, Any]) -> int:
     """How many turns of a model the row's own conversation has."""
     params = row.get(CREATE_PARAMS)
-    asked = params.get("input") if isinstance(params, Mapping) else None
-    return model_turns(asked) if isinstance(asked, list) else 0
+    conversation = params.get("input") if isinstance(params, Mapping) else None
+    return model_turns(conversation) if isinstance(conversation, list) else 0
 
 
 def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:

@@ -110,10 +110,10 @@ class _Strained:
 
 @final
 class ConcurrencyLimit:
-    """The limit, between 1 and `most`. Times are seconds of any monotonic clock."""
+    """The limit, between 1 and `largest`. Times are seconds of any monotonic clock."""
 
-    def __init__(self, most: int, *, first: int = FIRST, now: float = 0.0) -> None:
-        self._most = max(1, most)
+    def __init__(self, largest: int, *, first: int = FIRST, now: float = 0.0) -> None:
+        self._most = max(1, largest)
         self._limit = float(min(first, self._most))
         self._phase = _Phase.RAMP
         self._window = _Window(now)
@@ -195,11 +195,11 @@ class ConcurrencyLimit:
 
     def _take_base(self, window: _Window, now: float) -> None:
         base = self._base = _Base(window.mean, window.count, self._limit)
-        seen = self._measured or _Strained(window.mean, self._limit, _Phase.STEADY)
-        gap = seen.latency - base.mean
+        strained = self._measured or _Strained(window.mean, self._limit, _Phase.STEADY)
+        gap = strained.latency - base.mean
         # When it was no overload after all: on with the ramp, from where it was.
-        self._phase = seen.phase if gap - window.doubt() <= CALM else _Phase.STEADY
-        self._limit = max(1.0, seen.limit * math.exp(min(0.0, CALM - gap)))
+        self._phase = strained.phase if gap - window.doubt() <= CALM else _Phase.STEADY
+        self._limit = max(1.0, strained.limit * math.exp(min(0.0, CALM - gap)))
         self._measured = None
         self._watch(now)
 

@@ -116,8 +116,8 @@ _MARK: Final = re.compile(r" \[cause: ([a-z]+\.[a-z0-9-]+)\]$")
 
 def with_cause(message: str, cause: str | None) -> str:
     """`message` as a log has it: its first line ends with `[cause: data.prompt-too-long]`."""
-    first, line_break, rest = message.partition("\n")
-    return f"{first} [cause: {cause}]{line_break}{rest}" if cause else message
+    first, line_break, remainder = message.partition("\n")
+    return f"{first} [cause: {cause}]{line_break}{remainder}" if cause else message
 
 
 def split_cause(line: str) -> tuple[str, str]:

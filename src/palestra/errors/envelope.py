@@ -87,8 +87,8 @@ def without_answer(body: bytes) -> bytes:
     if not body.startswith(b'{"error":'):
         return body
     # Inside a text the quotation marks would have a backslash before them.
-    told, found, _ = body.partition(b',"verify_request":')
-    return told + b"}" if found else body
+    head, marker, _ = body.partition(b',"verify_request":')
+    return head + b"}" if marker else body
 
 
 def readable(value: Any) -> Any:
@@ -172,10 +172,10 @@ def to_body(error: CallError) -> dict[str, Any]:
         ]
     if evidence.traceback:
         body["traceback"] = evidence.traceback
-    told: dict[str, Any] = readable({"error": body})
+    payload: dict[str, Any] = readable({"error": body})
     if error.verify_request is not None:
-        told["verify_request"] = error.verify_request
-    return told
+        payload["verify_request"] = error.verify_request
+    return payload
 
 
 def from_body(body: object) -> CallError | None:

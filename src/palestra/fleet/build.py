@@ -181,10 +181,10 @@ async def assembled(
     client = server_client(targets, config.tree)
     servers: dict[str, Server] = {}
     try:
-        for name, made in (stand_ins or {}).items():
-            made.server_client = client
-            servers[name] = made
-            targets[name] = Target(name, _type_of(config, name), local=made)
+        for name, stand_in in (stand_ins or {}).items():
+            stand_in.server_client = client
+            servers[name] = stand_in
+            targets[name] = Target(name, _type_of(config, name), local=stand_in)
         limit_s = start_timeout_of(config.tree)
         for name in names:
             if name in servers:
@@ -205,5 +205,5 @@ async def assembled(
 
 
 def _type_of(config: ResolvedConfig, name: str) -> str:
-    known = config.instances.get(name)
-    return "responses_api_models" if known is None else known.type
+    instance = config.instances.get(name)
+    return "responses_api_models" if instance is None else instance.type

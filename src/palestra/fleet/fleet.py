@@ -60,8 +60,8 @@ def placement_of(instance: InstanceConfig, default: str) -> str:
     """Where `instance` is to live. Raises ConfigError for a placement that cannot be."""
     if instance.placement is not None:
         return instance.placement
-    if default == EMBEDDED and (place := requirements_place(instance)) is not None:
-        needs_own = instance.num_workers > 1 or unsatisfied(requirements_of(place))
+    if default == EMBEDDED and (requirements := requirements_place(instance)) is not None:
+        needs_own = instance.num_workers > 1 or unsatisfied(requirements_of(requirements))
         return PROCESS if needs_own else EMBEDDED
     return default
 
@@ -270,11 +270,11 @@ class Fleet:
         return server if self._profiler is None else self._profiler.over(server, token=self._token)
 
     async def _interpreter(self, instance: InstanceConfig) -> Path:
-        place = requirements_place(instance)
-        if place is None:
+        requirements = requirements_place(instance)
+        if requirements is None:
             raise ConfigError(f"{instance.name} has no folder to start a process from")
         cache = cache_root(self.config.tree.get("uv_venv_dir"))
-        return await interpreter_for(place, cache=cache)
+        return await interpreter_for(requirements, cache=cache)
 
     async def _spawn(
         self, instance: InstanceConfig, sockets: Sequence[socket.socket], python: Path
@@ -296,13 +296,13 @@ class Fleet:
     async def _ask_remote(self, name: str) -> None:
         """Ask a server that runs elsewhere whether it answers, and keep its state."""
         running = self.instances[name]
-        answered = time.monotonic()
+        answered_at = time.monotonic()
         while True:
             await asyncio.sleep(REMOTE_EVERY_S)
             if await self._answers(running.urls[0]):
-                answered = time.monotonic()
+                answered_at = time.monotonic()
                 running.state, running.reason = InstanceState.HEALTHY, ""
-            elif (silent_s := time.monotonic() - answered) >= STUCK_AFTER_S:
+            elif (silent_s := time.monotonic() - answered_at) >= STUCK_AFTER_S:
                 running.state = InstanceState.STUCK
                 running.reason = f"no answer from {running.urls[0]} for {silent_s:.0f} s"
 

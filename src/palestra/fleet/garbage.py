@@ -41,12 +41,12 @@ async def rare_collections(
 
 
 async def _collect_when_grown(resident: Callable[[], int], look_every_s: float) -> None:
-    kept = resident()
+    size_after = resident()
     while True:
         await asyncio.sleep(look_every_s)
-        if resident() - kept > max(GROWN_BYTES, GROWN_SHARE * kept):
+        if resident() - size_after > max(GROWN_BYTES, GROWN_SHARE * size_after):
             gc.collect()
-            kept = resident()
+            size_after = resident()
 
 
 def resident_bytes() -> int:

@@ -128,26 +128,26 @@ def _leave_word(fleet: Fleet, run: RunFile, error: Exception | None) -> None:
     failure, ending = fleet.failure, fleet.ending
     where = f"the fleet at {run.url} (process {run.pid})"
     if failure is not None:
-        ended = EndedFleet(run.nonce, failure.message, failure.hint)
+        fleet_end = EndedFleet(run.nonce, failure.message, failure.hint)
     elif error is not None:
         hint = error.hint if isinstance(error, PalestraError) else ""
         what = error.message if isinstance(error, PalestraError) else error_text(error)
-        ended = EndedFleet(
+        fleet_end = EndedFleet(
             run.nonce,
             f"{where} ended: {what}",
             hint or "what `palestra run` printed last says more",
             servers_lived=True,
         )
     else:
-        ended = EndedFleet(
+        fleet_end = EndedFleet(
             run.nonce,
             f"{where} was stopped",
             "start it again, and then this command",
             servers_lived=True,
         )
     if ending is not None:
-        ended = replace(
-            ended,
+        fleet_end = replace(
+            fleet_end,
             server=ending.name,
             server_pid=ending.pid,
             returncode=ending.returncode,
@@ -155,7 +155,7 @@ def _leave_word(fleet: Fleet, run: RunFile, error: Exception | None) -> None:
         )
     # The fleet's own error must not be lost to a disk that is full.
     with contextlib.suppress(OSError):
-        write_ended_fleet(run, ended)
+        write_ended_fleet(run, fleet_end)
 
 
 def check_head_port(tree: ConfigTree) -> None:
@@ -188,8 +188,8 @@ def _listen(address: HeadAddress) -> socket.socket:
 
 
 def _holder(port: int) -> str:
-    other = read_run_file(port)
-    if other is not None and other.alive():
-        minutes = (time.time() - other.started) / 60
-        return f"another fleet (process {other.pid}, started {minutes:.0f} min ago)"
+    other_run = read_run_file(port)
+    if other_run is not None and other_run.alive():
+        minutes = (time.time() - other_run.started) / 60
+        return f"another fleet (process {other_run.pid}, started {minutes:.0f} min ago)"
     return holder_of(port) or "another program"

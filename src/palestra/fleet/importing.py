@@ -67,13 +67,13 @@ def start_timeout_of(tree: ConfigTree) -> float:
 
     Raises ConfigError when the setting is no number of seconds above 0.
     """
-    given = tree.get(START_TIMEOUT)
-    if given is None:
+    timeout_text = tree.get(START_TIMEOUT)
+    if timeout_text is None:
         return START_TIMEOUT_S
     with contextlib.suppress(TypeError, ValueError):
-        if 0 < (limit_s := float(given)) < math.inf:
+        if 0 < (limit_s := float(timeout_text)) < math.inf:
             return limit_s
-    raise ConfigError(f"{START_TIMEOUT}: must be a number of seconds above 0, got {given!r}")
+    raise ConfigError(f"{START_TIMEOUT}: must be a number of seconds above 0, got {timeout_text!r}")
 
 
 @contextlib.contextmanager
@@ -138,9 +138,9 @@ class AuthorImports:
         for path in (file, *(threads if file in self._waiting else ())):
             if (ident := threads.get(path)) is None:
                 continue
-            place = _place_in(sys._current_frames().get(ident))  # noqa: SLF001  # there is no other way
+            author = _place_in(sys._current_frames().get(ident))  # noqa: SLF001  # there is no other way
             waits_for = None if path == file else path
-            return import_too_long(AuthorImport(str(file), limit_s), place, waits_for=waits_for)
+            return import_too_long(AuthorImport(str(file), limit_s), author, waits_for=waits_for)
         return None
 
 
@@ -186,25 +186,25 @@ def unfinished_import(call: Executing, stacks: str) -> ServerDied | None:
 
 
 def import_too_long(
-    started: AuthorImport, place: AuthorsPlace, *, waits_for: Path | None = None
+    started: AuthorImport, author: AuthorsPlace, *, waits_for: Path | None = None
 ) -> ServerDied:
-    """The error of an import that stands at `place` after its limit.
+    """The error of an import that stands at `author` after its limit.
 
     `waits_for`: the file that is imported there, where it is another one.
     """
     waits = "" if waits_for is None else f"; it waits for the import of {waits_for}"
     return ServerDied(
-        f"{started.file} was not imported within {started.limit_s:g} s{waits}{standing_at(place)}",
+        f"{started.file} was not imported within {started.limit_s:g} s{waits}{standing_at(author)}",
         hint=f"make the import of the file return, or give it longer: {started.longer}",
-        function=place.function,
-        file=place.file,
-        line=place.line,
+        function=author.function,
+        file=author.file,
+        line=author.line,
     )
 
 
-def standing_at(place: AuthorsPlace) -> str:
-    """What follows the error of code that stands at `place`; nothing where that is not known."""
-    return f": it is executing {place}" if place.file else ""
+def standing_at(author: AuthorsPlace) -> str:
+    """What follows the error of code that stands at `author`; nothing where that is not known."""
+    return f": it is executing {author}" if author.file else ""
 
 
 def _place_in(frame: FrameType | None) -> AuthorsPlace:

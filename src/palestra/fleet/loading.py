@@ -72,7 +72,7 @@ def load_server_class(path: Path) -> type[Server]:
     environments = [value for value in vars(module).values() if isinstance(value, Environment)]
     if len(environments) == 1:
         return server_class_of(environments[0], path.resolve())
-    own = [
+    own_classes = [
         value
         for value in vars(module).values()
         if inspect.isclass(value)
@@ -80,14 +80,18 @@ def load_server_class(path: Path) -> type[Server]:
         and value.__module__ == module.__name__
         and not inspect.isabstract(value)
     ]
-    last = [cls for cls in own if not any(cls in other.__mro__[1:] for other in own)]
+    last = [
+        cls
+        for cls in own_classes
+        if not any(cls in other_class.__mro__[1:] for other_class in own_classes)
+    ]
     last = _said_to_be_served(module, path) or last
     if len(last) == 1:
         return _as_ours(last[0])
-    names = [made.name for made in environments] + [cls.__name__ for cls in last]
-    found = ", ".join(names) or "none"
+    names = [env.name for env in environments] + [cls.__name__ for cls in last]
+    found_names = ", ".join(names) or "none"
     raise ConfigError(
-        f"{path} must define exactly one server class or @environment; found: {found}",
+        f"{path} must define exactly one server class or @environment; found: {found_names}",
         hint="subclass ResourcesServer, Agent or ModelServer, or use @palestra.environment",
     )
 
@@ -95,26 +99,26 @@ def load_server_class(path: Path) -> type[Server]:
 def _said_to_be_served(module: ModuleType, path: Path) -> list[Any]:
     """The class whose `run_webserver` the file itself calls, which may come from another file."""
     names = dict.fromkeys(_SERVED.findall(path.read_text()))
-    found = [getattr(module, name, None) for name in names]
-    return [cls for cls in found if hasattr(cls, FOREIGN)]
+    served = [getattr(module, name, None) for name in names]
+    return [cls for cls in served if hasattr(cls, FOREIGN)]
 
 
 def _as_ours(cls: Any) -> type[Server]:
-    made: type[Server] = cls if issubclass(cls, Server) else getattr(cls, FOREIGN)()
-    return made
+    server_class: type[Server] = cls if issubclass(cls, Server) else getattr(cls, FOREIGN)()
+    return server_class
 
 
 def load_environment(path: Path) -> Environment:
     """The one `@environment` of a file. Raises ConfigError when it has none or several."""
     module = load_module(path)
-    found = [value for value in vars(module).values() if isinstance(value, Environment)]
-    if len(found) != 1:
-        names = ", ".join(made.name for made in found) or "none"
+    environments = [value for value in vars(module).values() if isinstance(value, Environment)]
+    if len(environments) != 1:
+        names = ", ".join(env.name for env in environments) or "none"
         raise ConfigError(
             f"{path} must define exactly one @environment; found: {names}",
             hint="decorate one function with @palestra.environment",
         )
-    return found[0]
+    return environments[0]
 
 
 def _load_foreign(path: Path) -> ModuleType:
@@ -124,8 +128,8 @@ def _load_foreign(path: Path) -> ModuleType:
         if entry not in sys.path:
             sys.path.append(entry)
     importlib.import_module(ALIASES).install()
-    if (known := _by_package_name(path, root)) is not None:
-        return known
+    if (foreign := _by_package_name(path, root)) is not None:
+        return foreign
     # The sum tells apart files that have the same place in different projects.
     label = "_".join(path.with_suffix("").parts[-3:]).replace("-", "_")
     name = f"palestra_user_{label}_{zlib.crc32(bytes(path)):08x}"
@@ -202,8 +206,8 @@ async def _elsewhere(path: Path, cache: Path) -> FileRows:
 
 
 def _of(path: Path) -> FileRows:
-    made = load_environment(path)
-    return FileRows(made.name, iter(made.rows()), len(made.data))
+    env = load_environment(path)
+    return FileRows(env.name, iter(env.rows()), len(env.data))
 
 
 async def rows_by(python: Path, path: Path, *, beside_s: float = BESIDE_IMPORT_S) -> FileRows:
@@ -214,8 +218,10 @@ async def rows_by(python: Path, path: Path, *, beside_s: float = BESIDE_IMPORT_S
         command = [str(python), "-P", "-c", _PROGRAM, *map(str, (path, answer, stack, limit_s))]
         end = f"did not end within {limit_s + beside_s:g} s"
         with contextlib.suppress(TimeoutError):  # there may be an answer nevertheless
-            done = await run_async(command, timeout_s=limit_s + beside_s, inherits_output=True)
-            end = f"ended with exit code {done.code}"
+            ended_process = await run_async(
+                command, timeout_s=limit_s + beside_s, inherits_output=True
+            )
+            end = f"ended with exit code {ended_process.code}"
         if not answer.exists():
             if stack.exists() and (stacks := stack.read_text("utf-8", "replace")):
                 raise import_too_long(AuthorImport.of(path), place_on(stacks))

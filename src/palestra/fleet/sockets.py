@@ -53,9 +53,9 @@ def reachable_host(host: str) -> str:
     return inside
 
 
-def same_host(one: str, other: str) -> bool:
+def same_host(first: str, second: str) -> bool:
     """Whether both mean this machine, or the same other one."""
-    return one == other or (_is_here(one) and _is_here(other))
+    return first == second or (_is_here(first) and _is_here(second))
 
 
 def _is_here(host: str) -> bool:
@@ -77,12 +77,12 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def listen_in_range(host: str, low: int, high: int, taken: Collection[int]) -> socket.socket:
-    """A listening socket on a free port in `low..high`, avoiding `taken`.
+def listen_in_range(host: str, low: int, high: int, taken_ports: Collection[int]) -> socket.socket:
+    """A listening socket on a free port in `low..high`, avoiding `taken_ports`.
 
     Raises ConfigError when the range has no free port.
     """
-    ports = [port for port in range(low, high + 1) if port not in taken]
+    ports = [port for port in range(low, high + 1) if port not in taken_ports]
     random.shuffle(ports)
     for port in ports:
         try:
@@ -115,12 +115,12 @@ def holders_of(port: int) -> list[int]:
 
 def _files_of(process: Path) -> set[str]:
     """What its descriptors refer to; those that were closed while we looked are left out."""
-    held: set[str] = set()
+    paths: set[str] = set()
     with contextlib.suppress(OSError):
         for fd in (process / "fd").iterdir():
             with contextlib.suppress(OSError):
-                held.add(str(fd.readlink()))
-    return held
+                paths.add(str(fd.readlink()))
+    return paths
 
 
 def _listening_inodes(port: int) -> set[str]:
@@ -171,7 +171,9 @@ def listen_for(instance: InstanceConfig, count: int, config: ResolvedConfig) -> 
     """
     tree = config.tree
     low, high = tree.get("port_range_low") or 10001, tree.get("port_range_high") or 20000
-    reserved = {other.port for other in config.instances.values() if other.port is not None}
+    reserved = {
+        instance.port for instance in config.instances.values() if instance.port is not None
+    }
     reserved |= {*(tree.get("disallowed_ports") or ()), HeadAddress.from_tree(tree).port}
     with contextlib.ExitStack() as opened:
         sockets: list[socket.socket] = []

@@ -70,8 +70,10 @@ def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
     author = author_call(call)
     if author is None:
         return None
-    place = executing_place(call, stacks)
-    error = overran(author.server, author.path, place, lasted_s, server_type=author.server_type)
+    author_place = executing_place(call, stacks)
+    error = overran(
+        author.server, author.path, author_place, lasted_s, server_type=author.server_type
+    )
     error.verify_request = author.verify_request or None
     return add_row(error, author.row)
 
@@ -79,8 +81,8 @@ def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
 def blocking(call: Executing | None, stacks: str) -> str:
     """Who holds a process, as the beginning of a sentence. `call`: what it is known to execute."""
     author = None if call is None else author_call(call)
-    place = place_on(stacks) if call is None else executing_place(call, stacks)
-    where = f" ({place})" if place.file else ""
+    author_place = place_on(stacks) if call is None else executing_place(call, stacks)
+    where = f" ({author_place})" if author_place.file else ""
     if author is None:
         return f"something has been blocking the event loop{where}"
     row = f" of {row_name(author.row)}" if author.row is not None else ""
@@ -102,8 +104,8 @@ def author_call(call: Executing) -> AuthorCall | None:
 
 def executing_place(call: Executing, stacks: str) -> AuthorsPlace:
     """Where a call is executing; where its function begins when its stack did not come."""
-    place = place_on(stacks, call.ident)
+    author_place = place_on(stacks, call.ident)
     author = author_call(call)
-    if place.file or author is None:
-        return place
+    if author_place.file or author is None:
+        return author_place
     return AuthorsPlace(author.function, author.file, author.line)

@@ -22,12 +22,12 @@ MOST: Final = 200
 
 
 @contextlib.contextmanager
-def dumping_tasks(told: Callable[[], Iterable[str]] = tuple) -> Iterator[None]:
-    """Answer `SIGUSR1` while the body runs on the event loop; `told`: lines that come first."""
+def dumping_tasks(first_lines: Callable[[], Iterable[str]] = tuple) -> Iterator[None]:
+    """Answer `SIGUSR1` while the body runs on the event loop; `first_lines`: lines that come first."""
     loop = asyncio.get_running_loop()
 
     def dump(_number: int, _frame: FrameType | None) -> None:
-        text = "\n".join(task_dump(loop, told()))
+        text = "\n".join(task_dump(loop, first_lines()))
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
@@ -53,9 +53,9 @@ def _dump_threads_first() -> None:
         faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True, chain=True)
 
 
-def task_dump(loop: asyncio.AbstractEventLoop, told: Iterable[str] = ()) -> Iterator[str]:
-    """Lines: `told`, then the tasks of `loop`; those that wait at the same place are one entry."""
-    first = list(told)
+def task_dump(loop: asyncio.AbstractEventLoop, first_lines: Iterable[str] = ()) -> Iterator[str]:
+    """Lines: `first_lines`, then the tasks of `loop`; those that wait at the same place are one entry."""
+    first = list(first_lines)
     if first:
         yield f"--- in flight: {len(first)} ---"
         yield from _most(first)
@@ -88,11 +88,11 @@ def _stack(task: "asyncio.Task[Any]") -> tuple[str, ...]:
     `Task.get_stack` knows the outermost frame alone: the chain of what each awaits is followed.
     """
     lines: list[str] = []
-    held: Any = task.get_coro()
-    while held is not None and len(lines) < DEEPEST:
-        frame = getattr(held, "cr_frame", None) or getattr(held, "gi_frame", None)
+    awaited: Any = task.get_coro()
+    while awaited is not None and len(lines) < DEEPEST:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
         if frame is not None:
             code = frame.f_code
             lines.append(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
-        held = getattr(held, "cr_await", None) or getattr(held, "gi_yieldfrom", None)
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
     return tuple(lines)

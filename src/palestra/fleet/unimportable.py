@@ -42,8 +42,8 @@ def _without_module(path: Path, module: str) -> ConfigError:
     top = module.partition(".")[0]
     if top in _OURS:
         return _not_provided(path, module, _modules_beside(module))
-    beside = {file.stem for file in path.parent.glob("*.py")} - {path.stem}
-    if near := nearest(module, beside, cutoff=0.8):
+    neighbours = {file.stem for file in path.parent.glob("*.py")} - {path.stem}
+    if near := nearest(module, neighbours, cutoff=0.8):
         return ConfigError(
             f"{path} needs the module {module!r}, which does not exist",
             hint=f"did you mean {near!r}? {near}.py is in the same folder",
@@ -62,12 +62,12 @@ def _without_module(path: Path, module: str) -> ConfigError:
 
 def _without_name(path: Path, line: str, module: str, name: str) -> ConfigError:
     public = _public(module)
-    wanted = f"{public}.{name}"
+    full_name = f"{public}.{name}"
     loaded = sys.modules.get(module)
     file = getattr(loaded, "__file__", None)
     top = public.partition(".")[0]
     if top in _OURS and (file is None or Path(file).is_relative_to(PACKAGE_ROOT)):
-        return _not_provided(path, wanted, {*dir(loaded), *getattr(loaded, "__all__", ())})
+        return _not_provided(path, full_name, {*dir(loaded), *getattr(loaded, "__all__", ())})
     if file is not None and Path(file).is_relative_to(_project(path)):
         near = nearest(name, dir(loaded))
         return ConfigError(
@@ -75,29 +75,29 @@ def _without_name(path: Path, line: str, module: str, name: str) -> ConfigError:
             + (f"; did you mean {near!r}?" if near else ""),
             hint=f"define {name!r} there, or correct the import",
         )
-    return _other_version(path, line, wanted, top)
+    return _other_version(path, line, full_name, top)
 
 
-def _other_version(path: Path, line: str, wanted: str, package: str) -> ConfigError:
+def _other_version(path: Path, line: str, name: str, package: str) -> ConfigError:
     try:
         version = f" {importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:
         version = ""
     return ConfigError(
-        f"{path}{line} cannot be imported: the installed {package}{version} has no {wanted!r}",
+        f"{path}{line} cannot be imported: the installed {package}{version} has no {name!r}",
         hint=f"correct the import, or list the version of {package} that has it in "
         f"{path.parent / 'requirements.txt'}",
     )
 
 
-def _not_provided(path: Path, wanted: str, existing: Iterable[str]) -> ConfigError:
-    parent, _, last = _public(wanted).rpartition(".")
-    owner = "NeMo Gym's " if not wanted.startswith("palestra") else ""
+def _not_provided(path: Path, full_name: str, existing: Iterable[str]) -> ConfigError:
+    parent, _, last = _public(full_name).rpartition(".")
+    owner = "NeMo Gym's " if not full_name.startswith("palestra") else ""
     near = nearest(last, (name for name in existing if not name.startswith("_")))
-    found = f"; nearest: {parent}.{near}" if near else ""
-    shown = _public(wanted).removeprefix("nemo_gym.")
+    suggestion = f"; nearest: {parent}.{near}" if near else ""
+    short_name = _public(full_name).removeprefix("nemo_gym.")
     return ConfigError(
-        f"{path} needs {owner}`{shown}`, which Palestra does not provide{found}",
+        f"{path} needs {owner}`{short_name}`, which Palestra does not provide{suggestion}",
         hint="no package provides it: use a name that exists, or write what is needed in a file of "
         f"{path.parent}",
     )

@@ -47,15 +47,15 @@ def requirements_place(instance: InstanceConfig) -> Path | None:
     return Path(str(file)) if one_file else instance.folder
 
 
-def requirements_of(place: Path) -> tuple[str, ...]:
+def requirements_of(path: Path) -> tuple[str, ...]:
     """What the folder's `requirements.txt` or `pyproject.toml` asks for, comments left out.
 
     Of a file it is the `requirements.txt` beside it; a `pyproject.toml` there is of something else.
     Raises ConfigError when a folder has both.
     """
-    if not place.is_dir():
-        return _listed(place.with_name(REQUIREMENTS))
-    return _requirements_of_folder(place)
+    if not path.is_dir():
+        return _listed(path.with_name(REQUIREMENTS))
+    return _requirements_of_folder(path)
 
 
 def _requirements_of_folder(folder: Path) -> tuple[str, ...]:
@@ -111,43 +111,43 @@ def cache_root(configured: str | None = None) -> Path:
     return (root if os.environ.get("PALESTRA_CACHE_DIR") else root / "palestra") / "venvs"
 
 
-async def interpreter_for(place: Path, *, cache: Path) -> Path:
-    """The Python that can run the server in `place`: this one, or one of a cached environment.
+async def interpreter_for(path: Path, *, cache: Path) -> Path:
+    """The Python that can run the server in `path`: this one, or one of a cached environment.
 
-    `place`: its folder, or the file of a one-file environment.
+    `path`: its folder, or the file of a one-file environment.
 
     With the installer's last lines it raises ConfigError when nothing can satisfy what is asked for,
     and ServerDied when the environment cannot be made for another reason.
     """
-    missing = unsatisfied(requirements_of(place))
+    missing = unsatisfied(requirements_of(path))
     if not missing:
         return Path(sys.executable)
-    folder = _folder(place)
-    asked = _asked(missing, folder)
-    venv = _venv(cache, asked)
+    folder = _folder(path)
+    key_text = _asked(missing, folder)
+    venv = _venv(cache, key_text)
     async with _alone(venv):
         if not (venv / "complete").exists():
-            await _make(venv, missing, _lists(place))
-            (venv / "complete").write_text(asked)
+            await _make(venv, missing, _lists(path))
+            (venv / "complete").write_text(key_text)
     return venv / "bin" / "python"
 
 
-def _lists(place: Path) -> Path:
-    """The file that lists the requirements of `place`."""
-    project = place / PROJECT
-    return project if project.exists() else _folder(place) / REQUIREMENTS
+def _lists(path: Path) -> Path:
+    """The file that lists the requirements of `path`."""
+    project = path / PROJECT
+    return project if project.exists() else _folder(path) / REQUIREMENTS
 
 
-def _folder(place: Path) -> Path:
-    return place if place.is_dir() else place.parent
+def _folder(path: Path) -> Path:
+    return path if path.is_dir() else path.parent
 
 
-def made_interpreter(place: Path, *, cache: Path) -> Path | None:
+def made_interpreter(path: Path, *, cache: Path) -> Path | None:
     """As `interpreter_for`, and None where that would have to make the environment first."""
-    missing = unsatisfied(requirements_of(place))
+    missing = unsatisfied(requirements_of(path))
     if not missing:
         return Path(sys.executable)
-    venv = _venv(cache, _asked(missing, _folder(place)))
+    venv = _venv(cache, _asked(missing, _folder(path)))
     return venv / "bin" / "python" if (venv / "complete").exists() else None
 
 
@@ -156,8 +156,8 @@ def _asked(missing: tuple[str, ...], folder: Path) -> str:
     return "\n".join((sys.version, sys.prefix, *sorted(missing), _base(missing, folder)))
 
 
-def _venv(cache: Path, asked: str) -> Path:
-    return cache / hashlib.sha256(asked.encode()).hexdigest()[:20]
+def _venv(cache: Path, key_text: str) -> Path:
+    return cache / hashlib.sha256(key_text.encode()).hexdigest()[:20]
 
 
 def _base(missing: tuple[str, ...], folder: Path) -> str:
@@ -199,15 +199,17 @@ async def _make(venv: Path, missing: tuple[str, ...], lists: Path) -> None:
             else f"check {lists}, that uv is installed, and that the package index can be reached",
         ) from error
     site = next((venv / "lib").glob("python*")) / "site-packages"
-    own = sysconfig.get_paths()["purelib"]
-    (site / "palestra_parent.pth").write_text(f"import site; site.addsitedir({own!r})\n")
+    own_packages = sysconfig.get_paths()["purelib"]
+    (site / "palestra_parent.pth").write_text(f"import site; site.addsitedir({own_packages!r})\n")
 
 
 async def _run(command: list[str], *, text: str = "", cwd: Path | None = None) -> None:
-    named = " ".join(command)
+    command_text = " ".join(command)
     try:
-        done = await run_async(command, timeout_s=BUILD_TIMEOUT_S, cwd=cwd, data=text.encode())
+        process = await run_async(command, timeout_s=BUILD_TIMEOUT_S, cwd=cwd, data=text.encode())
     except TimeoutError:
-        raise ServerDied(f"{named} did not end within {BUILD_TIMEOUT_S:.0f} s") from None
-    if done.code != 0:
-        raise ServerDied(f"{named} failed:\n{done.text[-2000:]}", hint="check that uv is installed")
+        raise ServerDied(f"{command_text} did not end within {BUILD_TIMEOUT_S:.0f} s") from None
+    if process.code != 0:
+        raise ServerDied(
+            f"{command_text} failed:\n{process.text[-2000:]}", hint="check that uv is installed"
+        )

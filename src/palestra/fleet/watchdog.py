@@ -76,11 +76,13 @@ def place_of(frame: FrameType, roots: Collection[FrameType] = ()) -> CodeLocatio
 
     `roots`: the frames that run the loop, which are on the stack whatever runs.
     """
-    found = _servers_frame(frame, roots)
-    if found is None:
+    servers_frame = _servers_frame(frame, roots)
+    if servers_frame is None:
         return None
-    where = f"{found.f_code.co_filename}:{found.f_lineno} {_name(found.f_code)}"
-    return CodeLocation(_instance(found), where)
+    where = (
+        f"{servers_frame.f_code.co_filename}:{servers_frame.f_lineno} {_name(servers_frame.f_code)}"
+    )
+    return CodeLocation(_instance(servers_frame), where)
 
 
 def _servers_frame(frame: FrameType | None, roots: Collection[FrameType]) -> FrameType | None:
@@ -112,11 +114,11 @@ def _name(code: CodeType) -> str:
 def _instance(frame: FrameType | None) -> str:
     """The instance whose method called this code."""
     while frame is not None:
-        held = frame.f_locals.get("self")
-        if isinstance(held, Endpoint):
-            return held.server
-        if isinstance(held, Server):
-            return held.name
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Endpoint):
+            return owner.server
+        if isinstance(owner, Server):
+            return owner.name
         frame = frame.f_back
     return ""
 
@@ -141,23 +143,23 @@ class _Looks:
 
     def look(self, frame: FrameType) -> None:
         culprit = _servers_frame(frame, self._roots) or frame
-        met = self._met.setdefault(id(culprit), _Met(culprit, None))
-        met.place = place_of(culprit, self._roots)
-        met.times += 1
+        meeting = self._met.setdefault(id(culprit), _Met(culprit, None))
+        meeting.place = place_of(culprit, self._roots)
+        meeting.times += 1
         self._count += 1
 
     def blamed(self) -> CodeLocation | None:
         """Whose long calls most looks met. A call is long when more than one look met it."""
         times: Counter[tuple[str, CodeType]] = Counter()
-        places: dict[tuple[str, CodeType], CodeLocation] = {}
-        for met in self._met.values():
-            if met.place is not None and (met.times > 1 or self._count == 1):
-                key = (met.place.server, met.frame.f_code)
-                times[key] += met.times
-                places[key] = met.place
+        locations: dict[tuple[str, CodeType], CodeLocation] = {}
+        for meeting in self._met.values():
+            if meeting.place is not None and (meeting.times > 1 or self._count == 1):
+                key = (meeting.place.server, meeting.frame.f_code)
+                times[key] += meeting.times
+                locations[key] = meeting.place
         for key, count in times.most_common(1):
             if 2 * count > self._count:
-                return places[key]
+                return locations[key]
         return None
 
 

@@ -87,8 +87,8 @@ def _watched(order: WorkOrder) -> contextlib.AbstractAsyncContextManager[object]
     threshold_s = watchdog_threshold_s(order.tree)
     if threshold_s <= 0:
         return contextlib.nullcontext()
-    told = LagLog(_say)
-    return Watchdog(told, threshold_s=threshold_s)
+    lag_log = LagLog(_say)
+    return Watchdog(lag_log, threshold_s=threshold_s)
 
 
 def _log_requests() -> None:

@@ -79,20 +79,22 @@ def _grouped(responses: Sequence[JsonObject]) -> tuple[list[JsonObject], Rollout
     """The rows in key order, and their columns."""
     keys = _keys(responses)
     tasks = sorted({task for task, _ in keys}, key=task_order)
-    rank = {task: place for place, task in enumerate(tasks)}
+    rank = {task: rank_of_task for rank_of_task, task in enumerate(tasks)}
     coded = Keys(
         np.array([rank[task] for task, _ in keys]), np.array([rollout for _, rollout in keys])
     )
     repeated = duplicates(coded)
     if repeated:
         task, rollout = keys[repeated[0][0]]
-        first, *again = (f"/verify_responses/{place}" for place in repeated[0])
+        first, *repeats = (f"/verify_responses/{position}" for position in repeated[0])
         raise RejectedRows(
-            f"task {task}, rollout {rollout} occurs twice: {first} and {', '.join(again)}",
-            problems=tuple(FieldProblem(pointer, f"another key than {first}") for pointer in again),
+            f"task {task}, rollout {rollout} occurs twice: {first} and {', '.join(repeats)}",
+            problems=tuple(
+                FieldProblem(pointer, f"another key than {first}") for pointer in repeats
+            ),
         )
     order = coded.order()
-    rows = [responses[place] for place in order.tolist()]
+    rows = [responses[position] for position in order.tolist()]
     builder = ColumnBuilder()
     for start in range(0, len(rows), CHUNK_ROWS):
         chunk = rows[start : start + CHUNK_ROWS]
@@ -131,18 +133,18 @@ _NEEDED: tuple[tuple[str, Callable[[object], bool], str], ...] = (
 
 def _rejected(rows: Sequence[JsonObject]) -> RejectedRows:
     problems = [
-        FieldProblem(f"/verify_responses/{place}/{name}", f"{expected}, {_actual(row, name)}")
-        for place, row in enumerate(rows)
+        FieldProblem(f"/verify_responses/{position}/{name}", f"{expected}, {_actual(row, name)}")
+        for position, row in enumerate(rows)
         for name, accepts, expected in _NEEDED
         if not accepts(row.get(name))
     ]
-    shown = problems[:_NAMED_AT_MOST]
-    more = len(problems) - len(shown)
+    named_problems = problems[:_NAMED_AT_MOST]
+    hidden_count = len(problems) - len(named_problems)
     return RejectedRows(
-        "; ".join(f"{problem.pointer} must be {problem.expected}" for problem in shown)
-        + (f"; and {more} more" if more else ""),
+        "; ".join(f"{problem.pointer} must be {problem.expected}" for problem in named_problems)
+        + (f"; and {hidden_count} more" if hidden_count else ""),
         hint="send the rows as the collection wrote them",
-        problems=tuple(shown),
+        problems=tuple(named_problems),
     )
 
 

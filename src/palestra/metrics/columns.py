@@ -104,8 +104,10 @@ class ColumnBuilder:
         """Append rows, as `fields_of` gives them."""
         usages = _usages(fields.get(RESPONSE, ()))
         for name, values in usages.items():
-            own = fields.get(name)
-            self._extend(name, values if own is None else list(map(_first_number, own, values)))
+            own_values = fields.get(name)
+            self._extend(
+                name, values if own_values is None else list(map(_first_number, own_values, values))
+            )
         for name, values in fields.items():
             if name not in usages and name not in INDICES:
                 self._extend(name, values)
@@ -174,12 +176,12 @@ def fields_of(rows: Sequence[JsonObject]) -> dict[str, Sequence[Any]]:
 def _usages(responses: Sequence[object]) -> dict[str, Sequence[Any]]:
     """The fields of `response.usage`, as `fields_of`."""
     try:
-        held: list[Any] = list(map(_usage, responses))
+        usages: list[Any] = list(map(_usage, responses))
     except AttributeError:  # a row without a response, or one that is wholly decoded
-        held = list(map(_usage_of, responses))
-    if set(map(type, held)) != {dict}:
-        held = [usage if isinstance(usage, dict) else {} for usage in held]
-    fields = fields_of(held)
+        usages = list(map(_usage_of, responses))
+    if set(map(type, usages)) != {dict}:
+        usages = [usage if isinstance(usage, dict) else {} for usage in usages]
+    fields = fields_of(usages)
     return {name: values for name, values in fields.items() if name not in _NOT_FROM_USAGE}
 
 
@@ -198,8 +200,8 @@ def finite(values: Sequence[Any]) -> "array[float] | None":
     return column if np.isfinite(column).all() else None
 
 
-def _first_number(own: object, of_usage: object) -> object:
-    return of_usage if as_number(own) is None else own
+def _first_number(own_value: object, of_usage: object) -> object:
+    return of_usage if as_number(own_value) is None else own_value
 
 
 def _float(value: int) -> float:
@@ -243,16 +245,16 @@ def starts_of_runs(ordered: Keys) -> IntArray:
     return np.concatenate([[0], inner, [len(ordered)]]).astype(np.int64)
 
 
-def positions(wanted: Keys, among: Keys) -> IntArray:
+def positions(sought: Keys, among: Keys) -> IntArray:
     """Where each wanted key stands in `among`, whose keys ascend without repeats; -1: nowhere."""
-    source = np.repeat([0, 1], [len(among), len(wanted)])
-    rollout = np.concatenate([among.rollout, wanted.rollout])
-    task = np.concatenate([among.task, wanted.task])
+    source = np.repeat([0, 1], [len(among), len(sought)])
+    rollout = np.concatenate([among.rollout, sought.rollout])
+    task = np.concatenate([among.task, sought.task])
     order = np.lexsort((source, rollout, task))
     last_seen = np.cumsum(source[order] == 0) - 1
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = last_seen
-    candidate = found[len(among) :]
+    found_rows = np.empty(len(order), dtype=np.int64)
+    found_rows[order] = last_seen
+    candidate = found_rows[len(among) :]
     near = among.take(np.maximum(candidate, 0))
-    same = (near.task == wanted.task) & (near.rollout == wanted.rollout)
+    same = (near.task == sought.task) & (near.rollout == sought.rollout)
     return np.where(same & (candidate >= 0), candidate, -1)

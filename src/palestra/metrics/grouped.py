@@ -35,8 +35,8 @@ class Rollouts:
     def of_sorted(cls, tasks: Sequence[TaskIndex], keys: Keys, columns: Columns) -> "Rollouts":
         """Group rows that are in key order; `keys.task` are positions in `tasks`."""
         starts = starts_of_sorted(keys.task)
-        held = [tasks[rank] for rank in keys.task[starts[:-1]].tolist()]
-        return cls(held, starts, keys.rollout, columns)
+        group_tasks = [tasks[rank] for rank in keys.task[starts[:-1]].tolist()]
+        return cls(group_tasks, starts, keys.rollout, columns)
 
     def __len__(self) -> int:
         return len(self.rollout_index)

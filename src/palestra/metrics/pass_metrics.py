@@ -152,8 +152,8 @@ def _by_size(scores: Sequence[Sequence[float]]) -> list[FloatArray]:
 
 def _best_of(ascending: Sequence[FloatArray], k: int) -> float:
     """Mean over the tasks that have k of the expected maximum of k."""
-    held = [expected_max_of_sorted(rows, k) for rows in ascending if rows.shape[1] >= k]
-    return float(np.concatenate(held).mean())
+    maxima = [expected_max_of_sorted(rows, k) for rows in ascending if rows.shape[1] >= k]
+    return float(np.concatenate(maxima).mean())
 
 
 def _of_first(scored: _Scored, k: int) -> Iterator[tuple[str, float]]:
@@ -167,8 +167,8 @@ def _of_first(scored: _Scored, k: int) -> Iterator[tuple[str, float]]:
         yield f"{average}/std_err_across_runs", across / k**0.5
         yield f"{average}/avg_sample_std_dev", 100 * float(first.std(axis=1, ddof=1).mean())
     if scored.majorities is not None:
-        held = [task[k - 1] for task in scored.majorities if len(task) >= k]
-        yield f"majority@{k}/{scored.name}", 100 * sum(held) / len(held)
+        first_majorities = [task[k - 1] for task in scored.majorities if len(task) >= k]
+        yield f"majority@{k}/{scored.name}", 100 * sum(first_majorities) / len(first_majorities)
 
 
 def _score(row: JsonObject, name: str) -> float:

@@ -33,18 +33,18 @@ def majorities(answers: Sequence[Hashable | None], scores: Sequence[float]) -> l
     """`majority_at_k` for k = 1, 2, …, n in one pass over the votes."""
     votes: dict[Hashable, int] = {}
     totals: dict[Hashable, float] = {}
-    most, worth = 0, 0.0
-    found = []
+    most_votes, worth = 0, 0.0
+    worths = []
     for answer, score in zip(answers, scores, strict=True):
         if answer is not None:
             votes[answer] = votes.get(answer, 0) + 1
             totals[answer] = totals.get(answer, 0.0) + score
-            most = max(most, votes[answer])
-            means = [totals[a] / count for a, count in votes.items() if count == most]
+            most_votes = max(most_votes, votes[answer])
+            means = [totals[a] / count for a, count in votes.items() if count == most_votes]
             # summed in order of worth, so that who voted first does not show in a last digit
             worth = sum(sorted(means)) / len(means)
-        found.append(worth)
-    return found
+        worths.append(worth)
+    return worths
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -60,8 +60,8 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     if c == 0:
         return 0.0
     # C(n - c, k) / C(n, k) is symmetric in c and k: take the shorter product
-    fewer, more = sorted((c, k))
-    factors = -more / (n - np.arange(fewer))
+    fewer, larger = sorted((c, k))
+    factors = -larger / (n - np.arange(fewer))
     return float(-np.expm1(np.sum(np.log1p(factors))))
 
 

@@ -63,11 +63,11 @@ def describe(values: FloatArray, starts: IntArray) -> Description:
     if present.all():
         return _describe_dense(values, starts)
     count = np.add.reduceat(present.astype(np.int64), starts[:-1])
-    held = np.flatnonzero(count)
-    if not len(held):
-        return _scattered(None, count, held)
-    dense_starts = np.concatenate([[0], np.cumsum(count[held])])
-    return _scattered(_describe_dense(values[present], dense_starts), count, held)
+    non_empty = np.flatnonzero(count)
+    if not len(non_empty):
+        return _scattered(None, count, non_empty)
+    dense_starts = np.concatenate([[0], np.cumsum(count[non_empty])])
+    return _scattered(_describe_dense(values[present], dense_starts), count, non_empty)
 
 
 def wilson_interval(successes: IntArray, trials: IntArray, *, confidence: float) -> Interval:
@@ -109,16 +109,16 @@ def histogram_by_group(values: FloatArray, starts: IntArray, edges: FloatArray) 
     return counts.reshape(-1, HISTOGRAM_BINS)
 
 
-def correlation_by_group(left: FloatArray, right: FloatArray, starts: IntArray) -> FloatArray:
+def correlation_by_group(first: FloatArray, right: FloatArray, starts: IntArray) -> FloatArray:
     """Pearson's r of each group over rows that have both; NaN where either does not vary."""
-    both = ~(np.isnan(left) | np.isnan(right))
+    both = ~(np.isnan(first) | np.isnan(right))
     weight = both.astype(np.float64)
     count = np.maximum(sum_by_group(weight, starts), 1)
-    left_off = _deviations(left, both, count, starts)
+    left_off = _deviations(first, both, count, starts)
     right_off = _deviations(right, both, count, starts)
     product = sum_by_group(left_off * right_off, starts)
     scale = np.sqrt(sum_by_group(left_off**2, starts)) * np.sqrt(sum_by_group(right_off**2, starts))
-    varies = _varies(left, both, starts) & _varies(right, both, starts) & (scale > 0)
+    varies = _varies(first, both, starts) & _varies(right, both, starts) & (scale > 0)
     r = np.full(len(starts) - 1, np.nan)
     np.divide(product, scale, out=r, where=varies)
     return np.asarray(np.clip(r, -1, 1), dtype=np.float64)
@@ -175,11 +175,11 @@ def _median(values: FloatArray, starts: IntArray) -> FloatArray:
     return median
 
 
-def _scattered(dense: Description | None, count: IntArray, held: IntArray) -> Description:
+def _scattered(dense: Description | None, count: IntArray, non_empty: IntArray) -> Description:
     def spread(name: str) -> FloatArray:
         column = np.full(len(count), np.nan)
         if dense is not None:
-            column[held] = getattr(dense, name)
+            column[non_empty] = getattr(dense, name)
         return column
 
     return Description(count, **{name: spread(name) for name in STATISTICS})

@@ -57,9 +57,9 @@ def _append(paths: RunPaths, result: Failed) -> None:
 def _materialized(paths: RunPaths, row: RowIdentity) -> JsonDict | None:
     if not paths.materialized_inputs.exists():
         return None
-    wanted = (row.task, row.rollout)
+    key = (row.task, row.rollout)
     lines = read_jsonl(paths.materialized_inputs)
-    return next((line.row for line in lines if key_of(line.row) == wanted), None)
+    return next((line.row for line in lines if key_of(line.row) == key), None)
 
 
 def _is_recorded(paths: RunPaths, materialized: JsonDict, attempt: int) -> bool:

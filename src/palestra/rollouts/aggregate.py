@@ -46,10 +46,12 @@ async def aggregate(
     bytes. Such a field is left out of all rows of its agent: metrics of it are absent rather than
     of a part. The rows of one agent are held at a time, with equal values shared among them.
     """
-    found = []
-    for name, own in sorted(_by_agent(output).items()):
+    aggregates = []
+    for name, agent_rows in sorted(_by_agent(output).items()):
         # Handed over as it is: validated it would be copied.
-        request = AggregateMetricsRequest.model_construct(verify_responses=_rows(output, own))
+        request = AggregateMetricsRequest.model_construct(
+            verify_responses=_rows(output, agent_rows)
+        )
         limit_s = min(timeout_s, LONGEST_S)
         with calling(CallContext(deadline=time.monotonic() + limit_s)):
             async with asyncio.timeout(limit_s):
@@ -57,9 +59,9 @@ async def aggregate(
                     "/aggregate_metrics", request, AggregateMetrics
                 )
         del request  # before the next one is made
-        found.append({"agent_ref": own.ref, **metrics.model_dump(mode="json")})
-    write_json(destination, found)
-    return found
+        aggregates.append({"agent_ref": agent_rows.ref, **metrics.model_dump(mode="json")})
+    write_json(destination, aggregates)
+    return aggregates
 
 
 @dataclass(slots=True)
@@ -71,23 +73,23 @@ class _Own:
 
 
 def _by_agent(output: Path) -> dict[str, _Own]:
-    found: dict[str, _Own] = {}
+    by_agent: dict[str, _Own] = {}
     offset = 0
     with output.open("rb") as lines:
         for line in lines:
             if line.strip():
                 ref = orjson.loads(line)[AGENT_REF]
-                found.setdefault(ref["name"], _Own(ref)).offsets.append(offset)
+                by_agent.setdefault(ref["name"], _Own(ref)).offsets.append(offset)
             offset += len(line)
-    return found
+    return by_agent
 
 
-def _rows(output: Path, own: _Own) -> list[JsonDict]:
+def _rows(output: Path, agent_rows: _Own) -> list[JsonDict]:
     """The agent's rows as they are sent, in task order."""
     light = _Lightener()
     rows = []
     with output.open("rb") as file:
-        for offset in own.offsets:
+        for offset in agent_rows.offsets:
             file.seek(offset)
             rows.append(light.row(orjson.loads(file.readline())))
     for name in light.too_large:
@@ -106,7 +108,7 @@ class _Lightener:
         self._shared: dict[str | bytes, Any] = {}
 
     def row(self, row: JsonObject) -> JsonDict:
-        kept = {
+        light_row = {
             name: self._share(value)
             for name, value in row.items()
             if name not in {CREATE_PARAMS, _RESPONSE} and self._fits(name, value)
@@ -115,8 +117,8 @@ class _Lightener:
         if isinstance(usage, dict):
             # Its counts differ from row to row; what they consist of mostly does not.
             usage = {name: self._share(value) for name, value in usage.items()}
-        kept[_RESPONSE] = {"usage": usage}
-        return kept
+        light_row[_RESPONSE] = {"usage": usage}
+        return light_row
 
     def _fits(self, name: str, value: object) -> bool:
         if name in self.too_large:

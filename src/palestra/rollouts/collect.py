@@ -165,15 +165,15 @@ class Collector:
         self._spent_before = failed_before or {}
         self._pending = iter(rows)
         self._most = min(count, self._limits.in_flight or count)
-        done = asyncio.Event()
+        no_more_rows = asyncio.Event()
         with closing(self._deadlines):
             async with asyncio.TaskGroup() as tasks:
-                syncing = tasks.create_task(self._sync(done), name="journal sync")
+                syncing = tasks.create_task(self._sync(no_more_rows), name="journal sync")
                 looking = tasks.create_task(self._look()) if self._room is not None else None
                 await self._engine.run(look_every_s=self._limits.stuck_after_s / 4)
                 if looking is not None:
                     looking.cancel()
-                done.set()
+                no_more_rows.set()
                 await syncing
 
     def take(self, running: int, /) -> Job | None:
@@ -200,7 +200,7 @@ class Collector:
     def settle(self, job: Job, result: Scored | Failed, /) -> float | None:
         """Write down how an attempt ended, count it and tell it."""
         self._journal.append(result)
-        over = self._count(result)
+        is_last = self._count(result)
         for observer in self._observers:
             observer.attempt_ended(result, job)
         if self._room is not None:
@@ -208,7 +208,7 @@ class Collector:
                 result.outcome, began=job.attempt_started, in_flight=len(self.progress.in_flight)
             )
             self._engine.fill()
-        if over:
+        if is_last:
             return None
         pause_s = self._limits.attempt_pause_s * job.attempt
         if isinstance(result, Failed) and result.spared:
@@ -226,11 +226,11 @@ class Collector:
             self._room.look(len(self.progress.in_flight))
             self._engine.fill()
 
-    async def _sync(self, done: asyncio.Event) -> None:
-        while not done.is_set():
+    async def _sync(self, no_more_rows: asyncio.Event) -> None:
+        while not no_more_rows.is_set():
             try:
                 async with asyncio.timeout(SYNC_EVERY_S):
-                    await done.wait()
+                    await no_more_rows.wait()
             except TimeoutError:
                 pass
             await self._journal.sync_aside()
@@ -269,7 +269,7 @@ class Collector:
         if self._client.debug:
             hops = error.evidence.hops
             status = hops[0].status if hops else status_for(error)
-            shown = {
+            counts = {
                 TASK_INDEX: job.key.task,
                 ROLLOUT_INDEX: job.key.rollout,
                 "agent_name": job.agent,
@@ -277,7 +277,7 @@ class Collector:
             logger.error(
                 "[rollout_collection] /run failed status=%s row=%s",
                 "none" if status is None else status,
-                encode_json(shown).decode(),
+                encode_json(counts).decode(),
             )
 
     async def attempt(self, job: Job, /) -> Scored | Failed:

@@ -135,8 +135,8 @@ class EventFile:
         """Write an event, soon."""
         if self._failed:
             return
-        told = {"event": event, "at": self._clock(), **fields}
-        line = orjson.dumps(told, default=str, option=orjson.OPT_NON_STR_KEYS)
+        record = {"event": event, "at": self._clock(), **fields}
+        line = orjson.dumps(record, default=str, option=orjson.OPT_NON_STR_KEYS)
         with self._lock:
             if self._waiting_bytes > MOST_WAITING_BYTES:
                 self._dropped += 1
@@ -169,8 +169,8 @@ class EventFile:
             dropped, self._dropped = self._dropped, 0
             self._waiting_bytes = 0
         if dropped:
-            told = {"event": "events_dropped", "at": self._clock(), "count": dropped}
-            lines.append(orjson.dumps(told))
+            record = {"event": "events_dropped", "at": self._clock(), "count": dropped}
+            lines.append(orjson.dumps(record))
         return b"".join(line + b"\n" for line in lines)
 
     def _write(self, data: bytes) -> None:
@@ -217,8 +217,8 @@ def _ends_after(tail: bytes, since: float) -> bool:
     """Whether the last event is a `run_ended` that is not older than `since`."""
     last = tail.removesuffix(b"\n").rpartition(b"\n")[2]
     try:
-        told = orjson.loads(last)
-        is_its = told["event"] == "run_ended" and told["at"] >= since
+        last_event = orjson.loads(last)
+        is_its = last_event["event"] == "run_ended" and last_event["at"] >= since
     except (ValueError, TypeError, KeyError):
         return False
     return is_its and tail.endswith(b"\n")
@@ -275,18 +275,18 @@ class RolloutEvents:
 
 def _failure(result: Failed) -> JsonDict:
     """What the failures file says of an attempt, under this file's names."""
-    told: JsonObject = orjson.loads(result.line)
+    row: JsonObject = orjson.loads(result.line)
     return {
         "task": result.key.task,
         "rollout": result.key.rollout,
-        "attempt": told["attempt"],
-        "agent": told["agent_ref"]["name"],
-        "class": told[FAILURE_CLASS],
-        "layer": told[FAILURE_LAYER],
-        **({"cause": told["cause"]} if "cause" in told else {}),
-        "terminal": told[FAILURE_TERMINAL],
-        "message": told["message"],
-        "hint": told["hint"],
-        "hops": told["hops"],
-        "elapsed_s": told["elapsed_s"],
+        "attempt": row["attempt"],
+        "agent": row["agent_ref"]["name"],
+        "class": row[FAILURE_CLASS],
+        "layer": row[FAILURE_LAYER],
+        **({"cause": row["cause"]} if "cause" in row else {}),
+        "terminal": row[FAILURE_TERMINAL],
+        "message": row["message"],
+        "hint": row["hint"],
+        "hops": row["hops"],
+        "elapsed_s": row["elapsed_s"],
     }

@@ -77,15 +77,15 @@ class Expansion:
     def notices(self) -> tuple[str, ...]:
         """What may be a mistake and is passed on all the same."""
         return tuple(
-            f"warning: {self._said_by(name, place)}: /{CREATE_PARAMS}/{name} is no parameter that we know, so the "
+            f"warning: {self._said_by(name, first_place)}: /{CREATE_PARAMS}/{name} is no parameter that we know, so the "
             f"endpoint gets it as it is; did you mean {near!r}?"
-            for name, place in self._unknown_params.items()
+            for name, first_place in self._unknown_params.items()
             if (near := nearest(name, _KNOWN_PARAMS, cutoff=_MISSPELT_FROM))
         )
 
-    def _said_by(self, name: str, place: Place) -> str:
-        given = name in self._settings.responses_create_params
-        return "the command's settings" if given else str(place)
+    def _said_by(self, name: str, first_place: Place) -> str:
+        is_setting = name in self._settings.responses_create_params
+        return "the command's settings" if is_setting else str(first_place)
 
     @property
     def tasks(self) -> int:
@@ -99,55 +99,57 @@ class Expansion:
         """
         for source, line in self._input():
             self._lines += 1
-            place = Place(source.path, line.number)
-            row = self._checked(line, place, source)
+            row_place = Place(source.path, line.number)
+            row = self._checked(line, row_place, source)
             if row is not None:
-                yield from self._repeat(row, place, source.repeats, mine)
+                yield from self._repeat(row, row_place, source.repeats, mine)
 
     def finish(self) -> None:
         """Raise for every problem found, and for input without rows."""
         if self._with_index is not None and self._without_index is not None:
             same_file = self._with_index.path == self._without_index.path
-            other = f"line {self._with_index.line}" if same_file else str(self._with_index)
+            indexed_place = f"line {self._with_index.line}" if same_file else str(self._with_index)
             self._problems.add(
-                *self._without_index, f"no {TASK_INDEX}, but {other} has one: all rows or none"
+                *self._without_index,
+                f"no {TASK_INDEX}, but {indexed_place} has one: all rows or none",
             )
         self._problems.raise_if_any()
         if self._lines == 0 and self._settings.limit != 0:
-            named = ", ".join(str(source.path) for source in self._settings.inputs)
+            file_names = ", ".join(str(source.path) for source in self._settings.inputs)
             raise InputDataError(
-                f"{named} has no rows", hint="one task a line, as JSON with responses_create_params"
+                f"{file_names} has no rows",
+                hint="one task a line, as JSON with responses_create_params",
             )
 
     def _input(self) -> Iterator[tuple[InputFile, Line]]:
-        left = self._settings.limit
-        if left == 0:
+        remaining = self._settings.limit
+        if remaining == 0:
             return
         for source, line in lines_of_all(self._settings.inputs):
             yield source, line
-            if left is not None:
-                left -= 1
-                if left == 0:
+            if remaining is not None:
+                remaining -= 1
+                if remaining == 0:
                     return
 
-    def _checked(self, line: Line, place: Place, source: InputFile) -> JsonDict | None:
+    def _checked(self, line: Line, row_place: Place, source: InputFile) -> JsonDict | None:
         if line.error:
-            self._problems.add(*place, line.error)
+            self._problems.add(*row_place, line.error)
             return None
         if not isinstance(line.row, dict):
-            self._problems.add(*place, "not a JSON object")
+            self._problems.add(*row_place, "not a JSON object")
             return None
         row = dict(line.row)
         self.digest.update(orjson.dumps([row, source.repeats], option=orjson.OPT_SORT_KEYS))
-        found = [
+        problems = [
             *self._prompt(row, source),
-            *self._params(row, place),
+            *self._params(row, row_place),
             *self._agent(row, source.agent),
-            *self._index(row, place),
+            *self._index(row, row_place),
         ]
-        for problem in found:
-            self._problems.add(*place, problem)
-        return None if found else row
+        for problem in problems:
+            self._problems.add(*row_place, problem)
+        return None if problems else row
 
     def _prompt(self, row: JsonDict, source: InputFile) -> Iterator[str]:
         template = self._templates[source]
@@ -158,7 +160,7 @@ class Expansion:
         except ValueError as error:
             yield str(error)
 
-    def _params(self, row: JsonDict, place: Place) -> Iterator[str]:
+    def _params(self, row: JsonDict, row_place: Place) -> Iterator[str]:
         params = row.get(CREATE_PARAMS)
         if params is None:
             yield f"no `{CREATE_PARAMS}`"
@@ -168,7 +170,7 @@ class Expansion:
             return
         merged = {**params, **self._settings.responses_create_params}
         for name in merged.keys() - _KNOWN_PARAMS:
-            self._unknown_params.setdefault(name, place)
+            self._unknown_params.setdefault(name, row_place)
         try:
             ResponseCreateParams.model_validate(merged)
         except ValidationError as error:
@@ -188,13 +190,13 @@ class Expansion:
             return
         name = name or default or self._settings.agent_name or self._only_agent()
         if not name:
-            known = ", ".join(sorted(self._known_agents)) or "none"
-            yield f"no agent_ref, and no agent_name was given (agents: {known})"
+            agent_names = ", ".join(sorted(self._known_agents)) or "none"
+            yield f"no agent_ref, and no agent_name was given (agents: {agent_names})"
             return
         if name not in self._known_agents:
-            known = ", ".join(sorted(self._known_agents)) or "none"
+            agent_names = ", ".join(sorted(self._known_agents)) or "none"
             near = did_you_mean(name, self._known_agents)
-            yield f"agent {name!r} does not exist (agents: {known}){near}"
+            yield f"agent {name!r} does not exist (agents: {agent_names}){near}"
         self.agents_used.add(name)
         row[AGENT_REF] = {"type": AGENT_TYPE, "name": name}
 
@@ -202,35 +204,35 @@ class Expansion:
         """Where there is one agent, nobody needs to name it."""
         return next(iter(self._known_agents)) if len(self._known_agents) == 1 else None
 
-    def _index(self, row: JsonObject, place: Place) -> Iterator[str]:
-        given = row.get(TASK_INDEX)
-        if given is None:
-            self._without_index = self._without_index or place
-        elif not isinstance(given, int) or isinstance(given, bool) or given < 0:
-            yield f"/{TASK_INDEX} is {given!r}, not a whole number from 0"
+    def _index(self, row: JsonObject, row_place: Place) -> Iterator[str]:
+        index = row.get(TASK_INDEX)
+        if index is None:
+            self._without_index = self._without_index or row_place
+        elif not isinstance(index, int) or isinstance(index, bool) or index < 0:
+            yield f"/{TASK_INDEX} is {index!r}, not a whole number from 0"
         else:
-            self._with_index = self._with_index or place
+            self._with_index = self._with_index or row_place
 
     def _repeat(
-        self, row: JsonDict, place: Place, repeats: int, mine: frozenset[int] | None
+        self, row: JsonDict, row_place: Place, repeats: int, mine: frozenset[int] | None
     ) -> Iterator[JsonDict]:
         task = self._task_index(row)
-        self.places.setdefault(task, place)
+        self.places.setdefault(task, row_place)
         for _ in range(repeats * self._settings.num_repeats):
             rollout = self._repeats_of.get(task, 0)
             self._repeats_of[task] = rollout + 1
             self.rollouts += 1
             if mine is not None and task not in mine:
                 continue
-            made = {**row, TASK_INDEX: task, ROLLOUT_INDEX: rollout}
+            rollout_row = {**row, TASK_INDEX: task, ROLLOUT_INDEX: rollout}
             if self._settings.num_repeats_add_seed:
-                made[CREATE_PARAMS] = with_seed(row[CREATE_PARAMS], rollout)
-            yield made
+                rollout_row[CREATE_PARAMS] = with_seed(row[CREATE_PARAMS], rollout)
+            yield rollout_row
 
     def _task_index(self, row: JsonDict) -> int:
-        given: int | None = row.get(TASK_INDEX)
-        if given is not None:
-            return given
+        index: int | None = row.get(TASK_INDEX)
+        if index is not None:
+            return index
         # Identical rows are one task, so that k in pass@k counts all of its attempts.
         key = hashlib.sha256(orjson.dumps(row, option=orjson.OPT_SORT_KEYS)).digest()[:16]
         if key not in self._task_of:

@@ -145,10 +145,10 @@ def repair(path: Path) -> int:
         return 0
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
-        kept = _end_of_last_whole_line(file, size)
-        if kept < size:
-            file.truncate(kept)
-    return size - kept
+        whole_bytes = _end_of_last_whole_line(file, size)
+        if whole_bytes < size:
+            file.truncate(whole_bytes)
+    return size - whole_bytes
 
 
 def _end_of_last_whole_line(file: IO[bytes], size: int) -> int:
@@ -157,9 +157,9 @@ def _end_of_last_whole_line(file: IO[bytes], size: int) -> int:
     while end > 0:
         start = max(0, end - block)
         file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        position = file.read(end - start).rfind(b"\n")
+        if position >= 0:
+            return start + position + 1
         end = start
     return 0
 

@@ -49,10 +49,10 @@ def semantics_of(
         }
         for name, (kind, implementation, settings) in sorted(instances.items())
     }
-    held = {"servers": servers, **extra}
+    semantics = {"servers": servers, **extra}
     # As JSON gives it back, so that a later run compares like with like.
     read_back: JsonDict = orjson.loads(
-        orjson.dumps(held, default=str, option=orjson.OPT_NON_STR_KEYS)
+        orjson.dumps(semantics, default=str, option=orjson.OPT_NON_STR_KEYS)
     )
     return read_back
 
@@ -100,8 +100,8 @@ class Manifest:
     @property
     def digest(self) -> str:
         """One fingerprint of everything that rewards depend on; the same for all shards."""
-        held = orjson.dumps([self.input_digest, self.semantics], option=orjson.OPT_SORT_KEYS)
-        return hashlib.sha256(held).hexdigest()
+        identity = orjson.dumps([self.input_digest, self.semantics], option=orjson.OPT_SORT_KEYS)
+        return hashlib.sha256(identity).hexdigest()
 
     def write(self, path: Path, *, ended: Mapping[str, int] | None = None) -> None:
         """Write it whole, with the counts so far."""
@@ -126,31 +126,31 @@ class Manifest:
 def read_manifest(path: Path) -> Manifest:
     """Read one. Raises InputDataError when it is missing, broken, or of a newer version."""
     try:
-        held = orjson.loads(path.read_bytes())
-        if held["format"] > FORMAT:
+        fields = orjson.loads(path.read_bytes())
+        if fields["format"] > FORMAT:
             raise InputDataError(
-                f"{path} was written by a newer Palestra (format {held['format']}, "
+                f"{path} was written by a newer Palestra (format {fields['format']}, "
                 f"this one reads up to {FORMAT})",
                 hint="continue this run with the version that started it, or --overwrite",
                 cause=KnownCause.BROKEN_MANIFEST,
             )
-        shard = held.get("shard")
-        wrong = [name for name, kind in _TYPES.items() if not isinstance(held[name], kind)]
+        shard = fields.get("shard")
+        wrong = [name for name, kind in _TYPES.items() if not isinstance(fields[name], kind)]
         if wrong:
             raise TypeError(f"{', '.join(wrong)} of the wrong type")
         return Manifest(
-            input_digest=held["input_digest"],
-            semantics=held["semantics"],
-            requested=held["requested"],
-            tasks=held["tasks"],
-            version=held["palestra_version"],
-            format=held["format"],
+            input_digest=fields["input_digest"],
+            semantics=fields["semantics"],
+            requested=fields["requested"],
+            tasks=fields["tasks"],
+            version=fields["palestra_version"],
+            format=fields["format"],
             shard=ShardOf(**shard) if shard else None,
             inputs=tuple(
                 os.path.normpath(path.parent.absolute() / str(name))
-                for name in held.get("inputs") or ()
+                for name in fields.get("inputs") or ()
             ),
-            accounted=sum(dict(held.get("ended") or {}).values()),
+            accounted=sum(dict(fields.get("ended") or {}).values()),
         )
     except OSError as error:
         raise InputDataError(
@@ -169,11 +169,11 @@ def read_manifest(path: Path) -> Manifest:
 def differences(old: Any, new: Any, at: str = "") -> list[str]:
     """What differs between two values, one line per leaf: `path: old -> new`."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        found: list[str] = []
+        changes: list[str] = []
         for key in sorted({*old, *new}):
             below = f"{at}.{key}" if at else str(key)
-            found += differences(old.get(key, _ABSENT), new.get(key, _ABSENT), below)
-        return found
+            changes += differences(old.get(key, _ABSENT), new.get(key, _ABSENT), below)
+        return changes
     return [] if old == new else [f"{at}: {_shown(old)} -> {_shown(new)}"]
 
 

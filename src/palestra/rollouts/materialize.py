@@ -94,37 +94,37 @@ def _expanded(
 
 def _taken_over(
     settings: CollectSettings,
-    given: GivenRows,
+    inputs: GivenRows,
     write: Callable[[bytes], object],
     agents: frozenset[str],
 ) -> Materialized:
     """Take rows that are materialized already; only their identity and agent are looked at."""
     problems = RowProblems()
-    places: dict[int, Place] = {}
+    first_places: dict[int, Place] = {}
     repeats: dict[int, int] = {}
     used: set[str] = set()
     rollouts = 0
     for source, line in lines_of_all(settings.inputs):
-        place = Place(source.path, line.number)
+        row_place = Place(source.path, line.number)
         problem = line.error or _no_identity(line.row, agents)
         if problem:
-            problems.add(*place, problem)
+            problems.add(*row_place, problem)
             continue
         key = key_of(line.row)
         write(_line_of(line.row))
-        places.setdefault(key.task, place)
+        first_places.setdefault(key.task, row_place)
         repeats[key.task] = max(key.rollout + 1, repeats.get(key.task, 0))
         used.add(line.row[AGENT_REF]["name"])
         rollouts += 1
     problems.raise_if_any()
     return Materialized(
-        tasks=len(places),
+        tasks=len(first_places),
         rollouts=rollouts,
-        run_tasks=given.run_tasks,
-        run_rollouts=given.run_rollouts,
-        input_digest=given.input_digest,
+        run_tasks=inputs.run_tasks,
+        run_rollouts=inputs.run_rollouts,
+        input_digest=inputs.input_digest,
         agents=tuple(sorted(used)),
-        places=places,
+        places=first_places,
         repeats=repeats,
     )
 
@@ -134,9 +134,9 @@ def _no_identity(row: Any, agents: frozenset[str]) -> str:
     if not isinstance(row, dict):
         return "not a JSON object"
     for name in (TASK_INDEX, ROLLOUT_INDEX):
-        given = row.get(name)
-        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
-            return f"/{name} is {given!r}, not a whole number from 0"
+        index = row.get(name)
+        if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+            return f"/{name} is {index!r}, not a whole number from 0"
     ref = row.get(AGENT_REF)
     agent = ref.get("name") if isinstance(ref, Mapping) else None
     if agent not in agents:
@@ -172,14 +172,14 @@ def whole_or_absent(output: Path) -> Iterator[tuple[IO[bytes], tuple[Path, ...]]
 
     Neither is left behind when the body does not succeed.
     """
-    made: tuple[Path, ...] = ()
+    new_folders: tuple[Path, ...] = ()
     try:
-        made = tuple(folder for folder in output.parents if not folder.exists())
+        new_folders = tuple(folder for folder in output.parents if not folder.exists())
         output.parent.mkdir(parents=True, exist_ok=True)
         with replacing(output) as file:
-            yield file, made
+            yield file, new_folders
     except BaseException as error:
-        remove_empty(made)
+        remove_empty(new_folders)
         if isinstance(error, OSError):
             raise _not_writable(output, error) from error
         raise

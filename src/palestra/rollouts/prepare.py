@@ -135,8 +135,8 @@ def plan(
     be resumed was made from something else.
     """
     paths = RunPaths(settings.output_jsonl_fpath)
-    found = _found_by(settings, paths)
-    existing = list(found)
+    found_files = _found_by(settings, paths)
+    existing = list(found_files)
     resumes = bool(existing) and settings.resume_from_cache
     if existing and not resumes and not settings.overwrite:
         raise InputDataError(
@@ -146,19 +146,19 @@ def plan(
         )
     old = read_manifest(paths.manifest) if resumes else None
     new_inputs = paths.new_inputs(f"{process_name()}-{new_id()[:4]}")
-    made = materialize(settings, new_inputs, agents=agents)
-    new = _manifest(settings, made, semantics, version)
+    inputs = materialize(settings, new_inputs, agents=agents)
+    new = _manifest(settings, inputs, semantics, version)
     fresh = PreparedRun(
         paths,
         new,
-        Accounting(made.rollouts),
+        Accounting(inputs.rollouts),
         done=frozenset(),
-        made_folders=made.made_folders,
-        places=made.places,
+        made_folders=inputs.made_folders,
+        places=inputs.places,
         new_inputs=new_inputs,
         made_inputs=tuple(source for source in settings.inputs if source.content is not None),
-        found=found,
-        notices=made.notices,
+        found=found_files,
+        notices=inputs.notices,
     )
     if old is None:
         return fresh
@@ -173,17 +173,17 @@ def plan(
                 cause=KnownCause.STALE_INPUTS if _OTHER_ROWS in changed else None,
             )
         if changed:
-            told = ("the run was made from something else, so it starts again:", *changed)
-            return replace(fresh, notices=(*made.notices, "\n  ".join(told)))
-        ended = _ended(paths, made, settings.max_attempts)
-    count = f"resuming: {len(ended.done)} of {old.requested} rollouts have ended already"
+            reason = ("the run was made from something else, so it starts again:", *changed)
+            return replace(fresh, notices=(*inputs.notices, "\n  ".join(reason)))
+        ended_rollouts = _ended(paths, inputs, settings.max_attempts)
+    count = f"resuming: {len(ended_rollouts.done)} of {old.requested} rollouts have ended already"
     return replace(
         fresh,
         manifest=old,
-        accounting=ended.accounting,
-        done=ended.done,
-        attempts=ended.attempts,
-        notices=(*made.notices, count),
+        accounting=ended_rollouts.accounting,
+        done=ended_rollouts.done,
+        attempts=ended_rollouts.attempts,
+        notices=(*inputs.notices, count),
         resumes=True,
     )
 
@@ -273,8 +273,8 @@ def _recorded(paths: RunPaths) -> bool:
 
 def _found(paths: RunPaths) -> dict[Path, tuple[int, int]]:
     """Which files of a run are there, and enough of each to see that it is still the same."""
-    held = {path: path.stat() for path in paths.recorded() if path.exists()}
-    return {path: (stat.st_ino, stat.st_size) for path, stat in held.items()}
+    stats = {path: path.stat() for path in paths.recorded() if path.exists()}
+    return {path: (stat.st_ino, stat.st_size) for path, stat in stats.items()}
 
 
 def _forget_others(paths: RunPaths) -> None:
@@ -293,17 +293,17 @@ def _forget_others(paths: RunPaths) -> None:
 
 
 def _manifest(
-    settings: CollectSettings, made: Materialized, semantics: JsonObject, version: str
+    settings: CollectSettings, inputs: Materialized, semantics: JsonObject, version: str
 ) -> Manifest:
     shard = None
     if settings.shard is not None:
         share = settings.shard
-        shard = ShardOf(share.index, share.of, made.run_rollouts, made.run_tasks)
+        shard = ShardOf(share.index, share.of, inputs.run_rollouts, inputs.run_tasks)
     return Manifest(
-        made.input_digest,
+        inputs.input_digest,
         semantics,
-        made.rollouts,
-        made.tasks,
+        inputs.rollouts,
+        inputs.tasks,
         version,
         shard=shard,
         inputs=tuple(str(source.path) for source in settings.inputs),
@@ -342,8 +342,8 @@ def _move_aside(paths: RunPaths) -> tuple[str, ...]:
     has recorded nothing; scored rows go last, so that the rest still follows them next time. A
     run that has recorded nothing never takes the place of an earlier `.bak`.
     """
-    rest = (paths.materialized_inputs, paths.aggregate_metrics, *paths.derived())
-    ordered = (paths.manifest, *rest, paths.failures, paths.output)
+    other_files = (paths.materialized_inputs, paths.aggregate_metrics, *paths.derived())
+    ordered = (paths.manifest, *other_files, paths.failures, paths.output)
     existing = [path for path in ordered if path.exists()]
     if not existing:
         return ()
@@ -385,8 +385,10 @@ def intended(
 def unfinished_rollouts(paths: RunPaths, *, requested: int, max_attempts: int) -> int:
     """How many rollouts resuming would run. Raises InputDataError for a broken file."""
     scored = scored_keys(paths.output)
-    ended = {key for key, last in last_attempts(paths.failures).items() if last.ended(max_attempts)}
-    return requested - len(scored | ended)
+    ended_keys = {
+        key for key, last in last_attempts(paths.failures).items() if last.ended(max_attempts)
+    }
+    return requested - len(scored | ended_keys)
 
 
 def why_not_writable(paths: RunPaths) -> str:
@@ -422,26 +424,26 @@ def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
     scored = paths.output.exists() and paths.output.stat().st_size > 0
     if not (scored or has_answers(paths.failures)):
         return ""
-    again = reverify_command(paths.output, settings.verified_by)
-    return f"; what the model has answered already, {again} verifies as things are now"
+    reverify = reverify_command(paths.output, settings.verified_by)
+    return f"; what the model has answered already, {reverify} verifies as things are now"
 
 
-def _ended(paths: RunPaths, made: Materialized, max_attempts: int) -> Ended:
+def _ended(paths: RunPaths, inputs: Materialized, max_attempts: int) -> Ended:
     """What the files of a run say: scored, failed for good, or worth another attempt."""
-    accounting = Accounting(made.rollouts)
-    done = _scored(paths.output, accounting, made.repeats)
+    accounting = Accounting(inputs.rollouts)
+    scored_keys = _scored(paths.output, accounting, inputs.repeats)
     attempts: dict[RolloutKey, int] = {}
     failures = paths.failures
-    own_key = partial(_own_key, path=failures, repeats=made.repeats)
+    own_key = partial(_own_key, path=failures, repeats=inputs.repeats)
     for key, last in last_attempts(failures, own_key).items():
-        if key in done:
+        if key in scored_keys:
             continue
         if last.ended(max_attempts):
-            done.add(key)
+            scored_keys.add(key)
             accounting.fail(last.outcome)
         else:
             attempts[key] = last.number
-    return Ended(accounting, frozenset(done), attempts)
+    return Ended(accounting, frozenset(scored_keys), attempts)
 
 
 def _own_key(row: JsonDict, *, path: Path, repeats: Mapping[int, int]) -> RolloutKey:
@@ -457,10 +459,10 @@ def _own_key(row: JsonDict, *, path: Path, repeats: Mapping[int, int]) -> Rollou
 
 def _scored(path: Path, accounting: Accounting, repeats: Mapping[int, int]) -> set[RolloutKey]:
     """Rollouts with a reward; the accounting gets them."""
-    done: set[RolloutKey] = set()
+    scored_keys: set[RolloutKey] = set()
     for row in recorded_rows(path, REWARD):
         key = _own_key(row, path=path, repeats=repeats)
-        if key not in done:
-            done.add(key)
+        if key not in scored_keys:
+            scored_keys.add(key)
             accounting.score(ending_in(row, float(row["reward"])))
-    return done
+    return scored_keys

@@ -60,8 +60,8 @@ LOST_ANSWER: Final = "response_left_out"
 
 def answer_in(row: JsonObject) -> JsonObject | None:
     """The model's answer that a failures-file row holds; None when it holds none."""
-    held = row.get(RESPONSE)
-    return held if isinstance(held, Mapping) and "output" in held else None
+    response = row.get(RESPONSE)
+    return response if isinstance(response, Mapping) and "output" in response else None
 
 
 def asked_of_result(result: JsonObject) -> JsonDict | None:
@@ -71,20 +71,20 @@ def asked_of_result(result: JsonObject) -> JsonDict | None:
     return {name: result[name] for name in (CREATE_PARAMS, RESPONSE) if name in result}
 
 
-def line_with_answer(told: JsonObject, row: JsonObject, request: Any) -> bytes:
-    """A failures-file row as JSON: `told`, and of the verify request what `row` does not hold.
+def line_with_answer(failure_row: JsonObject, row: JsonObject, request: Any) -> bytes:
+    """A failures-file row as JSON: `failure_row`, and of the verify request what `row` does not hold.
 
     A row that would be too long to be read again says so instead of holding the answer.
     """
-    kept = dict(_kept(row, fields_of_request(request)))
-    if not kept:
-        return encode_json(told)
-    line = encoded_with(told, kept)
+    answer_fields = dict(_kept(row, fields_of_request(request)))
+    if not answer_fields:
+        return encode_json(failure_row)
+    line = encoded_with(failure_row, answer_fields)
     if line is None:
-        return encode_json({**told, LOST_ANSWER: "it cannot be written as JSON"})
+        return encode_json({**failure_row, LOST_ANSWER: "it cannot be written as JSON"})
     if len(line) + 1 > MAX_ROW_BYTES:
         why = f"the row would have {len(line):,} bytes, and may have {MAX_ROW_BYTES:,}"
-        return encode_json({**told, LOST_ANSWER: why})
+        return encode_json({**failure_row, LOST_ANSWER: why})
     return line
 
 
@@ -101,12 +101,12 @@ def _kept(row: JsonObject, request: JsonObject) -> Iterator[tuple[str, Any]]:
         yield VERIFY_FIELDS, others
 
 
-def _same(held: Any, sent: Any) -> bool:
-    """Whether `sent`, which may hold objects, says what the row holds."""
-    if held is sent or held == sent:
+def _same(row_value: Any, request_value: Any) -> bool:
+    """Whether `request_value`, which may hold objects, says what the row holds."""
+    if row_value is request_value or row_value == request_value:
         return True
     try:
-        return bool(orjson.loads(encode_json(sent)) == held)
+        return bool(orjson.loads(encode_json(request_value)) == row_value)
     except (TypeError, ValueError):
         return False
 
@@ -116,9 +116,9 @@ def reverify_command(output: Path, verified_by: str = "") -> str:
 
     `verified_by`: the arguments that name the environment.
     """
-    made = output.with_name(f"{output.stem}_reverified.jsonl")
+    reverified = output.with_name(f"{output.stem}_reverified.jsonl")
     words = ["palestra", "reverify", "--rollouts", shown(output), "--with-failures"]
-    return " ".join([shlex.join([*words, "--output", shown(made)]), verified_by]).rstrip()
+    return " ".join([shlex.join([*words, "--output", shown(reverified)]), verified_by]).rstrip()
 
 
 def has_answers(failures: Path) -> bool:
@@ -166,8 +166,10 @@ def _error_of(name: str) -> type[CallError]:
 
 
 def _why(fields: JsonObject) -> str:
-    told = (fields.get(key) for key in ("message", "error_message", "error", "_ng_failure_message"))
-    text = next((each for each in told if isinstance(each, str) and each), "")
+    messages = (
+        fields.get(key) for key in ("message", "error_message", "error", "_ng_failure_message")
+    )
+    text = next((message for message in messages if isinstance(message, str) and message), "")
     return f": {excerpt(text)}" if text else ""
 
 
@@ -284,7 +286,7 @@ def line_of(fields: JsonObject) -> bytes:
 def described(error: CallError) -> JsonDict:
     """A failure as the failures file tells it: class, layer, message, hint, evidence."""
     evidence = error.evidence
-    told: JsonDict = {
+    fields: JsonDict = {
         FAILURE_CLASS: error.outcome.value,
         FAILURE_LAYER: error.layer.value,
         **({"cause": error.cause.value} if error.cause else {}),
@@ -296,12 +298,12 @@ def described(error: CallError) -> JsonDict:
         ],
     }
     if evidence.problems:
-        told["problems"] = [
+        fields["problems"] = [
             {"pointer": p.pointer, "expected": p.expected} for p in evidence.problems
         ]
     if evidence.traceback:
-        told["traceback"] = evidence.traceback
-    clean: JsonDict = readable(told)
+        fields["traceback"] = evidence.traceback
+    clean: JsonDict = readable(fields)
     return clean
 
 
@@ -326,9 +328,9 @@ def failed(
     retriable = ended_run or (error.retriable and outcome in WORTH_ANOTHER_ATTEMPT)
     terminal = not (ended_run or spared) and (not retriable or attempt >= max_attempts)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
-    told = described(error)
+    fields = described(error)
     if again and error.verify_request:
-        told["hint"] = hint_with(told["hint"], again)
+        fields["hint"] = hint_with(fields["hint"], again)
     line = line_with_answer(
         {
             TASK_INDEX: key.task,
@@ -339,11 +341,11 @@ def failed(
             RETRIABLE: retriable,
             **({ENDED_RUN: True} if ended_run else {}),
             **({SPARED: True} if spared else {}),
-            **told,
+            **fields,
             "started_at": started_at,
             "elapsed_s": round(elapsed_s, 3),
         },
         row,
         error.verify_request,
     )
-    return Failed(key, outcome, error.layer, told["message"], line, terminal, spared)
+    return Failed(key, outcome, error.layer, fields["message"], line, terminal, spared)

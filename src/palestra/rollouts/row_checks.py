@@ -58,10 +58,10 @@ async def doors_behind(
     doors: dict[str, list[RowEndpoint]] = {}
     for route in routes:
         doors[route.agent] = await doors_of(client, route.agent, ("/run",))
-        whole = rows_are_whole(is_shipped=route.is_shipped, environments=route.environments)
+        are_whole = rows_are_whole(is_shipped=route.is_shipped, environments=route.environments)
         for server in route.environments:
             doors[route.agent] += await doors_of(
-                client, server, ("/seed_session", "/verify"), whole=whole
+                client, server, ("/seed_session", "/verify"), are_whole=are_whole
             )
     return doors
 
@@ -71,9 +71,9 @@ async def doors_of(
     server: str,
     paths: tuple[str, ...],
     *,
-    whole: bool = True,
+    are_whole: bool = True,
 ) -> list[RowEndpoint]:
-    """What `server` publishes about the bodies of `paths`; `whole`: rows are all of a body."""
+    """What `server` publishes about the bodies of `paths`; `are_whole`: rows are all of a body."""
     if server not in client.targets:
         return []
     try:
@@ -82,18 +82,18 @@ async def doors_of(
         document = await reply.json() if reply.ok else {}
     except (CallError, ValueError):
         return []  # what is wrong with the server is found, and said better, by its first call
-    return doors_in(document, server, paths, whole=whole)
+    return doors_in(document, server, paths, are_whole=are_whole)
 
 
 def _check(planned: PreparedRun, doors: Mapping[str, list[RowEndpoint]]) -> None:
-    keepers = {agent: DoorKeeper(found) for agent, found in doors.items()}
+    keepers = {agent: DoorKeeper(found_doors) for agent, found_doors in doors.items()}
     problems = RowProblems()
-    seen: set[int] = set()
+    seen_tasks: set[int] = set()
     for line in read_jsonl(planned.inputs):
         task = line.row[TASK_INDEX]
-        if task in seen:
+        if task in seen_tasks:
             continue
-        seen.add(task)
+        seen_tasks.add(task)
         keeper = keepers.get(line.row[AGENT_REF]["name"])
         for problem in keeper.problems(line.row) if keeper else ():
             problems.add(*planned.places[task], problem)

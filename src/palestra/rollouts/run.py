@@ -121,21 +121,24 @@ async def _aggregated(
 
 def _check_nothing_left(accounting: Accounting) -> None:
     """Raise Drained when rollouts were not started."""
-    ended = accounting.scored + accounting.failed
-    if ended < accounting.requested:
+    ended_count = accounting.scored + accounting.failed
+    if ended_count < accounting.requested:
         raise Drained(
-            f"stopped starting rollouts, as asked: {ended} of {accounting.requested} have ended",
+            f"stopped starting rollouts, as asked: {ended_count} of {accounting.requested} have ended",
             hint="the same again with resume_from_cache (--resume) goes on from there",
         )
 
 
 def _room(
-    prepared: PreparedRun, settings: CollectSettings, client: ServerClient, most: int | None
+    prepared: PreparedRun,
+    settings: CollectSettings,
+    client: ServerClient,
+    most_in_flight: int | None,
 ) -> JobRoom | None:
     if settings.num_samples_in_parallel != AUTO:
         return None
     limit = ConcurrencyLimit(
-        min(prepared.remaining, most or prepared.remaining), now=time.monotonic()
+        min(prepared.remaining, most_in_flight or prepared.remaining), now=time.monotonic()
     )
     return JobRoom(limit, client.retries)
 

@@ -102,10 +102,12 @@ def missing_capabilities(status: Path) -> list[str]:
     """Which of the capabilities that isolating as root takes we do not have."""
     try:
         lines = status.read_text("ascii").splitlines()
-        held = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
+        capability_bits = next(
+            int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")
+        )
     except (OSError, ValueError, StopIteration):
         return []  # a real run will tell
-    return [name for name, number in _CAPABILITIES.items() if not held >> number & 1]
+    return [name for name, number in _CAPABILITIES.items() if not capability_bits >> number & 1]
 
 
 def python_paths(python: str) -> tuple[str, ...]:
@@ -113,10 +115,12 @@ def python_paths(python: str) -> tuple[str, ...]:
     prefixes = {Path(python).parent.parent, Path(python).resolve().parent.parent}
     if python == sys.executable:
         prefixes |= {Path(sys.prefix), Path(sys.base_prefix)}
-    wanted = [Path(python), Path(python).resolve()]
+    interpreters = [Path(python), Path(python).resolve()]
     for prefix in sorted(prefixes):
-        wanted += [prefix / "pyvenv.cfg", prefix / "lib", prefix / "lib64"]
-    return tuple(str(path) for path in wanted if path.exists() and not _is_link_to_sibling(path))
+        interpreters += [prefix / "pyvenv.cfg", prefix / "lib", prefix / "lib64"]
+    return tuple(
+        str(path) for path in interpreters if path.exists() and not _is_link_to_sibling(path)
+    )
 
 
 def _is_link_to_sibling(path: Path) -> bool:
@@ -173,11 +177,11 @@ def _options(tools: Tools, program: Program, tmp_mib: int, *, seccomp: bool) -> 
 
 def _root(tools: Tools) -> Iterator[str]:
     """The read-only part of what the program sees."""
-    own = [tools.setpriv] if tools.way is IsolationMethod.ROOT else []
+    own_tools = [tools.setpriv] if tools.way is IsolationMethod.ROOT else []
     extras = [path for path in _EXTRAS if Path(path).exists()]
     links = {path: str(Path(path).readlink()) for path in _LIBRARIES if Path(path).is_symlink()}
-    kept = [path for path in _LIBRARIES if Path(path).is_dir() and path not in links]
-    bound = sorted({*kept, *extras, *own, *tools.readable})
+    libraries = [path for path in _LIBRARIES if Path(path).is_dir() and path not in links]
+    bound = sorted({*libraries, *extras, *own_tools, *tools.readable})
     for directory in sorted({str(parent) for path in bound for parent in Path(path).parents}):
         # Made by us: those that bubblewrap makes by itself only their owner may enter.
         if directory not in {"/", HOME} and not _inside_any(directory, bound):
@@ -201,11 +205,11 @@ def _memory(path: str, size_bytes: int) -> tuple[str, ...]:
 
 def _files(program: Program) -> Iterator[str]:
     """The program's files. They come through descriptors: nothing of them is on a disk."""
-    made: set[str] = set()
+    made_folders: set[str] = set()
     for number, name in enumerate(program.files):
         for parent in reversed(Path(name).parents):
-            if str(parent) != "." and str(parent) not in made:
-                made.add(str(parent))
+            if str(parent) != "." and str(parent) not in made_folders:
+                made_folders.add(str(parent))
                 yield from ("--perms", "1777", "--dir", f"{HOME}/{parent}")
         yield from ("--perms", "0644", "--file", str(FILES_FD + number), f"{HOME}/{name}")
 

@@ -51,8 +51,8 @@ class HttpBackend:
     def __init__(
         self, host: str, port: int, token: str = "", *, http: HttpTransport | None = None
     ) -> None:
-        shown = f"[{host}]" if ":" in host else host
-        self._url = f"http://{shown}:{port}"
+        address = f"[{host}]" if ":" in host else host
+        self._url = f"http://{address}:{port}"
         self._token = token
         self._http: HttpTransport = http or HttpClient()
         self._isolates = False

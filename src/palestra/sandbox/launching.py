@@ -47,11 +47,11 @@ class KeeperLauncher:
         """Whether it is of no use any more."""
         return self._closed
 
-    async def hand_over(self, control: socket.socket, *more: socket.socket) -> None:
+    async def hand_over(self, control: socket.socket, *further_sockets: socket.socket) -> None:
         """Have a keeper serve `control`. Raises `InfraError`."""
         # On a thread, as a launcher that has to be started first takes its time; and with copies,
         # as a thread goes on when we are cancelled and the caller closes its own.
-        copies = [each.dup() for each in (control, *more)]
+        copies = [sock.dup() for sock in (control, *further_sockets)]
         await asyncio.shield(asyncio.to_thread(self._hand_over, copies))
 
     def close(self) -> None:
@@ -65,10 +65,10 @@ class KeeperLauncher:
     def _hand_over(self, copies: Sequence[socket.socket]) -> None:
         try:
             with self._turn:
-                self._send([each.fileno() for each in copies])
+                self._send([copy.fileno() for copy in copies])
         finally:
-            for each in copies:
-                each.close()
+            for copy in copies:
+                copy.close()
             self._drop_when_closed()
 
     def _send(self, fds: list[int]) -> None:

@@ -52,37 +52,39 @@ class LeasedConversations:
         Cancelled, it ends the conversation: an answer that nobody took would be read as the one
         to the next message.
         """
-        held = self._find(name)
-        if held.answering is not None:
+        leased = self._find(name)
+        if leased.answering is not None:
             raise ValueError("the program has not answered the message before this one")
-        self._end_lease(held)
-        held.answering = asyncio.ensure_future(held.conversation.ask(message, within_s=within_s))
+        self._end_lease(leased)
+        leased.answering = asyncio.ensure_future(
+            leased.conversation.ask(message, within_s=within_s)
+        )
         try:
-            return await held.answering
+            return await leased.answering
         except asyncio.CancelledError:
             await self._forget(name)
             raise
         finally:
-            held.answering = None
+            leased.answering = None
             self._begin_lease(name)
 
     def renew(self, name: str) -> None:
         """Begin its lease anew. Raises `ConversationEnded` when there is none of that id."""
-        held = self._find(name)
-        self._end_lease(held)
-        if held.answering is None:
+        leased = self._find(name)
+        self._end_lease(leased)
+        if leased.answering is None:
             self._begin_lease(name)
 
     async def end(self, name: str) -> SandboxResult:
         """Stop the program; how it ended. Raises `ConversationEnded` as `renew` does."""
-        held = self._find(name)
+        leased = self._find(name)
         del self._held[name]
-        self._end_lease(held)
-        async with held.stack:
-            if held.answering is not None:
-                held.answering.cancel()
-                await asyncio.wait({held.answering})
-            return await held.conversation.end()
+        self._end_lease(leased)
+        async with leased.stack:
+            if leased.answering is not None:
+                leased.answering.cancel()
+                await asyncio.wait({leased.answering})
+            return await leased.conversation.end()
 
     async def aclose(self) -> None:
         """End all of them, and take no more."""
@@ -93,27 +95,27 @@ class LeasedConversations:
             await asyncio.wait(self._ending)
 
     def _find(self, name: str) -> _Held:
-        held = self._held.get(name)
-        if held is None:
+        leased = self._held.get(name)
+        if leased is None:
             raise ConversationEnded
-        return held
+        return leased
 
     async def _forget(self, name: str) -> None:
-        held = self._held.pop(name, None)
-        if held is not None:
-            self._end_lease(held)
-            await held.stack.aclose()
+        leased = self._held.pop(name, None)
+        if leased is not None:
+            self._end_lease(leased)
+            await leased.stack.aclose()
 
     def _begin_lease(self, name: str) -> None:
-        held = self._held.get(name)
-        if held is not None:
+        leased = self._held.get(name)
+        if leased is not None:
             loop = asyncio.get_running_loop()
-            held.expiry = loop.call_later(held.lease_s, self._expire, name)
+            leased.expiry = loop.call_later(leased.lease_s, self._expire, name)
 
     @staticmethod
-    def _end_lease(held: _Held) -> None:
-        if held.expiry is not None:
-            held.expiry.cancel()
+    def _end_lease(leased: _Held) -> None:
+        if leased.expiry is not None:
+            leased.expiry.cancel()
 
     def _expire(self, name: str) -> None:
         ending = asyncio.ensure_future(self._forget(name))

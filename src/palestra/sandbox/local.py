@@ -118,8 +118,8 @@ class LocalBackend:
                 self._tools, program, tmp_mib=limits.tmp_mib, seccomp=bool(self._filter)
             )
             return RunOrder(argv, dict(ENVIRONMENT), bounds, isolated=True, files=files)
-        first, *rest = program.argv
-        argv = (self._python if first == PYTHON else first, *rest)
+        first, *arguments = program.argv
+        argv = (self._python if first == PYTHON else first, *arguments)
         env = {**ENVIRONMENT, **program.env}
         return RunOrder(argv, env, bounds, isolated=False, files=files)
 
@@ -217,8 +217,8 @@ class LocalConversation:
     async def _ended_by_itself(self) -> None:
         reporting = asyncio.ensure_future(self._reported())
         try:
-            done, _ = await asyncio.wait([reporting], timeout=LINGERS_S)
-            if not done:
+            reported, _ = await asyncio.wait([reporting], timeout=LINGERS_S)
+            if not reported:
                 # It closed its standard input and output, and goes on.
                 self._keeper.stop()
             self._result = await reporting

@@ -120,19 +120,19 @@ class PythonSession:
             return _cell_result(answer, notice)
         # What answers may be the model's own code, with brackets that no decoder follows.
         except (ConversationEnded, ValueError, KeyError, TypeError, RecursionError):
-            ended = await conversation.end()
+            result = await conversation.end()
             await self._end()
-            return CellResult(failed=True, notice=f"{notice} {self._why(ended)}".strip())
+            return CellResult(failed=True, notice=f"{notice} {self._why(result)}".strip())
 
-    def _why(self, ended: SandboxResult) -> str:
-        told = _WORDS.get(ended.stopped_by) if ended.stopped_by else None
-        if ended.exit_code == OVERRAN:
-            told = f"the cell went on after its {self._cell_limits.cpu_s:g} s of CPU time"
-        if ended.stopped_by in {Stop.US, Stop.WALL}:
-            told = f"the cell did not end within {self._cell_limits.wall_s:g} s"
-        if told is None:
-            told = f"the interpreter ended with exit code {ended.exit_code}"
-        return f"Stopped: {told}. {RESTARTED}"
+    def _why(self, result: SandboxResult) -> str:
+        words = _WORDS.get(result.stopped_by) if result.stopped_by else None
+        if result.exit_code == OVERRAN:
+            words = f"the cell went on after its {self._cell_limits.cpu_s:g} s of CPU time"
+        if result.stopped_by in {Stop.US, Stop.WALL}:
+            words = f"the cell did not end within {self._cell_limits.wall_s:g} s"
+        if words is None:
+            words = f"the interpreter ended with exit code {result.exit_code}"
+        return f"Stopped: {words}. {RESTARTED}"
 
     async def _begin(self) -> Conversation:
         program = conversing(source("interpreter"))
@@ -152,14 +152,14 @@ class PythonSession:
 
 def _cell_result(answer: bytes, notice: str) -> CellResult:
     """What the interpreter says. The model's code runs beside it, and may have said this itself."""
-    given = json.loads(answer)
-    result = given["result"]
+    fields = json.loads(answer)
+    result = fields["result"]
     return CellResult(
-        stdout=_text(given["stdout"]),
-        stderr=_text(given["stderr"]),
+        stdout=_text(fields["stdout"]),
+        stderr=_text(fields["stderr"]),
         result=None if result is None else _text(result),
-        failed=bool(given["failed"]),
-        notice=f"{notice} {_text(given['notice'])}".strip(),
+        failed=bool(fields["failed"]),
+        notice=f"{notice} {_text(fields['notice'])}".strip(),
     )
 
 
@@ -200,22 +200,22 @@ class PythonSessions:
     async def execute(self, session_id: str, code: str) -> CellResult:
         """Run a cell in the session of that id, which its first cell begins."""
         await self._make_room(session_id)
-        kept = self._kept.get(session_id)
-        if kept is None:
-            kept = self._kept[session_id] = self._begin(session_id)
-        kept.busy += 1
+        session = self._kept.get(session_id)
+        if session is None:
+            session = self._kept[session_id] = self._begin(session_id)
+        session.busy += 1
         try:
-            return await kept.session.execute(code)
+            return await session.session.execute(code)
         finally:
-            kept.busy -= 1
-            kept.last_used = self.clock()
+            session.busy -= 1
+            session.last_used = self.clock()
 
     async def close(self, session_id: str) -> None:
         """The rollout has ended, and its interpreter with it. Unknown ids are fine."""
         self._ended.discard(session_id)
-        kept = self._kept.pop(session_id, None)
-        if kept is not None:
-            await kept.session.aclose()
+        session = self._kept.pop(session_id, None)
+        if session is not None:
+            await session.session.aclose()
 
     async def aclose(self) -> None:
         """End all of them."""
@@ -232,9 +232,9 @@ class PythonSessions:
     async def _make_room(self, newcomer: str) -> None:
         now = self.clock()
         idle = sorted(
-            (kept.last_used, session_id)
-            for session_id, kept in self._kept.items()
-            if not kept.busy and session_id != newcomer
+            (session.last_used, session_id)
+            for session_id, session in self._kept.items()
+            if not session.busy and session_id != newcomer
         )
         too_many = len(self._kept) + (newcomer not in self._kept) - self.most
         for number, (last_used, session_id) in enumerate(idle):

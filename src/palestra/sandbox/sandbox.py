@@ -88,9 +88,9 @@ class Sandbox:
         Cancelled, it ends the program.
         """
         backend = await self.start()
-        given = stdin.encode("utf-8", "replace") if isinstance(stdin, str) else stdin
+        stdin_bytes = stdin.encode("utf-8", "replace") if isinstance(stdin, str) else stdin
         async with self._place():
-            return await backend.run(program, given, limits or Limits())
+            return await backend.run(program, stdin_bytes, limits or Limits())
 
     @contextlib.asynccontextmanager
     async def converse(
@@ -103,14 +103,14 @@ class Sandbox:
         message. Waiting for a place counts to no limit. Raises as `run` does.
         """
         backend = await self.start()
-        given = limits or Limits()
+        bounds = limits or Limits()
         if rests:
-            async with backend.converse(program, given, rests=True) as conversation:
+            async with backend.converse(program, bounds, rests=True) as conversation:
                 yield _Resting(conversation, self._place)
         else:
             async with (
                 self._place(),
-                backend.converse(program, given, rests=False) as conversation,
+                backend.converse(program, bounds, rests=False) as conversation,
             ):
                 yield conversation
 
@@ -138,9 +138,9 @@ class Sandbox:
 class _Resting:
     """A conversation with a program that has a place only while it works on a message."""
 
-    def __init__(self, inner: Conversation, place: Callable[[], asyncio.Semaphore]) -> None:
+    def __init__(self, inner: Conversation, semaphore_of: Callable[[], asyncio.Semaphore]) -> None:
         self._inner = inner
-        self._place = place
+        self._place = semaphore_of
 
     async def ask(self, message: bytes, /, *, within_s: float) -> bytes:
         """The program's answer; `within_s` begins once there is a place."""
@@ -192,8 +192,8 @@ async def _problem_with(backend: Backend) -> str:
         return error.message
     if result.ok and result.stdout == "well probed":
         return ""
-    told = result.stderr.strip() or f"the probe exits {result.exit_code}"
-    return f"a program in it does not run: {told[-500:]}"
+    complaint = result.stderr.strip() or f"the probe exits {result.exit_code}"
+    return f"a program in it does not run: {complaint[-500:]}"
 
 
 def _explained(tools: Tools, problem: str) -> str:
@@ -208,11 +208,11 @@ def _explained(tools: Tools, problem: str) -> str:
 async def _service(settings: SandboxSettings, host: str, environ: Mapping[str, str]) -> Backend:
     from palestra.sandbox.http_client import HttpBackend
 
-    given = settings.port or environ.get(PORT_VARIABLE) or DEFAULT_PORT
+    port_text = settings.port or environ.get(PORT_VARIABLE) or DEFAULT_PORT
     try:
-        port = int(given)
+        port = int(port_text)
     except ValueError:
-        raise ConfigError(f"{PORT_VARIABLE} is no port: {given!r}") from None
+        raise ConfigError(f"{PORT_VARIABLE} is no port: {port_text!r}") from None
     backend = HttpBackend(host, port, settings.token or environ.get(TOKEN_VARIABLE, ""))
     async with contextlib.AsyncExitStack() as unused:
         unused.push_async_callback(backend.aclose)

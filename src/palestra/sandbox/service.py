@@ -127,8 +127,8 @@ class SandboxService:
             try:
                 return await handler(request)
             except ConversationEnded:
-                ended = InfraError("the conversation has ended, or there is none of that id")
-                return _problem(410, ended)
+                failure = InfraError("the conversation has ended, or there is none of that id")
+                return _problem(410, failure)
             except (ValidationError, ValueError, ProgramNotStarted) as error:
                 return _problem(422, RowError(str(error)))
             except (InfraError, BadInput) as error:
@@ -140,9 +140,9 @@ class SandboxService:
 
     def _refusal(self, request: Request, takes: str) -> Response | None:
         """Why a request is none of ours to answer; None when it is."""
-        given = request.headers.get("authorization", "")
+        credentials = request.headers.get("authorization", "")
         if self._token:
-            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+            if not hmac.compare_digest(credentials.encode(), f"Bearer {self._token}".encode()):
                 return _problem(
                     401,
                     WrongSetting(
@@ -150,10 +150,10 @@ class SandboxService:
                     ),
                 )
         elif not _names_this_machine(request.headers.get("host", "")):
-            known = "without a token the sandbox service is localhost or 127.0.0.1"
-            return _problem(421, WrongSetting(known))
-        sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if takes and sent != takes:
+            allowed_hosts = "without a token the sandbox service is localhost or 127.0.0.1"
+            return _problem(421, WrongSetting(allowed_hosts))
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if takes and content_type != takes:
             return _problem(415, RowError(f"this takes {takes}"))
         return None
 

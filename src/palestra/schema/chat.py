@@ -187,10 +187,10 @@ def _without_nulls(plain: Any) -> Any:
     """A completion without nulls of its own and of its usage. What the model wrote is left."""
     if not isinstance(plain, dict):
         return plain
-    given = {key: value for key, value in plain.items() if value is not None}
-    if "usage" in given:
-        given["usage"] = _without_nulls(given["usage"])
-    return given
+    present = {key: value for key, value in plain.items() if value is not None}
+    if "usage" in present:
+        present["usage"] = _without_nulls(present["usage"])
+    return present
 
 
 BESIDE_REASONING = ("reasoning_details", "thinking_blocks")
@@ -234,10 +234,10 @@ def blocks_of(reasoning: Reasoning) -> list[str]:
     return blocks if any(blocks) else [block.text for block in reasoning.summary]
 
 
-def _words(given: Any) -> str:
-    if isinstance(given, str):
-        return given
-    parts = given if isinstance(given, list) else [given]
+def _words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [content]
     return "".join([_words_of_part(part) for part in parts])
 
 

@@ -57,21 +57,21 @@ def fields_of(model: BaseModel) -> dict[str, Any]:
     Holds every field that was set, and defaults that say something: an author's
     `accuracy: bool = False` is an answer, an absent optional is not.
     """
-    given = model.model_fields_set
+    set_names = model.model_fields_set
     declared = {
         name: value
         for name, value in model.__dict__.items()
-        if name in given or (value is not None and name in type(model).model_fields)
+        if name in set_names or (value is not None and name in type(model).model_fields)
     }
     return {**declared, **(model.model_extra or {})}
 
 
 def set_fields(model: BaseModel) -> Mapping[str, Any]:
     """Every field of a model that was set, unknown ones included, values left as objects."""
-    given = model.__pydantic_fields_set__
+    set_names = model.__pydantic_fields_set__
     fields = model.__dict__
-    if not given.issuperset(fields):
-        fields = {name: inner for name, inner in fields.items() if name in given}
+    if not set_names.issuperset(fields):
+        fields = {name: inner for name, inner in fields.items() if name in set_names}
     unknown = model.__pydantic_extra__
     return {**fields, **unknown} if unknown else fields
 

@@ -58,8 +58,8 @@ class JudgeReplay:
         """What a verify request lets its verifier replay: nothing unless it says so."""
         if getattr(body, JUDGE_REPLAY, None) is not True:
             return cls()
-        held = to_plain(getattr(body, JUDGE_EVALUATIONS, None))
-        return cls(held if isinstance(held, list) else (), replays=True)
+        evaluations = to_plain(getattr(body, JUDGE_EVALUATIONS, None))
+        return cls(evaluations if isinstance(evaluations, list) else (), replays=True)
 
     @property
     def left(self) -> int:
@@ -68,8 +68,8 @@ class JudgeReplay:
 
     def answer(self, params: ResponseCreateParams) -> Response | None:
         """What the judge answered to this question; None when the row does not tell."""
-        found = self.exchange(params)
-        return None if found is None else found.answer
+        exchange = self.exchange(params)
+        return None if exchange is None else exchange.answer
 
     def exchange(
         self, params: ResponseCreateParams, *, quoting: Sequence[Sequence[str]] = ()
@@ -79,16 +79,16 @@ class JudgeReplay:
         `quoting`: the passages in their order; several times where they may have been cut out of
         the answer in several ways.
         """
-        wanted = _question(to_plain(params))
-        same = self._take(lambda asked: _question(asked) == wanted)
+        question = _question(to_plain(params))
+        same = self._take(lambda recorded: _question(recorded) == question)
         if same is not None:
             return same
-        alike = self._take(lambda asked: any(_quotes(asked, cut) for cut in quoting))
+        alike = self._take(lambda recorded: any(_quotes(recorded, cut) for cut in quoting))
         return None if alike is None else replace(alike, in_other_words=True)
 
-    def _take(self, wanted: Callable[[Any], bool]) -> JudgeExchange | None:
+    def _take(self, accepts: Callable[[Any], bool]) -> JudgeExchange | None:
         for number, exchange in enumerate(self._left):
-            if wanted(exchange.get("responses_create_params")):
+            if accepts(exchange.get("responses_create_params")):
                 try:
                     answer = Response.model_validate(exchange.get("response"))
                 except ValidationError:
@@ -99,24 +99,24 @@ class JudgeReplay:
 
 
 def _question(params: Any) -> bytes:
-    held = params if isinstance(params, Mapping) else {}
-    asked = [held.get("instructions"), plain_input(held.get("input"))]
-    return orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
+    fields = params if isinstance(params, Mapping) else {}
+    question = [fields.get("instructions"), plain_input(fields.get("input"))]
+    return orjson.dumps(question, option=orjson.OPT_SORT_KEYS)
 
 
 def _quotes(params: Any, passages: Sequence[str]) -> bool:
     """Whether a recorded question holds all the passages, one after the other."""
-    held = params if isinstance(params, Mapping) else {}
-    items = plain_input(held.get("input"))
-    said = items if isinstance(items, list) else []
-    texts = [item.get("content") for item in said if isinstance(item, Mapping)]
-    asked = "\n".join(text for text in texts if isinstance(text, str))
+    fields = params if isinstance(params, Mapping) else {}
+    items = plain_input(fields.get("input"))
+    messages = items if isinstance(items, list) else []
+    texts = [item.get("content") for item in messages if isinstance(item, Mapping)]
+    question = "\n".join(text for text in texts if isinstance(text, str))
     start = 0
     for passage in passages:
-        found = asked.find(passage, start)
-        if found < 0:
+        position = question.find(passage, start)
+        if position < 0:
             return False
-        start = found + len(passage)
+        start = position + len(passage)
     return bool(passages)
 
 
@@ -134,13 +134,13 @@ def plain_input(value: Any) -> Any:
 def _plain_item(item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
-    kept = {key: value for key, value in item.items() if value is not None}
-    if kept.get("type") == "message":
-        del kept["type"]
-    parts = kept.get("content")
+    present = {key: value for key, value in item.items() if value is not None}
+    if present.get("type") == "message":
+        del present["type"]
+    parts = present.get("content")
     if isinstance(parts, list) and all(_is_text(part) for part in parts):
-        kept["content"] = "".join(part["text"] for part in parts)
-    return kept
+        present["content"] = "".join(part["text"] for part in parts)
+    return present
 
 
 def _is_text(part: Any) -> bool:

@@ -106,10 +106,10 @@ class OpenApiSchema(GenerateJsonSchema):
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
         """Any of the choices, where no field tells which."""
-        made = super().tagged_union_schema(schema)
-        if "oneOf" in made and "discriminator" not in made:
-            made["anyOf"] = made.pop("oneOf")
-        return made
+        union = super().tagged_union_schema(schema)
+        if "oneOf" in union and "discriminator" not in union:
+            union["anyOf"] = union.pop("oneOf")
+        return union
 
 
 class SchemaComponents:
@@ -152,8 +152,8 @@ class SchemaComponents:
         }
 
 
-def _next(name: str, taken: str) -> str:
-    number = int(taken.removeprefix(name).removeprefix("_") or 1)
+def _next(name: str, last_taken: str) -> str:
+    number = int(last_taken.removeprefix(name).removeprefix("_") or 1)
     return f"{name}_{number + 1}"
 
 

@@ -30,12 +30,12 @@ def finite_reward(value: Any) -> float | None:
 def no_reward(value: Any) -> str:
     """`nan, which is no reward`: for a message, however large the value is."""
     try:
-        shown = repr(value)
+        excerpt = repr(value)
     except Exception:  # an author's own class, or a number with too many digits
-        shown = f"a {type(value).__name__} that cannot be shown"
-    if len(shown) > _LONGEST_SHOWN:
-        shown = f"{shown[:_LONGEST_SHOWN]}… ({len(shown)} characters)"
-    return f"{shown}, which is no reward"
+        excerpt = f"a {type(value).__name__} that cannot be shown"
+    if len(excerpt) > _LONGEST_SHOWN:
+        excerpt = f"{excerpt[:_LONGEST_SHOWN]}… ({len(excerpt)} characters)"
+    return f"{excerpt}, which is no reward"
 
 
 RETRIABLE: Final = "retriable"
@@ -60,11 +60,11 @@ class Remedy(StrEnum):
     """It fails again as long as its row and its environment stay as they are."""
 
 
-def remedy_of(*, terminal: bool, retriable: bool, answered: bool) -> Remedy:
-    """What helps a rollout by its last attempt; `answered`: an attempt's answer is kept."""
+def remedy_of(*, terminal: bool, retriable: bool, was_answered: bool) -> Remedy:
+    """What helps a rollout by its last attempt; `was_answered`: an attempt's answer is kept."""
     if not terminal:
         return Remedy.RESUME
-    if answered:
+    if was_answered:
         return Remedy.REVERIFY
     return Remedy.MORE_ATTEMPTS if retriable else Remedy.FIX
 
@@ -145,7 +145,9 @@ class _LastAttempt:
 
     @property
     def remedy(self) -> Remedy:
-        return remedy_of(terminal=self.terminal, retriable=self.retriable, answered=self.answered)
+        return remedy_of(
+            terminal=self.terminal, retriable=self.retriable, was_answered=self.answered
+        )
 
 
 def the_command(commands: Collection[str]) -> str:
@@ -153,10 +155,10 @@ def the_command(commands: Collection[str]) -> str:
     return next(iter(commands)) if len(commands) == 1 else ""
 
 
-def hint_with(own: str, reverify: str) -> str:
+def hint_with(own_hint: str, reverify: str) -> str:
     """The hint of a failure whose answer is kept. `reverify`: the command that verifies it."""
-    kept = f"{_KEPT}{reverify}{_VERIFIES}"
-    return f"{own}; {kept}" if own else kept
+    advice = f"{_KEPT}{reverify}{_VERIFIES}"
+    return f"{own_hint}; {advice}" if own_hint else advice
 
 
 def own_hint(hint: str) -> str:

@@ -42,22 +42,22 @@ class RejectedField(NamedTuple):
 
 def rejected_fields(value: Any, error: Rejection) -> list[RejectedField]:
     """Each field of `value` that `error` is about, once for each reason."""
-    found = dict.fromkeys(_rejected(value, problem) for problem in error.errors())
+    rejected = dict.fromkeys(_rejected(value, problem) for problem in error.errors())
     # That a list is no text says nothing when something is wrong inside of the list.
-    outer = _outer(field.pointer for field in found)
-    return [field for field in found if field.pointer not in outer]
+    outer = _outer(field.pointer for field in rejected)
+    return [field for field in rejected if field.pointer not in outer]
 
 
 def _outer(pointers: Iterable[str]) -> set[str]:
     """The places that hold others. A model may write thousands of fields that nobody knows."""
     outer: set[str] = set()
     for pointer in pointers:
-        place = pointer
-        while place:
-            place = place.rpartition("/")[0]
-            if place in outer:
+        ancestor = pointer
+        while ancestor:
+            ancestor = ancestor.rpartition("/")[0]
+            if ancestor in outer:
                 break
-            outer.add(place)
+            outer.add(ancestor)
     return outer
 
 

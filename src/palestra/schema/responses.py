@@ -133,8 +133,12 @@ class IncompleteDetails(WireModel):
     @property
     def true_reason(self) -> str:
         """The reason, with a word of its own for a full context, for which clients have none."""
-        told = (self.model_extra or {}).get("stopped_by")
-        return told if isinstance(told, str) and told else self.reason or ""
+        provider_reason = (self.model_extra or {}).get("stopped_by")
+        return (
+            provider_reason
+            if isinstance(provider_reason, str) and provider_reason
+            else self.reason or ""
+        )
 
 
 class Response(WireModel):
@@ -200,8 +204,8 @@ def add_usage(total: Usage | None, turn: Usage | None) -> Usage | None:
     """The sum of two turns' usage; None only when neither is known."""
     if total is None or turn is None:
         return turn if total is None else total
-    read, written = total.input_tokens_details, total.output_tokens_details
-    cached = read.cached_tokens + turn.input_tokens_details.cached_tokens
+    input_details, written = total.input_tokens_details, total.output_tokens_details
+    cached = input_details.cached_tokens + turn.input_tokens_details.cached_tokens
     reasoned = written.reasoning_tokens + turn.output_tokens_details.reasoning_tokens
     return _make_usage(
         {
@@ -222,8 +226,8 @@ _make_call = maker(FunctionCall)
 def said(text: str) -> OutputMessage:
     """A message of the model; any text at all, also one that could not be sent."""
     part = _make_part({"text": text, "type": "output_text", "annotations": []})
-    given = {"id": "msg_written", "role": "assistant", "content": [part], "type": "message"}
-    return _make_message({**given, "status": "completed"})
+    fields = {"id": "msg_written", "role": "assistant", "content": [part], "type": "message"}
+    return _make_message({**fields, "status": "completed"})
 
 
 UNNAMED_CALL = "call_1"
@@ -235,8 +239,8 @@ def called(
 ) -> FunctionCall:
     """A call of a tool; `arguments` as an object, or as the text that a model wrote."""
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
-    given = {"name": name, "arguments": text, "call_id": call_id, "type": "function_call"}
-    return _make_call(given)
+    fields = {"name": name, "arguments": text, "call_id": call_id, "type": "function_call"}
+    return _make_call(fields)
 
 
 def response_of(*output: OutputItem | str, model: str = "written") -> Response:

@@ -77,35 +77,37 @@ def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator
     number = 0
     while raw := file.readline(most_bytes + 1):
         number += 1
-        ended = raw.endswith(b"\n")
+        has_line_end = raw.endswith(b"\n")
         if len(raw) > most_bytes:
             yield _too_long(number, file, raw, most_bytes)
             continue
         if not raw.strip():
             continue
         try:
-            yield Line(number, orjson.loads(raw), ended=ended, text=raw)
+            yield Line(number, orjson.loads(raw), ended=has_line_end, text=raw)
         except orjson.JSONDecodeError as error:
             if number == 1 and (kind := other_than_text(raw)):
                 yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")
                 return
-            yield Line(number, None, f"not JSON ({error})", torn=not ended, ended=ended)
+            yield Line(
+                number, None, f"not JSON ({error})", torn=not has_line_end, ended=has_line_end
+            )
 
 
-def _too_long(number: int, file: IO[bytes], read: bytes, most_bytes: int) -> Line:
-    """The line of which `read` was read; the rest is skipped."""
-    size, ended = len(read), read.endswith(b"\n")
-    while not ended and (chunk := file.readline(1 << 20)):
+def _too_long(number: int, file: IO[bytes], beginning: bytes, most_bytes: int) -> Line:
+    """The line of which `beginning` was read; the rest is skipped."""
+    size, has_line_end = len(beginning), beginning.endswith(b"\n")
+    while not has_line_end and (chunk := file.readline(1 << 20)):
         size += len(chunk)
-        ended = chunk.endswith(b"\n")
-    told = f"{size:,} bytes, and a row may have {most_bytes:,}"
-    return Line(number, None, told, torn=not ended, ended=ended)
+        has_line_end = chunk.endswith(b"\n")
+    problem = f"{size:,} bytes, and a row may have {most_bytes:,}"
+    return Line(number, None, problem, torn=not has_line_end, ended=has_line_end)
 
 
 def other_than_text(beginning: bytes) -> str:
     """What a file that begins so is, when that is no text; empty otherwise."""
-    found = [kind for magic, kind in _NO_TEXT.items() if beginning.startswith(magic)]
-    return found[0] if found else ""
+    kinds = [kind for magic, kind in _NO_TEXT.items() if beginning.startswith(magic)]
+    return kinds[0] if kinds else ""
 
 
 def key_of(row: JsonDict) -> RolloutKey:

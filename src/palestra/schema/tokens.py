@@ -42,8 +42,8 @@ class TokenFault:
     reason: str
 
     def __str__(self) -> str:
-        place = self.field if self.position is None else f"{self.field}[{self.position}]"
-        return f"{self.reason} ({place})"
+        where = self.field if self.position is None else f"{self.field}[{self.position}]"
+        return f"{self.reason} ({where})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +176,9 @@ def model_turns(conversation: Iterable[Any]) -> int:
     """How many turns of a model are in a conversation of items or messages, objects or JSON."""
     turns, inside = 0, False
     for item in conversation:
-        own = field_of(item, "role") == "assistant" or field_of(item, "type") in _OWN_TYPES
-        turns += own and not inside
-        inside = own
+        is_models = field_of(item, "role") == "assistant" or field_of(item, "type") in _OWN_TYPES
+        turns += is_models and not inside
+        inside = is_models
     return turns
 
 
@@ -219,10 +219,10 @@ def turn_ends(output: Sequence[OutputItem]) -> list[int]:
     followed = False
     for index in range(len(output) - 1, -1, -1):
         item = output[index]
-        own = is_models_own(item)
-        if own and (not followed or _carries_all(item)):
+        is_models = is_models_own(item)
+        if is_models and (not followed or _carries_all(item)):
             ends.append(index)
-        followed = own
+        followed = is_models
     ends.reverse()
     return ends
 

@@ -31,26 +31,26 @@ def maker(kind: type[Made]) -> Callable[..., Made]:
     new = object.__new__
 
     def make(values: dict[str, Any], extra: dict[str, Any] | None = None) -> Made:
-        made = new(kind)
+        instance = new(kind)
         # Every field, in the order of its declaration.
-        _set_fields(made, blank | values)
-        _set_given(made, {*values, *extra} if extra else set(values))
-        _set_extra(made, extra or {})
-        _set_private(made, None)
-        return made
+        _set_fields(instance, blank | values)
+        _set_given(instance, {*values, *extra} if extra else set(values))
+        _set_extra(instance, extra or {})
+        _set_private(instance, None)
+        return instance
 
     return make
 
 
 def changed(model: Made, values: dict[str, Any]) -> Made:
     """`model.model_copy(update=values)` for fields that the type declares."""
-    made = object.__new__(type(model))
-    _set_fields(made, model.__dict__ | values)
-    _set_given(made, {*model.__pydantic_fields_set__, *values})
-    _set_extra(made, _copied(model.__pydantic_extra__))
-    _set_private(made, _copied(model.__pydantic_private__))
-    return made
+    copy = object.__new__(type(model))
+    _set_fields(copy, model.__dict__ | values)
+    _set_given(copy, {*model.__pydantic_fields_set__, *values})
+    _set_extra(copy, _copied(model.__pydantic_extra__))
+    _set_private(copy, _copied(model.__pydantic_private__))
+    return copy
 
 
-def _copied(held: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if held is None else dict(held)
+def _copied(extra: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if extra is None else dict(extra)

@@ -63,11 +63,11 @@ class Environment:
         function asks for.
         """
         self._check_parameters()
-        wanted = self._prompt_fields()
+        prompt_fields = self._prompt_fields()
         bad = [
             f"row {number}: no field {name!r}"
             for number, row in enumerate(self.data)
-            for name in wanted
+            for name in prompt_fields
             if name not in row
         ]
         if bad:
@@ -82,34 +82,34 @@ class Environment:
 
     def _check_parameters(self) -> None:
         """Raise InputDataError for what the function asks for and rows do not have."""
-        asked = _required(self.verify)
+        required = _required(self.verify)
         bad: list[str] = []
-        for name in asked:
+        for name in required:
             rows = [n for n, row in enumerate(self.data) if name not in row]
             if not rows:
                 continue
-            fields = {ANSWER, RESPONSE}.union(*self.data) - set(asked)
+            fields = {ANSWER, RESPONSE}.union(*self.data) - set(required)
             where = "no row" if len(rows) == len(self.data) else f"row {rows[0]} of data"
             has = "has" if len(rows) == len(self.data) else "does not have"
             bad.append(f"{name!r}, which {where} {has}{did_you_mean(name, fields)}")
         if bad:
-            known = sorted({ANSWER, RESPONSE}.union(*self.data))
+            parameter_names = sorted({ANSWER, RESPONSE}.union(*self.data))
             raise InputDataError(
                 f"{self.name}({', '.join(inspect.signature(self.verify).parameters)}) asks for "
                 + "; for ".join(bad),
-                hint=f"its parameters may be: {', '.join(known)}",
+                hint=f"its parameters may be: {', '.join(parameter_names)}",
             )
 
     def _prompt_fields(self) -> list[str]:
         try:
-            found = [name for _, name, _, _ in string.Formatter().parse(self.prompt)]
+            field_names = [name for _, name, _, _ in string.Formatter().parse(self.prompt)]
         except ValueError as error:
             raise InputDataError(
                 f"the prompt of {self.name} is no format string: {error}",
                 hint="a brace that is meant as one is written twice: {{ or }}",
             ) from None
         # What follows a dot or a bracket is looked up in the row's field.
-        fields = [re.split(r"[.\[]", name)[0] for name in found if name is not None]
+        fields = [re.split(r"[.\[]", name)[0] for name in field_names if name is not None]
         if not all(fields) or any(name.isdigit() for name in fields):
             raise InputDataError(
                 f"the prompt of {self.name} has a placeholder without a field's name",
@@ -178,41 +178,41 @@ class FunctionServer(ResourcesServer):
 
     def isolated_file(self) -> Path | None:
         """The file whose function other processes are to call; None where this one calls it."""
-        made = self.made_environment()
-        return self.environment_path() if made.isolated and not _is_async(made.verify) else None
+        env = self.made_environment()
+        return self.environment_path() if env.isolated and not _is_async(env.verify) else None
 
     async def verify(self, body: VerifyRequest) -> VerifyResponse:
         """Call the author's function with what it asks for."""
-        made = self.made_environment()
+        env = self.made_environment()
         offered: dict[str, Any] = {
             **(body.model_extra or {}),
             ANSWER: body.response.final_text,
             RESPONSE: body.response,
         }
-        wanted = _wanted(made, offered)
+        arguments = _wanted(env, offered)
         if self._palestra_calls is not None:
-            reward: Any = await self._palestra_calls.reward(wanted)
-        elif inspect.iscoroutinefunction(made.verify):
-            reward = await made.verify(**wanted)
+            reward: Any = await self._palestra_calls.reward(arguments)
+        elif inspect.iscoroutinefunction(env.verify):
+            reward = await env.verify(**arguments)
         else:
-            reward = await self._aside.run(functools.partial(made.verify, **wanted))
+            reward = await self._aside.run(functools.partial(env.verify, **arguments))
             if inspect.isawaitable(reward):  # of a decorated function, or a callable object
                 reward = await reward
         # NumPy's numbers are rewards too; anything else is reported as what it is.
-        given = float(reward) if isinstance(reward, Real) else reward
-        return self.reply(body, given, extracted_answer=offered[ANSWER])
+        score = float(reward) if isinstance(reward, Real) else reward
+        return self.reply(body, score, extracted_answer=offered[ANSWER])
 
     def palestra_author_method(
         self, method: Callable[..., Any] | None, path: str
     ) -> AuthorMethod | None:
         """The environment's function, where it is not one that comes with us."""
-        made = self.made_environment()
-        code = code_of(made.verify)
+        env = self.made_environment()
+        code = code_of(env.verify)
         if path != VERIFY or code is None or not is_authors_file(code.co_filename):
             return super().palestra_author_method(method, path)
         if self.isolated_file() is not None:
             return None
-        return AuthorMethod(made.verify, self, path)
+        return AuthorMethod(env.verify, self, path)
 
     def gold_response(self, row: JsonObject) -> Response | None:
         """The environment's `gold`, filled from the row."""
@@ -253,14 +253,14 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return any(map(inspect.iscoroutinefunction, (function, called, inspect.unwrap(function))))
 
 
-def server_class_of(made: Environment, path: Path | None = None) -> type[FunctionServer]:
+def server_class_of(env: Environment, path: Path | None = None) -> type[FunctionServer]:
     """A server class for one environment. `path`: the file that it was loaded from."""
 
     class BoundFunctionServer(FunctionServer):
         config: ResourcesServerConfig
 
         def made_environment(self) -> Environment:
-            return made
+            return env
 
         def environment_path(self) -> Path | None:
             return path
@@ -268,14 +268,14 @@ def server_class_of(made: Environment, path: Path | None = None) -> type[Functio
     return BoundFunctionServer
 
 
-def _wanted(made: Environment, offered: Mapping[str, Any]) -> dict[str, Any]:
-    parameters = inspect.signature(made.verify).parameters
+def _wanted(env: Environment, offered: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(env.verify).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return dict(offered)
-    missing = [name for name in _required(made.verify) if name not in offered]
+    missing = [name for name in _required(env.verify) if name not in offered]
     if missing:
         raise RowError(
-            f"{made.name} asks for {', '.join(missing)}, which the row does not have",
+            f"{env.name} asks for {', '.join(missing)}, which the row does not have",
             hint=f"this row has: {', '.join(sorted(offered))}",
         )
     return {name: offered[name] for name in parameters if name in offered}

@@ -53,18 +53,18 @@ class AuthorsPlace:
 def overran(
     server: str,
     path: str,
-    place: AuthorsPlace,
+    author: AuthorsPlace,
     ran_s: float,
     *,
     server_type: str = ServerType.RESOURCES,
 ) -> CallError:
     """The failure of a call whose author's code was still running at the rollout's deadline.
 
-    `place`: the innermost frame of the author's own code at that moment.
+    `author`: the innermost frame of the author's own code at that moment.
     """
-    where = f" in {place.function}, {place.file}:{place.line}" if place.file else ""
+    where = f" in {author.function}, {author.file}:{author.line}" if author.file else ""
     return fault_of(server_type, path)(
         f"{server}{path} was still running after {ran_s:.1f} s{where}, and was stopped",
         hint=f"give that line a limit of its own, or raise {TIME_LIMIT}",
-        evidence=Evidence(traceback=str(place)),
+        evidence=Evidence(traceback=str(author)),
     )

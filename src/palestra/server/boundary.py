@@ -76,23 +76,23 @@ class SessionCookie:
         if self.name not in cookie_header:
             return None
         # Not `SimpleCookie`: one odd cookie beside ours, and that drops them all.
-        given = parse_set_cookies(cookie_header.split(";"))
+        cookies = parse_set_cookies(cookie_header.split(";"))
         try:
-            held = json.loads(b64decode(self._signer.unsign(given[self.name])))
+            payload = json.loads(b64decode(self._signer.unsign(cookies[self.name])))
         except (BadSignature, KeyError, ValueError):
             return None
-        return held if isinstance(held, dict) else None
+        return payload if isinstance(payload, dict) else None
 
     def strayed(self, cookie_header: str) -> str:
         """The number of the worker that holds the session, when that is not this one."""
         if self.worker is None or self.worker[0] not in cookie_header:
             return ""
-        given = parse_set_cookies(cookie_header.split(";")).get(self.worker[0], "")
-        return given if given != self.worker[1] else ""
+        worker = parse_set_cookies(cookie_header.split(";")).get(self.worker[0], "")
+        return worker if worker != self.worker[1] else ""
 
-    def write(self, held: JsonDict) -> str:
+    def write(self, payload: JsonDict) -> str:
         """A Set-Cookie header's value."""
-        signed = self._signer.sign(b64encode(json.dumps(held).encode())).decode()
+        signed = self._signer.sign(b64encode(json.dumps(payload).encode())).decode()
         return f"{self.name}={signed}; path=/; httponly; samesite=lax"
 
 
@@ -135,9 +135,9 @@ class Boundary:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        named: RowIdentity | None = None
+        row: RowIdentity | None = None
         if scope["path"].startswith(PREFIX):
-            scope, named = without_prefix(scope)
+            scope, row = without_prefix(scope)
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
@@ -151,7 +151,7 @@ class Boundary:
             await _answer(send, 200, self._in_flight.as_json())
             return
         answer = BoundaryAnswer(send, self._session(scope, headers))
-        context = _context(headers, named)
+        context = _context(headers, row)
         if self._environment:
             context = context.inside_environment()
         limit = asyncio.timeout(context.remaining_s())
@@ -223,35 +223,35 @@ class Boundary:
     def _allowed(self, headers: dict[str, str], scope: Message) -> bool:
         if not self._token or SESSION_SCOPE_KEY in scope:
             return True
-        given = headers.get("authorization", "").encode("latin-1")
-        return hmac.compare_digest(given, f"Bearer {self._token}".encode())
+        credentials = headers.get("authorization", "").encode("latin-1")
+        return hmac.compare_digest(credentials, f"Bearer {self._token}".encode())
 
     def _session(self, scope: Message, headers: dict[str, str]) -> "_OpenSession | None":
         """Put the session into the scope."""
         if self._cookie is None:
             return None
-        given = scope.get(SESSION_SCOPE_KEY)
+        earlier_session = scope.get(SESSION_SCOPE_KEY)
         cookies = headers.get("cookie", "")
-        held = self._cookie.read(cookies)
-        if given and (held is None or held.get(SESSION_ID_KEY) != given):
-            held = {SESSION_ID_KEY: given}
-        session: JsonDict = held or {}
+        stored = self._cookie.read(cookies)
+        if earlier_session and (stored is None or stored.get(SESSION_ID_KEY) != earlier_session):
+            stored = {SESSION_ID_KEY: earlier_session}
+        session: JsonDict = stored or {}
         session.setdefault(SESSION_ID_KEY, new_id())
         scope["session"] = session
-        return _OpenSession(self._cookie, session, None if held is None else dict(session))
+        return _OpenSession(self._cookie, session, None if stored is None else dict(session))
 
     async def _release(self, scope: Message, answer: "BoundaryAnswer") -> None:
         """Send what was held back, now that no exception came: a body limit as an envelope."""
-        held = answer.held
-        if not held:
+        session = answer.held
+        if not session:
             return
-        if held[0]["status"] != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            for message in held:
+        if session[0]["status"] != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            for message in session:
                 await answer.pass_on(message)
             return
-        detail = b"".join(message.get("body", b"") for message in held).decode()
-        body = self._refusals.body(scope["method"], scope["path"], held[0]["status"], detail)
-        await _answer(answer.pass_on, held[0]["status"], body)
+        detail = b"".join(message.get("body", b"") for message in session).decode()
+        body = self._refusals.body(scope["method"], scope["path"], session[0]["status"], detail)
+        await _answer(answer.pass_on, session[0]["status"], body)
 
 
 @final
@@ -270,10 +270,12 @@ class _OpenSession:
         if self._session == self._before:
             return []
         worker = self._cookie.worker
-        beside = [] if worker is None else [f"{worker[0]}={worker[1]}; path=/; samesite=lax"]
+        worker_cookies = (
+            [] if worker is None else [f"{worker[0]}={worker[1]}; path=/; samesite=lax"]
+        )
         return [
             (b"set-cookie", cookie.encode("latin-1"))
-            for cookie in (self._cookie.write(self._session), *beside)
+            for cookie in (self._cookie.write(self._session), *worker_cookies)
         ]
 
 
@@ -329,14 +331,14 @@ def _has_body(headers: dict[str, str]) -> bool:
     return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
-def _context(headers: dict[str, str], named: RowIdentity | None) -> CallContext:
-    """`named`: the rollout in the path, for callers that send no headers of ours."""
+def _context(headers: dict[str, str], row: RowIdentity | None) -> CallContext:
+    """`row`: the rollout in the path, for callers that send no headers of ours."""
     context = context_from_headers(headers)
     # In-process calls keep the caller's context, which also holds the rollout's activity.
-    own = current_call()
-    if own.row is not None:
-        return own
-    return replace(context, row=context.row or named, activity=Activity("its own code"))
+    caller = current_call()
+    if caller.row is not None:
+        return caller
+    return replace(context, row=context.row or row, activity=Activity("its own code"))
 
 
 def _token_missing(server: str) -> WrongSetting:
@@ -364,8 +366,10 @@ def _timed_out(server: str, path: str, context: CallContext) -> DeadlineExceeded
 
 async def _answer_failure(send: Send, failure: CallError) -> None:
     body = to_body(failure)
-    asked = {name: body.pop(name) for name in ("verify_request",) if name in body}
-    await _send_json(send, status_for(failure), encoded_with(body, asked) or encode_json(body))
+    request_fields = {name: body.pop(name) for name in ("verify_request",) if name in body}
+    await _send_json(
+        send, status_for(failure), encoded_with(body, request_fields) or encode_json(body)
+    )
 
 
 async def _answer(send: Send, status: int, body: Any) -> None:

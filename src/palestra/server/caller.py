@@ -141,11 +141,11 @@ def without_prefix(scope: Message) -> tuple[Message, RowIdentity | None]:
     """The request without it, and the rollout that it names, where the id tells."""
     raw = scope.get("raw_path") or quote(scope["path"]).encode()
     # As it was sent: an id may hold a quoted slash.
-    sent = raw.decode("latin-1")
-    found = _BELOW.match(sent)
-    if found is None:
+    raw_text = raw.decode("latin-1")
+    prefix = _BELOW.match(raw_text)
+    if prefix is None:
         return scope, None
-    path = sent[found.end() :] or "/"
-    named = _ROW.fullmatch(found[1])
-    row = named and RowIdentity(int(named[1]), int(named[2]), int(named[3] or 1))
+    path = raw_text[prefix.end() :] or "/"
+    row_match = _ROW.fullmatch(prefix[1])
+    row = row_match and RowIdentity(int(row_match[1]), int(row_match[2]), int(row_match[3] or 1))
     return {**scope, "path": unquote(path), "raw_path": path.encode("latin-1")}, row

@@ -224,7 +224,7 @@ class Endpoint:
         return self._perform(body if self.is_tool else self._parse(body), session_id)
 
     async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
-        ended: Session | None = None
+        ended_session: Session | None = None
         try:
             if self._author is not None and (pulse := current_pulse()) is not None:
                 begin = partial(self._begin, body, session_id, request)
@@ -244,12 +244,12 @@ class Endpoint:
             raise self._on_error(self.path, error) from error
         finally:
             if self.ends_session:
-                ended = self._sessions.close(session_id)
+                ended_session = self._sessions.close(session_id)
         if self.is_tool:
             return self._text_of(result)
         if self._around.check is not None:
             self._around.check(result)
-        return result if ended is None else _with_faults(result, ended.tool_faults)
+        return result if ended_session is None else _with_faults(result, ended_session.tool_faults)
 
     def _text_of(self, result: Any) -> str:
         """What the model reads of a tool's result."""
@@ -284,9 +284,9 @@ class Endpoint:
             if isinstance(body, BaseModel):
                 # Its fields are objects already; only the shell differs. What nobody set is
                 # not sent, here as over HTTP, and the order is that of the fields.
-                given = body.model_fields_set
-                held = {**body.__dict__, **(body.model_extra or {})}
-                body = {name: value for name, value in held.items() if name in given}
+                set_fields = body.model_fields_set
+                fields = {**body.__dict__, **(body.model_extra or {})}
+                body = {name: value for name, value in fields.items() if name in set_fields}
             return model.model_validate(body)
         except ValidationError as error:
             rejected = row_error(self.server, self.path, rejected_fields(body, error))
@@ -297,16 +297,16 @@ class Endpoint:
         """Call the method, whatever it raises: its result, which may have to be awaited."""
         if self.is_tool:
             body = self._parse(body)
-        wanted: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         if self._session_name:
-            wanted[self._session_name] = self._sessions.open(session_id)
+            arguments[self._session_name] = self._sessions.open(session_id)
         if self._request_name:
-            wanted[self._request_name] = request
+            arguments[self._request_name] = request
         if self._body_name:
-            wanted[self._body_name] = body
+            arguments[self._body_name] = body
         elif self._body_model is not None:
-            wanted |= {name: getattr(body, name) for name in type(body).model_fields}
-        return self._method(**wanted)
+            arguments |= {name: getattr(body, name) for name in type(body).model_fields}
+        return self._method(**arguments)
 
     async def __call__(self, request: Request) -> HttpResponse:
         """Answer one HTTP request; failures are raised for the boundary to render."""
@@ -334,10 +334,10 @@ def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
     """A verify response that tells which of its tools broke, when one did."""
     if not faults:
         return result
-    told = fields_of(result) if isinstance(result, BaseModel) else result
-    if not isinstance(told, dict):
+    payload = fields_of(result) if isinstance(result, BaseModel) else result
+    if not isinstance(payload, dict):
         return result  # a whole HTTP answer, which is its author's
-    return {**told, TOOL_FAILURES: [asdict(fault) for fault in faults]}
+    return {**payload, TOOL_FAILURES: [asdict(fault) for fault in faults]}
 
 
 class ToolFailure(str):

@@ -116,20 +116,20 @@ class McpDoor:
 
     async def answer(self, request: Request) -> HttpResponse:
         """Answer one message. Raises `CallError` when no tool answered: that is none of its own."""
-        found: _JsonRpc | None = None
+        message: _JsonRpc | None = None
         try:
-            found = _message(await request.body())
-            if found.method is None or found.id is None:
+            message = _message(await request.body())
+            if message.method is None or message.id is None:
                 return HttpResponse(status_code=202)
             self._bind(request)
-            result = await self._result(found.method, found.params, request)
+            result = await self._result(message.method, message.params, request)
         except _Refused as refusal:
             error = {"code": refusal.code, "message": refusal.message}
-            return _reply({"id": found and found.id, "error": error}, status=refusal.status)
+            return _reply({"id": message and message.id, "error": error}, status=refusal.status)
         headers = {}
-        if found.method == "initialize":
+        if message.method == "initialize":
             headers[MCP_SESSION_HEADER] = self._token(request.session[SESSION_ID_KEY])
-        return _reply({"id": found.id, "result": result}, headers=headers)
+        return _reply({"id": message.id, "result": result}, headers=headers)
 
     async def _result(self, method: str, params: JsonObject, request: Request) -> JsonDict:
         match method:
@@ -143,22 +143,25 @@ class McpDoor:
                 return await self._called(params, request)
         raise _Refused(_NO_METHOD, f"{self._server} has no method {method!r}")
 
-    def _welcome(self, asked: Any) -> JsonDict:
+    def _welcome(self, revision: Any) -> JsonDict:
         return {
-            "protocolVersion": asked if asked in MCP_REVISIONS else MCP_REVISIONS[-1],
+            "protocolVersion": revision if revision in MCP_REVISIONS else MCP_REVISIONS[-1],
             "capabilities": {"tools": {"listChanged": False}},
             "serverInfo": {"name": self._server, "version": "1"},
         }
 
     async def _called(self, params: JsonObject, request: Request) -> JsonDict:
         try:
-            wanted = _Call.model_validate(params)
-            said = await self._call(wanted.name, wanted.arguments or {}, request)
+            call = _Call.model_validate(params)
+            tool_answer = await self._call(call.name, call.arguments or {}, request)
         except ValidationError as error:
             raise _Refused(_BAD_PARAMS, f"tools/call: {error}") from None
         except NoSuchTool:
-            raise _Refused(_BAD_PARAMS, f"there is no tool named {wanted.name}") from None
-        return {"content": [{"type": "text", "text": said.text}], "isError": said.failed}
+            raise _Refused(_BAD_PARAMS, f"there is no tool named {call.name}") from None
+        return {
+            "content": [{"type": "text", "text": tool_answer.text}],
+            "isError": tool_answer.failed,
+        }
 
     def _bind(self, request: Request) -> None:
         """Put the request into the session that its headers name, if they do."""
@@ -166,13 +169,13 @@ class McpDoor:
         if not token:
             return
         try:
-            held = self._signer.unsign(token.encode("latin-1", "replace")).decode()
+            session_id = self._signer.unsign(token.encode("latin-1", "replace")).decode()
         except BadSignature:
             # 404 makes a client begin anew, which is right when we were started anew.
             raise _Refused(
                 _INVALID_REQUEST, "the session's token is not of this server", status=404
             ) from None
-        request.scope["session"] = {SESSION_ID_KEY: held}
+        request.scope["session"] = {SESSION_ID_KEY: session_id}
 
     def _token(self, session_id: str) -> str:
         return self._signer.sign(session_id).decode()

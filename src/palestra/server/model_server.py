@@ -132,10 +132,10 @@ class ModelServer(Server):
     async def _chat(
         self, body: ChatCreateParams, session: Session
     ) -> ChatCompletion | HttpResponse:
-        asked = {name: value for name, value in fields_of(body).items() if name not in _STREAMING}
-        asked["messages"] = [_unpacked(message) for message in body.messages]
+        fields = {name: value for name, value in fields_of(body).items() if name not in _STREAMING}
+        fields["messages"] = [_unpacked(message) for message in body.messages]
         completion = await self._captured(
-            self.chat_completions(ChatCreateParams.model_construct(None, **asked), session)
+            self.chat_completions(ChatCreateParams.model_construct(None, **fields), session)
         )
         if not body.stream:
             return completion
@@ -145,8 +145,8 @@ class ModelServer(Server):
 
     async def messages(self, body: MessagesRequest, session: Session) -> MessagesAnswer:
         """One message of Anthropic's protocol, by way of `responses`."""
-        asked = self.responses(params_from_messages(body), session)
-        return message_from_response(await self._captured(asked))
+        answering = self.responses(params_from_messages(body), session)
+        return message_from_response(await self._captured(answering))
 
     async def _messages(
         self, body: MessagesRequest, session: Session
@@ -227,8 +227,8 @@ class ModelServer(Server):
 
     async def _training_turns(self, body: TurnsWanted) -> JsonDict:
         row = RowIdentity(body.task, body.rollout, body.attempt, run=body.run)
-        told: JsonDict = msgspec.to_builtins(self.captured_turns(row))
-        return told
+        turns: JsonDict = msgspec.to_builtins(self.captured_turns(row))
+        return turns
 
     @property
     def asked_by_a_trainer(self) -> bool:
@@ -275,9 +275,9 @@ async def ask_endpoint(
     return EndpointSaid(str(body.get("endpoint")), _facts(body.get("facts")))
 
 
-def _facts(told: Any) -> EndpointFacts:
+def _facts(facts: Any) -> EndpointFacts:
     """Those of a server of another version may be missing, or others."""
     try:
-        return msgspec.convert(told, EndpointFacts)
+        return msgspec.convert(facts, EndpointFacts)
     except msgspec.ValidationError:
         return EndpointFacts()

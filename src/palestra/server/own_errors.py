@@ -37,9 +37,9 @@ def own_frames(error: BaseException, limit: int = 4) -> str:
     theirs = [
         f for f in frames if not f.filename.startswith(_CALLERS) and _PLUMBING not in f.filename
     ]
-    own = [frame for frame in theirs if is_servers_file(frame.filename)]
-    shown = (own or theirs or list(frames))[-limit:]
-    return "\n".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in shown)
+    own_files = [frame for frame in theirs if is_servers_file(frame.filename)]
+    quoted = (own_files or theirs or list(frames))[-limit:]
+    return "\n".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in quoted)
 
 
 Report = Callable[[str, str, str, str], object]
@@ -85,22 +85,22 @@ class OwnErrors:
         key = (path, kind, frames)
         if key not in self._kinds and len(self._kinds) >= MOST_KINDS:
             key = ("", "", "")
-        known = self._kinds.get(key)
-        if known is None:
+        earlier = self._kinds.get(key)
+        if earlier is None:
             name = f"{server}{path} raised {kind}"
             self._kinds[key] = _Told(name, 1, 1, self._clock())
             logger.error("%s%s raised %s\n%s", server, path, text, frames)
             return
-        known.count += 1
-        if self._clock() - known.at >= PAUSE_S:
-            self._tell(known)
+        earlier.count += 1
+        if self._clock() - earlier.at >= PAUSE_S:
+            self._tell(earlier)
 
     def tell_rest(self) -> None:
         """Say how often each came in all, where that was not said yet."""
-        for known in self._kinds.values():
-            if known.count > known.said:
-                self._tell(known)
+        for kind in self._kinds.values():
+            if kind.count > kind.said:
+                self._tell(kind)
 
-    def _tell(self, known: _Told) -> None:
-        known.said, known.at = known.count, self._clock()
-        logger.error("%s again, %d times so far", known.name, known.count)
+    def _tell(self, kind: _Told) -> None:
+        kind.said, kind.at = kind.count, self._clock()
+        logger.error("%s again, %d times so far", kind.name, kind.count)

@@ -74,12 +74,12 @@ _UNLIKE_JSON_SCHEMA = {
 
 def describe(app: FastAPI, finish: Callable[[JsonDict], None]) -> None:
     """Have `finish` change the app's document, once, when it is first asked for."""
-    begun = app.openapi
+    make_document = app.openapi
     finished: JsonDict = {}
 
     def openapi() -> JsonDict:
         if not finished:
-            document = begun()
+            document = make_document()
             finish(document)
             finished.update(document)
         return finished
@@ -94,23 +94,23 @@ def published_schema(model: type[BaseModel]) -> JsonDict:
     """
     schema = model.model_json_schema(schema_generator=OpenApiSchema)
     core: Any = model.__pydantic_core_schema__
-    named = {item["ref"]: item for item in core.get("definitions", ())}
-    found = _fields(core, named)
-    if found is None:
+    definitions = {item["ref"]: item for item in core.get("definitions", ())}
+    model_fields = _fields(core, definitions)
+    if model_fields is None:
         return {**schema, TRANSFORMS: True}
-    fields, text_changes = found
+    fields, text_changes = model_fields
     properties = schema.get("properties", {})
     for name, field in fields.items():
-        if _transforms(field, named, frozenset(), text_changes=text_changes):
+        if _transforms(field, definitions, frozenset(), text_changes=text_changes):
             # Under another name it may be there after all.
             renamed = isinstance(field.get("validation_alias"), list)
             mark = True if renamed else TRANSFORMS_VALUE
-            for given in _names(name, field) & properties.keys():
-                properties[given] = {**properties[given], TRANSFORMS: mark}
+            for field_name in _names(name, field) & properties.keys():
+                properties[field_name] = {**properties[field_name], TRANSFORMS: mark}
     return schema
 
 
-def _fields(node: Any, named: JsonObject) -> tuple[JsonDict, bool] | None:
+def _fields(node: Any, definitions: JsonObject) -> tuple[JsonDict, bool] | None:
     """The fields of a model, and whether it changes every string.
 
     None when something looks at the input before the fields do.
@@ -120,9 +120,11 @@ def _fields(node: Any, named: JsonObject) -> tuple[JsonDict, bool] | None:
         if node["type"] not in _AROUND_FIELDS or _renames(node) or node.get("custom_init"):
             return None
         text_changes = text_changes or _changes_text(node)
-        node = named[node["schema_ref"]] if node["type"] == "definition-ref" else node["schema"]
+        node = (
+            definitions[node["schema_ref"]] if node["type"] == "definition-ref" else node["schema"]
+        )
     around = {**node, "fields": {}}
-    if _transforms(around, named, frozenset(), text_changes=text_changes):
+    if _transforms(around, definitions, frozenset(), text_changes=text_changes):
         return None
     return node["fields"], text_changes
 
@@ -134,14 +136,18 @@ def _names(name: str, field: JsonObject) -> set[str]:
     return {name, *(str(path[0] if isinstance(path, list) else path) for path in paths)}
 
 
-def _transforms(node: Any, named: JsonObject, seen: frozenset[str], *, text_changes: bool) -> bool:
+def _transforms(
+    node: Any, definitions: JsonObject, visited: frozenset[str], *, text_changes: bool
+) -> bool:
     """Whether the JSON Schema of `node` may refuse what `node` takes."""
     kind: str = node["type"]
     if kind == "definition-ref":
         ref: str = node["schema_ref"]
-        return ref not in seen and (
-            ref not in named
-            or _transforms(named[ref], named, seen | {ref}, text_changes=text_changes)
+        return ref not in visited and (
+            ref not in definitions
+            or _transforms(
+                definitions[ref], definitions, visited | {ref}, text_changes=text_changes
+            )
         )
     text_changes = text_changes or _changes_text(node)
     return (
@@ -149,7 +155,10 @@ def _transforms(node: Any, named: JsonObject, seen: frozenset[str], *, text_chan
         or (kind == "str" and text_changes)
         or any(node.get(constraint) for constraint in _UNLIKE_JSON_SCHEMA.get(kind, ()))
         or _takes_more(node)
-        or any(_transforms(below, named, seen, text_changes=text_changes) for below in _below(node))
+        or any(
+            _transforms(below, definitions, visited, text_changes=text_changes)
+            for below in _below(node)
+        )
     )
 
 
@@ -177,8 +186,8 @@ def _changes_text(node: JsonObject) -> bool:
 
 def _below(node: JsonObject) -> Iterator[Any]:
     for key in _BELOW:
-        held = node.get(key, ())
-        if isinstance(held, Mapping):
-            held = [held] if isinstance(held.get("type"), str) else list(held.values())
-        for item in held:
+        below = node.get(key, ())
+        if isinstance(below, Mapping):
+            below = [below] if isinstance(below.get("type"), str) else list(below.values())
+        for item in below:
             yield item[0] if isinstance(item, tuple) else item  # a choice may have a label

@@ -64,8 +64,8 @@ class RefusalEnvelopes:
         self._own_failure = own_failure
         if app.exception_handlers.get(HTTPException) is http_exception_handler:
             app.add_exception_handler(HTTPException, self._answer)  # type: ignore[arg-type]
-        given = app.exception_handlers.get(RequestValidationError)
-        if given is request_validation_exception_handler:
+        handler = app.exception_handlers.get(RequestValidationError)
+        if handler is request_validation_exception_handler:
             app.add_exception_handler(RequestValidationError, _reraise)
 
     def complete(
@@ -119,8 +119,8 @@ class RefusalEnvelopes:
             return self._no_such_path(method, path)
         if status == HTTPStatus.METHOD_NOT_ALLOWED:
             return self._no_such_method(method, path)
-        said = detail if isinstance(detail, str) else encode_json(detail).decode()
-        message = f"{self._server}{path} answered {status}: {said[:LONGEST_DETAIL]}"
+        text = detail if isinstance(detail, str) else encode_json(detail).decode()
+        message = f"{self._server}{path} answered {status}: {text[:LONGEST_DETAIL]}"
         if status == HTTPStatus.UNPROCESSABLE_ENTITY:
             return RowError(message)
         if status in {502, 503, 504}:
@@ -129,29 +129,29 @@ class RefusalEnvelopes:
 
     def _no_such_path(self, method: str, path: str) -> CallError:
         endpoints = list(_endpoints(self._app))
-        near = did_you_mean(path, {known for _, known in endpoints})
+        near = did_you_mean(path, {endpoint for _, endpoint in endpoints})
         failure = self._own_failure(
             path, f"{self._server} has no endpoint {method} {path}{near}", Evidence()
         )
-        failure.hint = "endpoints: " + ", ".join(f"{how} {known}" for how, known in endpoints)
+        failure.hint = "endpoints: " + ", ".join(f"{how} {endpoint}" for how, endpoint in endpoints)
         failure.retriable = False
         return failure
 
     def _no_such_tool(self, path: str) -> str:
         """What a model reads that calls a tool there is not; empty when this has no tools at all."""
-        posts = {known for how, known in _endpoints(self._app) if how == "POST"}
+        posts = {endpoint for how, endpoint in _endpoints(self._app) if how == "POST"}
         if "/verify" not in posts:
             return ""  # no environment
-        tools = sorted(known[1:] for known in posts if _is_tool(known))
+        tools = sorted(post_path[1:] for post_path in posts if _is_tool(post_path))
         near = did_you_mean(path[1:], tools)
-        known = f"; tools: {', '.join(tools)}" if tools else "; there are none"
-        return f"there is no tool named {path[1:]!r}{near}{known}"
+        tool_list = f"; tools: {', '.join(tools)}" if tools else "; there are none"
+        return f"there is no tool named {path[1:]!r}{near}{tool_list}"
 
     def _no_such_method(self, method: str, path: str) -> CallError:
-        known = [how for how, where in _endpoints(self._app) if where == path]
+        methods = [how for how, where in _endpoints(self._app) if where == path]
         failure = self._own_failure(
             path,
-            f"{self._server}{path} takes {' or '.join(known) or 'another method'}, not {method}",
+            f"{self._server}{path} takes {' or '.join(methods) or 'another method'}, not {method}",
             Evidence(),
         )
         failure.retriable = False

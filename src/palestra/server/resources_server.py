@@ -152,11 +152,11 @@ class ResourcesServer(Server):
 
     def reply(self, body: VerifyRequest, reward: float, **reported: Any) -> VerifyResponse:
         """The verify response for `body`: the same fields, the reward, and what you report."""
-        given = body.model_fields_set
-        fields = {name: value for name, value in body.__dict__.items() if name in given}
+        set_fields = body.model_fields_set
+        fields = {name: value for name, value in body.__dict__.items() if name in set_fields}
         fields |= {**(body.model_extra or {}), **reported, "reward": reward}
-        known = {name: fields.pop(name) for name in _OF_VERIFY_RESPONSE if name in fields}
-        return _make_verify_response(known, fields)
+        protocol_fields = {name: fields.pop(name) for name in _OF_VERIFY_RESPONSE if name in fields}
+        return _make_verify_response(protocol_fields, fields)
 
     def tools(self) -> dict[str, JsonDict]:
         """The `@tool` methods as Responses API tool entries, by name."""
@@ -207,11 +207,11 @@ class ResourcesServer(Server):
         """A model that an environment asks is a judge: its failure is none of the policy's."""
         if error.outcome is not Outcome.POLICY_ERROR and not isinstance(error, PromptTooLong):
             return error
-        found = JudgeFailure(
+        failure = JudgeFailure(
             error.message, hint=error.hint, evidence=error.evidence, status=error.status
         )
-        found.retriable = error.retriable
-        return found
+        failure.retriable = error.retriable
+        return failure
 
     @cached_property
     def _tool_methods(self) -> dict[str, Any]:
@@ -262,8 +262,8 @@ class ResourcesServer(Server):
         endpoint = self.typed_endpoint(f"/{name}")
         if endpoint is None or not endpoint.is_tool:
             raise NoSuchTool(name)
-        said = await endpoint.invoke(arguments, session_id=request.session[SESSION_ID_KEY])
-        return ToolAnswer(said, failed=isinstance(said, ToolFailure))
+        answer = await endpoint.invoke(arguments, session_id=request.session[SESSION_ID_KEY])
+        return ToolAnswer(answer, failed=isinstance(answer, ToolFailure))
 
     def _with_mcp(self, seeded: Any, session_id: str) -> Any:
         """What seeding answers, and how to reach the tools over MCP."""

@@ -247,13 +247,13 @@ async def _status() -> dict[str, str]:
 
 
 def _request_error(server: str, path: str, error: RequestValidationError) -> RowError:
-    given: JsonDict = {"body": error.body}
+    inputs: JsonDict = {"body": error.body}
     for problem in error.errors():
         if problem["loc"][0] != "body":
-            given.setdefault(problem["loc"][0], {})[problem["loc"][-1]] = problem["input"]
+            inputs.setdefault(problem["loc"][0], {})[problem["loc"][-1]] = problem["input"]
     fields = [
         field._replace(pointer=field.pointer.removeprefix("/body"))
-        for field in rejected_fields(given, error)
+        for field in rejected_fields(inputs, error)
     ]
     return row_error(server, path, fields)
 

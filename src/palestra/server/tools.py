@@ -85,6 +85,6 @@ def _summary(docstring: str) -> str:
 
 def _parameter_notes(docstring: str) -> dict[str, str]:
     """Lines of the form `name: what it means` after the summary."""
-    _, _, rest = docstring.partition("\n\n")
-    found = (_NOTE.match(line) for line in rest.splitlines())
-    return {match[1]: match[2] for match in found if match}
+    _, _, notes_text = docstring.partition("\n\n")
+    notes = (_NOTE.match(line) for line in notes_text.splitlines())
+    return {match[1]: match[2] for match in notes if match}

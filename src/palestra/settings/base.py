@@ -30,9 +30,9 @@ class JsonArgs(Settings):
 
 def args_from(model: type[Args], tree: ConfigTree, *, hint: str = HOW_TO_GIVE) -> Args:
     """The command's settings. Raises ConfigError listing all that are missing or wrong."""
-    given = {key: value for key, value in tree.items() if value is not None}
+    values = {key: value for key, value in tree.items() if value is not None}
     try:
-        return model.model_validate(given)
+        return model.model_validate(values)
     except ValidationError as error:
         problems = [_problem(e) for e in error.errors(include_url=False)]
     raise ConfigError("; ".join(problems), hint=hint)
@@ -40,13 +40,13 @@ def args_from(model: type[Args], tree: ConfigTree, *, hint: str = HOW_TO_GIVE) -
 
 def _problem(error: ErrorDetails) -> str:
     """One setting that is missing or wrong, or settings that do not go together."""
-    said = error["msg"].removeprefix("Value error, ")
+    sentence = error["msg"].removeprefix("Value error, ")
     if not error["loc"]:
-        return said
+        return sentence
     name = ".".join(str(part) for part in error["loc"])
     if error["type"] == "missing":
         return f"{name}: is required"
-    return f"{name}: {said}, got {error['input']!r}"
+    return f"{name}: {sentence}, got {error['input']!r}"
 
 
 def existing_path(path: str) -> Path:

@@ -59,8 +59,8 @@ Key = Annotated[str | None, BeforeValidator(_text)]
 Numbers = str | int | tuple[int, ...] | None
 
 
-def _numbers(given: Numbers) -> str | tuple[int, ...] | None:
-    return str(given) if isinstance(given, int) else given
+def _numbers(numbers: Numbers) -> str | tuple[int, ...] | None:
+    return str(numbers) if isinstance(numbers, int) else numbers
 
 
 class JobOptions(Settings):

@@ -16,14 +16,14 @@ NO_END: Final = frozenset({"none", "null", "never"})
 """What turns a limit off, beside 0."""
 
 
-def concurrency(given: Any) -> int | Literal["auto"] | None:
+def concurrency(value: Any) -> int | Literal["auto"] | None:
     """A number of rollouts from 1 on, or `auto`. Raises ValueError for anything else."""
-    if given is None:
+    if value is None:
         return None
-    if given == AUTO:
+    if value == AUTO:
         return AUTO
     try:
-        number = int(str(given))
+        number = int(str(value))
     except ValueError:
         number = 0
     if number < 1:
@@ -161,15 +161,15 @@ class CollectArgs(RunArgs):
     def _inputs(self, config: ResolvedConfig) -> tuple[InputFile, ...]:
         if self.input_jsonl_fpath:
             return (InputFile(existing_path(self.input_jsonl_fpath)),)
-        found = datasets_of(config, self.split or "")
-        if not found:
+        dataset_files = datasets_of(config, self.split or "")
+        if not dataset_files:
             raise ConfigError(
                 f"no agent of the configuration has a dataset of type {self.split}",
                 hint="datasets stand under an agent: {name, type, jsonl_fpath}; or name a file "
                 "with input_jsonl_fpath",
                 cause=KnownCause.NO_DATASET,
             )
-        return found
+        return dataset_files
 
 
 def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:

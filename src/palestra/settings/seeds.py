@@ -13,9 +13,9 @@ MOST_PARTS: Final = 100_000
 """Of one range: beyond that, somebody has mistyped."""
 
 
-def parse_numbers(given: str | Iterable[int | str], option: str) -> tuple[int, ...]:
+def parse_numbers(listed: str | Iterable[int | str], option: str) -> tuple[int, ...]:
     """A list `0,2,5`, a range `3..9` (both ends included), or numbers. All from 0 on, each once."""
-    parts = given.split(",") if isinstance(given, str) else [str(part) for part in given]
+    parts = listed.split(",") if isinstance(listed, str) else [str(part) for part in listed]
     numbers = [number for part in parts for number in _numbers(part.strip(), option)]
     twice = (
         sorted({number for number in numbers if numbers.count(number) > 1})
@@ -52,9 +52,9 @@ def seeds_of(
     """The seeds asked for; None when none were. Raises ConfigError for both forms at once."""
     if random_seeds is not None:
         both = {"--num-random-seeds": num_random_seeds, "--starting-seed": starting_seed}
-        named = [name for name, value in both.items() if value is not None]
-        if named:
-            raise ConfigError(f"give --random-seeds or {' and '.join(named)}, not both")
+        set_names = [name for name, value in both.items() if value is not None]
+        if set_names:
+            raise ConfigError(f"give --random-seeds or {' and '.join(set_names)}, not both")
         return _bounded(parse_numbers(random_seeds, "--random-seeds"))
     if num_random_seeds is None:
         if starting_seed is not None:

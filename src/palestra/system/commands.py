@@ -91,12 +91,12 @@ async def run_async(
     """`run` without blocking the event loop. `data`: its input. Errors are in the output."""
     import asyncio
 
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
-        given.write(data)
-        given.seek(0)
+    with tempfile.TemporaryFile() as stdin_file, tempfile.TemporaryFile() as output:
+        stdin_file.write(data)
+        stdin_file.seek(0)
         process = await start_async(
             argv,
-            stdin=given,
+            stdin=stdin_file,
             stdout=None if inherits_output else output,
             stderr=None if inherits_output else subprocess.STDOUT,
             cwd=cwd,

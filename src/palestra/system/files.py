@@ -36,16 +36,16 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     end has the place. Raises OSError; what was at `path` is there still then.
     """
     _remove_abandoned(path)
-    beside = _temporary_of(path)
+    temporary = _temporary_of(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(beside, flags, mode), "wb") as file:
+        with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
             yield file
             sync(file)
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise
     sync_folder(path.parent)
 
@@ -67,10 +67,10 @@ def _temporary_of(path: Path) -> Path:
 
 def _remove_abandoned(path: Path) -> None:
     """Remove what killed writers of `path` have left."""
-    for beside in path.parent.glob(f"{glob.escape(path.name)}.*{TEMPORARY}"):
-        if is_gone(beside.name[len(path.name) + 1 :]):
+    for temporary in path.parent.glob(f"{glob.escape(path.name)}.*{TEMPORARY}"):
+        if is_gone(temporary.name[len(path.name) + 1 :]):
             with contextlib.suppress(OSError):
-                beside.unlink()
+                temporary.unlink()
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o666) -> None:
@@ -84,16 +84,16 @@ def create_whole(path: Path, data: bytes) -> None:
 
     Raises FileExistsError when there is one, else OSError.
     """
-    beside = _temporary_of(path)
+    temporary = _temporary_of(path)
     try:
-        with beside.open("xb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             sync(file)
         # A link does both, also on file systems where exclusive creation does not.
-        os.link(beside, path)
+        os.link(temporary, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
+            temporary.unlink()
 
 
 def move(source: Path, target: Path) -> None:

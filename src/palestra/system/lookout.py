@@ -53,12 +53,12 @@ class Lookout:
         self._executing = list(executing)
         before, self._seen = self._seen, {}
         for call in self._executing:
-            look = before.get(call.ident)
-            if look is None or look.sequence != call.sequence:
-                look = _Look(call.sequence)
+            sighting = before.get(call.ident)
+            if sighting is None or sighting.sequence != call.sequence:
+                sighting = _Look(call.sequence)
             else:
-                look.seen_s += step_s
-            self._seen[call.ident] = look
+                sighting.seen_s += step_s
+            self._seen[call.ident] = sighting
 
     @property
     def executing(self) -> list[Executing]:

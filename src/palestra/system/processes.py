@@ -56,8 +56,8 @@ def process_name() -> str:
 
 def is_gone(name: str) -> bool:
     """Whether the process is known to have ended whose `process_name` the text begins with."""
-    machine, _, rest = name.partition("-")
-    pid = rest.partition("-")[0]
+    machine, _, pid_and_start = name.partition("-")
+    pid = pid_and_start.partition("-")[0]
     return machine == _machine() and pid.isdecimal() and not born_at(int(pid))
 
 

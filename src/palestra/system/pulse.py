@@ -216,21 +216,21 @@ class Pulse:
     def leave(self) -> None:
         """Tell that this thread goes on with what it did before `enter`."""
         ident = threading.get_ident()
-        left = self._entered.pop(ident)
-        if left.before is not None:
-            self._entered[ident] = left.before
-            self._write(left.before, ident)
+        finished = self._entered.pop(ident)
+        if finished.before is not None:
+            self._entered[ident] = finished.before
+            self._write(finished.before, ident)
             return
         if self._tie_to_parent:
             outlive_parent()
-        if left.slot >= 0:
-            self._clear(left.slot)
-            self._free.append(left.slot)
+        if finished.slot >= 0:
+            self._clear(finished.slot)
+            self._free.append(finished.slot)
 
     def forget(self, text: bytes) -> None:
         """Let go of the text of a call that is over; it may be long."""
-        for slot, known in enumerate(self._texts):
-            if known is text:
+        for slot, text_in_slot in enumerate(self._texts):
+            if text_in_slot is text:
                 self._texts[slot] = None
 
     def _write(self, entered: _Entered, ident: int) -> None:

@@ -126,13 +126,13 @@ def fleet() -> Iterator[Callable[..., ScriptedFleet]]:
         answers: Sequence[Answer] = (),
         model: ScriptedModel | None = None,
     ) -> ScriptedFleet:
-        made = ScriptedFleet(environment, answers=answers, model=model)
-        running.append(made.__enter__())
-        return made
+        scripted = ScriptedFleet(environment, answers=answers, model=model)
+        running.append(scripted.__enter__())
+        return scripted
 
     yield start
-    for made in running:
-        made.__exit__(None, None, None)
+    for started in running:
+        started.__exit__(None, None, None)
 
 
 def task_row(

@@ -14,10 +14,10 @@ _RESOURCES = "resources_servers"
 
 def config_of(environment: str | Path) -> Path | None:
     """The config of an environment, by its name, its folder or itself; None when it has none."""
-    given = Path(environment)
-    if given.suffix in {".yaml", ".yml"}:
-        return next((file for file in _places(given) if file.exists()), given)
-    configs = (f / "configs" / f"{f.absolute().name}.yaml" for f in _places(given))
+    path = Path(environment)
+    if path.suffix in {".yaml", ".yml"}:
+        return next((file for file in _places(path) if file.exists()), path)
+    configs = (f / "configs" / f"{f.absolute().name}.yaml" for f in _places(path))
     return next((config for config in configs if config.exists()), None)
 
 
@@ -26,10 +26,10 @@ def entrypoint_of(environment: str | Path) -> Path:
 
     Raises ConfigError naming the places that were looked in.
     """
-    given = Path(environment)
-    if given.suffix == ".py":
-        return next((file for file in _places(given) if file.exists()), given)
-    files = [folder / "app.py" for folder in _places(given)]
+    path = Path(environment)
+    if path.suffix == ".py":
+        return next((file for file in _places(path) if file.exists()), path)
+    files = [folder / "app.py" for folder in _places(path)]
     entrypoint = next((file for file in files if file.exists()), None)
     if entrypoint is None:
         looked = "\n".join(f"  {file}" for file in files)
@@ -42,20 +42,20 @@ def entrypoint_of(environment: str | Path) -> Path:
 
 def data_file_of(environment: str | Path, name: str) -> Path:
     """A file of an environment's `data` folder; where there is none, as if the name was a folder."""
-    given = Path(environment)
-    files = [folder / "data" / name for folder in _places(given)]
+    path = Path(environment)
+    files = [folder / "data" / name for folder in _places(path)]
     return next((file for file in files if file.exists()), files[0])
 
 
-def _places(given: Path) -> Iterator[Path]:
+def _places(named_path: Path) -> Iterator[Path]:
     """Everywhere that a name may mean, nearest first.
 
     Tests run in the environment's folder, and name environments as they are named in the project.
     """
-    here = Path.cwd()
-    roots = dict.fromkeys((here, project_root(here) or here, PACKAGE_ROOT))
-    paths = (given, Path(_RESOURCES) / given)
-    newer = [Path(found.path) for path in paths if (found := renamed(path))]
+    folder = Path.cwd()
+    roots = dict.fromkeys((folder, project_root(folder) or folder, PACKAGE_ROOT))
+    paths = (named_path, Path(_RESOURCES) / named_path)
+    newer = [Path(new_name.path) for path in paths if (new_name := renamed(path))]
     for path in (*paths, *newer):
         for root in roots:
             yield root / path

@@ -33,14 +33,14 @@ class ScriptedModel(ModelServer):
     @classmethod
     def saying(cls, *answers: Answer, name: str = "policy_model") -> Self:
         """A model that gives these answers, one a turn. One more turn is an error that says so."""
-        left = list(answers)
+        remaining = list(answers)
 
         def next_answer(_params: ResponseCreateParams) -> Answer:
-            if not left:
+            if not remaining:
                 raise ModelRejectedRow(
                     f"the scripted model has given its {len(answers)} answers, and is asked again"
                 )
-            return left.pop(0)
+            return remaining.pop(0)
 
         return cls.answering(next_answer, name=name)
 
@@ -49,9 +49,9 @@ class ScriptedModel(ModelServer):
         cls, answer: Callable[[ResponseCreateParams], Answer], *, name: str = "policy_model"
     ) -> Self:
         """A model whose answers are made by `answer` of the request."""
-        made = cls(config=ModelServerConfig(name=name), server_client=server_client({}, {}))
-        made._answer = answer
-        return made
+        server = cls(config=ModelServerConfig(name=name), server_client=server_client({}, {}))
+        server._answer = answer
+        return server
 
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
         """The next answer."""

@@ -124,8 +124,8 @@ def server_of(environment: Subject, **settings: Any) -> ResourcesServer:
     cls: Any = _class_of(environment)
     config_model = cls.model_fields["config"].annotation
     config = config_model.model_validate({"name": "under_test", **settings})
-    made: ResourcesServer = cls(config=config, server_client=server_client({}, {}))
-    return made
+    server: ResourcesServer = cls(config=config, server_client=server_client({}, {}))
+    return server
 
 
 def _configured(environment: str | Path) -> ResourcesServer | None:
@@ -136,9 +136,9 @@ def _configured(environment: str | Path) -> ResourcesServer | None:
     root = path.absolute().parents[3]
     config = load_config(config_paths=[str(path)], cwd=root, required=(), use_env_yaml=False)
     for instance in config.instances_of(ServerType.RESOURCES):
-        made = build_server(instance, server_client({}, {}))
-        if isinstance(made, ResourcesServer):
-            return made
+        server = build_server(instance, server_client({}, {}))
+        if isinstance(server, ResourcesServer):
+            return server
     return None
 
 
@@ -228,6 +228,6 @@ def _assert_reward(verdict: PlayedAnswer, reward: float) -> None:
 
 def _broken_tools(verdict: PlayedAnswer) -> str:
     """What the tools that broke on the way raised; empty when none did."""
-    told = (verdict.reported or {}).get(TOOL_FAILURES) or []
-    raised = [f"{fault['tool']} raised {fault['type']}: {fault['message']}" for fault in told]
+    faults = (verdict.reported or {}).get(TOOL_FAILURES) or []
+    raised = [f"{fault['tool']} raised {fault['type']}: {fault['message']}" for fault in faults]
     return f" (its tools broke: {'; '.join(raised)})" if raised else ""

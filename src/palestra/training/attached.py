@@ -83,15 +83,20 @@ class AttachedServers:
         run = self._run
         if run is None:
             return
-        ended = read_ended_fleet(run)
-        if ended is not None:
-            if ended.servers_lived:
-                raise RunFailed(ended.message, hint=ended.hint) from error
-            if ended.server:
+        fleet_end = read_ended_fleet(run)
+        if fleet_end is not None:
+            if fleet_end.servers_lived:
+                raise RunFailed(fleet_end.message, hint=fleet_end.hint) from error
+            if fleet_end.server:
                 self.ending = ChildExit(
-                    ended.server, ended.returncode, ended.last_lines, pid=ended.server_pid
+                    fleet_end.server,
+                    fleet_end.returncode,
+                    fleet_end.last_lines,
+                    pid=fleet_end.server_pid,
                 )
-            raise ServerDied(ended.message, hint=ended.hint, server=ended.server) from error
+            raise ServerDied(
+                fleet_end.message, hint=fleet_end.hint, server=fleet_end.server
+            ) from error
         if not run.alive():
             raise ServerDied(
                 f"the fleet at {self._address.url} is gone: its own process {run.pid} "

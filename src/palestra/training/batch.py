@@ -107,7 +107,7 @@ class Batch:
 
     def leftover(self) -> list[Outcome]:
         """What nobody has taken; it does not wait any more."""
-        waiting = [each.outcome for each in self.arrived]
+        waiting = [arrival.outcome for arrival in self.arrived]
         self.arrived.clear()
         self.waiting_bytes = 0
         return waiting
@@ -138,8 +138,8 @@ class Batch:
     @property
     def too_few(self) -> bool:
         """Whether fewer can come back than `min_fraction` of what was asked for."""
-        left = len(self.jobs) - len(self._missing)
-        return bool(self._missing) and left < self._least
+        returnable = len(self.jobs) - len(self._missing)
+        return bool(self._missing) and returnable < self._least
 
     @property
     def _least(self) -> int:
@@ -188,19 +188,23 @@ class Batch:
         self._record(instead)
         return instead
 
-    def all_of(self, found: dict[Key, Outcome], weights: int | None) -> list[Outcome]:
+    def all_of(self, outcomes: dict[Key, Outcome], weights: int | None) -> list[Outcome]:
         """Every outcome, in the order of the requests, as they are to be handed out now.
 
         Nothing is left of a group that lacks members which `drop_group` is for.
         """
-        now = {key: self.looked_at(outcome, weights) for key, outcome in found.items()}
+        now = {key: self.looked_at(outcome, weights) for key, outcome in outcomes.items()}
         lost: dict[int | str, list[Failed]] = defaultdict(list)
         for outcome in now.values():
             if isinstance(outcome, Failed):
                 lost[outcome.group_id].append(outcome)
         for group, failures in lost.items():
             members = self.members[group]
-            breaking = [one for one in failures if self.policy_for(one) is OnIncomplete.DROP_GROUP]
+            breaking = [
+                failure
+                for failure in failures
+                if self.policy_for(failure) is OnIncomplete.DROP_GROUP
+            ]
             if not breaking or len(members) - len(failures) >= self._needed(len(members)):
                 continue
             if group not in self._dropped:
@@ -221,10 +225,10 @@ class Batch:
         return failed(request, failure, why, attempts=outcome.attempt)
 
     def _is_stale(self, outcome: Completed, weights: int | None) -> bool:
-        most = self._settings.max_staleness
-        if most is None or self._settings.on_stale is OnStale.KEEP:
+        max_staleness = self._settings.max_staleness
+        if max_staleness is None or self._settings.on_stale is OnStale.KEEP:
             return False
-        return too_old(outcome.oldest_weights, weights, most)
+        return too_old(outcome.oldest_weights, weights, max_staleness)
 
     def group_of(
         self, group: int | str, outcomes: dict[Key, Outcome], weights: int | None
@@ -329,26 +333,26 @@ class Batch:
         )
 
 
-def too_old(sampled: int | None, now: int | None, most: int | None) -> bool:
-    """Whether tokens of version `sampled` are older than `most` versions.
+def too_old(sampled: int | None, now: int | None, max_staleness: int | None) -> bool:
+    """Whether tokens of version `sampled` are older than `max_staleness` versions.
 
     An unknown version counts as the oldest: nothing says that it is a newer one.
     """
-    if most is None or now is None:
+    if max_staleness is None or now is None:
         return False
-    return sampled is None or now - sampled > most
+    return sampled is None or now - sampled > max_staleness
 
 
-def stale(sampled: int | None, now: int | None, most: int | None) -> str:
+def stale(sampled: int | None, now: int | None, max_staleness: int | None) -> str:
     """The sentence for it."""
     if sampled is None:
         return (
             f"its oldest tokens are of an unknown weight version, and the weights are at {now} "
-            f"(max_staleness={most}): call set_weight_version before the first submit"
+            f"(max_staleness={max_staleness}): call set_weight_version before the first submit"
         )
     return (
         f"its oldest tokens are of weight version {sampled}, and the weights are at {now}: "
-        f"more than max_staleness={most} apart"
+        f"more than max_staleness={max_staleness} apart"
     )
 
 

@@ -60,47 +60,47 @@ def chained(
     on_discontinuity: OnViolation,
 ) -> Chained:
     """Check the turns and put them together. Raises what breaks a rule whose policy is `raise`."""
-    made = Chained()
-    seen: list[int] = []
+    chain = Chained()
+    ids_so_far: list[int] = []
     open_chain: list[Turn] = []
     for number, turn in enumerate(turns):
         made_up = _made_up(key, number, turn)
         if made_up is not None:
             # Nobody sampled these ids, or they are none: no cut makes a chain of them.
-            made.note(made_up, on_discontinuity)
+            chain.note(made_up, on_discontinuity)
             return Chained(masked=made_up.message)
         tokens = turn.tokens
-        broken = _discontinuity(key, number, seen, tokens.prompt)
+        broken = _discontinuity(key, number, ids_so_far, tokens.prompt)
         if broken is not None:
-            made.note(broken, on_discontinuity)
+            chain.note(broken, on_discontinuity)
             open_chain = []
         fault = turn.verdict.log_probs
         if fault is not None:
-            made.note(_invalid(key, number, fault), on_invalid_logprobs)
+            chain.note(_invalid(key, number, fault), on_invalid_logprobs)
         if not open_chain:
-            made.chains.append(Chain(open_chain))
+            chain.chains.append(Chain(open_chain))
         open_chain.append(
             Turn(
-                tokens.prompt[len(seen) :] if broken is None else tokens.prompt,
+                tokens.prompt[len(ids_so_far) :] if broken is None else tokens.prompt,
                 tokens.generation,
                 tokens.log_probs if fault is None else [],
                 turn.weights_start,
                 turn.weights_end,
             )
         )
-        seen = tokens.all
-    return made
+        ids_so_far = tokens.all
+    return chain
 
 
 def _discontinuity(
-    key: Key, number: int, seen: list[int], prompt: list[int]
+    key: Key, number: int, ids_so_far: list[int], prompt: list[int]
 ) -> TokenDiscontinuity | None:
-    position = first_difference(seen, prompt)
+    position = first_difference(ids_so_far, prompt)
     if position is None:
         return None
-    there = prompt[position] if position < len(prompt) else "the end of the prompt"
-    what = f"the ids so far have {seen[position]} there, and the prompt has {there}"
-    return _broken(key, number, position, seen, prompt, what)
+    next_id = prompt[position] if position < len(prompt) else "the end of the prompt"
+    what = f"the ids so far have {ids_so_far[position]} there, and the prompt has {next_id}"
+    return _broken(key, number, position, ids_so_far, prompt, what)
 
 
 def _made_up(key: Key, number: int, turn: RawTurn) -> TokenDiscontinuity | None:
@@ -123,8 +123,8 @@ def _broken(
     key: Key,
     number: int,
     position: int,
-    seen: Sequence[int],
-    found: Sequence[int],
+    ids_so_far: Sequence[int],
+    prompt_ids: Sequence[int],
     what: str,
 ) -> TokenDiscontinuity:
     around = slice(max(0, position - CONTEXT), position + CONTEXT)
@@ -132,8 +132,8 @@ def _broken(
         key,
         turn=number,
         position=position,
-        expected=tuple(seen[around]),
-        found=tuple(found[around]),
+        expected=tuple(ids_so_far[around]),
+        found=tuple(prompt_ids[around]),
         message=f"rollout {key}, turn {number}: token {position} breaks the sequence: {what}",
     )
 

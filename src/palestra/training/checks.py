@@ -23,18 +23,18 @@ class Rule:
     allowed: str
     fits: Callable[[Any], bool]
 
-    def problem(self, name: str, given: object) -> str:
-        """What is wrong with `given`; empty when nothing is."""
-        return "" if self.fits(given) else f"{name} is {shown(given)}; it must be {self.allowed}"
+    def problem(self, name: str, value: object) -> str:
+        """What is wrong with `value`; empty when nothing is."""
+        return "" if self.fits(value) else f"{name} is {shown(value)}; it must be {self.allowed}"
 
     def or_none(self) -> "Rule":
         """The same, and None."""
-        return Rule(f"{self.allowed}, or None", lambda given: given is None or self.fits(given))
+        return Rule(f"{self.allowed}, or None", lambda value: value is None or self.fits(value))
 
 
-def shown(given: object) -> str:
+def shown(value: object) -> str:
     """A value for a message, cut when it is long; whatever its own `repr` does."""
-    return _SHORT.repr(given)
+    return _SHORT.repr(value)
 
 
 def whole(least: int | None = None) -> Rule:
@@ -42,7 +42,7 @@ def whole(least: int | None = None) -> Rule:
     bound = "" if least is None else f", at least {least}"
     return Rule(
         f"a whole number{bound}",
-        lambda given: _is_whole(given) and (least is None or given >= least),
+        lambda value: _is_whole(value) and (least is None or value >= least),
     )
 
 
@@ -51,7 +51,7 @@ def number(*, least: float | None = None, unit: str = "") -> Rule:
     bound = "above 0" if least is None else f"at least {least:g}"
     return Rule(
         " ".join(filter(None, ("a finite number", unit, bound))),
-        lambda given: _is_finite(given) and (given > 0 if least is None else given >= least),
+        lambda value: _is_finite(value) and (value > 0 if least is None else value >= least),
     )
 
 
@@ -59,55 +59,55 @@ def share(*, zero: bool) -> Rule:
     """A part of a whole: from 0 to below 1 where `zero` is one, else above 0 and up to 1."""
     if zero:
         return Rule(
-            "a number from 0 to below 1", lambda given: _is_finite(given) and 0 <= given < 1
+            "a number from 0 to below 1", lambda value: _is_finite(value) and 0 <= value < 1
         )
     return Rule(
-        "a number above 0 and at most 1", lambda given: _is_finite(given) and 0 < given <= 1
+        "a number above 0 and at most 1", lambda value: _is_finite(value) and 0 < value <= 1
     )
 
 
 def instance_of(kind: type, allowed: str) -> Rule:
     """An object of a class."""
-    return Rule(allowed, lambda given: isinstance(given, kind))
+    return Rule(allowed, lambda value: isinstance(value, kind))
 
 
-FRACTION: Final = Rule("a number from 0 to 1", lambda given: _is_finite(given) and 0 <= given <= 1)
+FRACTION: Final = Rule("a number from 0 to 1", lambda value: _is_finite(value) and 0 <= value <= 1)
 SECONDS: Final = number(unit="of seconds")
 MAPPING: Final = instance_of(Mapping, "a mapping (a dict)")
 NAME: Final = Rule(
     "a whole number or a text that is not empty",
-    lambda given: _is_whole(given) or (isinstance(given, str) and given != ""),
+    lambda value: _is_whole(value) or (isinstance(value, str) and value != ""),
 )
 
 
-def problems_in(given: object, rules: Mapping[str, Rule], prefix: str = "") -> Iterator[str]:
+def problems_in(settings: object, rules: Mapping[str, Rule], prefix: str = "") -> Iterator[str]:
     """What is wrong with the fields of an object, a sentence for each."""
     for name, rule in rules.items():
-        problem = rule.problem(prefix + name, getattr(given, name))
+        problem = rule.problem(prefix + name, getattr(settings, name))
         if problem:
             yield problem
 
 
-def require(name: str, given: object, rule: Rule) -> None:
-    """Raises ConfigError when `given` is not what `rule` allows."""
-    problem = rule.problem(name, given)
+def require(name: str, value: object, rule: Rule) -> None:
+    """Raises ConfigError when `value` is not what `rule` allows."""
+    problem = rule.problem(name, value)
     if problem:
         raise ConfigError(problem)
 
 
-def chosen(name: str, given: object, choices: Iterable[Choice]) -> Choice:
-    """The choice that `given` is, or is spelt like. Raises ConfigError for any other."""
+def chosen(name: str, value: object, choices: Iterable[Choice]) -> Choice:
+    """The choice that `value` is, or is spelt like. Raises ConfigError for any other."""
     for choice in choices:
-        if choice == str(given):
+        if choice == str(value):
             return choice
-    raise ConfigError(f"{name} is {shown(given)}; it must be one of {', '.join(choices)}")
+    raise ConfigError(f"{name} is {shown(value)}; it must be one of {', '.join(choices)}")
 
 
-def _is_whole(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool)
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_finite(given: Any) -> bool:
-    if isinstance(given, bool) or not isinstance(given, int | float):
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(given)
+    return math.isfinite(value)

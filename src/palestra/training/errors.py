@@ -204,5 +204,5 @@ def _message(error: IncompleteRollouts) -> str:
 
 
 def _keys(keys: tuple[Key, ...]) -> str:
-    more = f" and {len(keys) - SHOWN_KEYS} more" if len(keys) > SHOWN_KEYS else ""
-    return ", ".join(map(str, keys[:SHOWN_KEYS])) + more
+    addition = f" and {len(keys) - SHOWN_KEYS} more" if len(keys) > SHOWN_KEYS else ""
+    return ", ".join(map(str, keys[:SHOWN_KEYS])) + addition

@@ -76,12 +76,12 @@ def not_repeatable(outcome: Failed) -> Failed:
 
 
 def _evidence(error: CallError) -> Evidence:
-    known = error.evidence
-    bodies = [hop.body for hop in known.hops if hop.body]
+    evidence = error.evidence
+    bodies = [hop.body for hop in evidence.hops if hop.body]
     return Evidence(
         body=bodies[-1][:MOST_BODY_CHARS] if bodies else "",
-        where=" > ".join(_place(hop) for hop in known.hops),
-        log_tail=known.traceback.splitlines(),
+        where=" > ".join(_place(hop) for hop in evidence.hops),
+        log_tail=evidence.traceback.splitlines(),
         hint=hint_of(error),
     )
 

@@ -76,11 +76,14 @@ class Handle:
             lane.changed.clear()
             await lane.changed.wait()
 
-    def _attach(self, error: BatchFailed, taken: Iterable[Outcome] = ()) -> None:
-        """Put on an error what waits, and what was `taken` and not handed out."""
+    def _attach(self, error: BatchFailed, taken_outcomes: Iterable[Outcome] = ()) -> None:
+        """Put on an error what waits, and what was `taken_outcomes` and not handed out."""
         batch = self._lane.batch
-        ended = {outcome.key: outcome for outcome in (*taken, *error.outcomes, *batch.leftover())}
-        error.outcomes = tuple(ended[key] for key in batch.jobs if key in ended)
+        by_key = {
+            outcome.key: outcome
+            for outcome in (*taken_outcomes, *error.outcomes, *batch.leftover())
+        }
+        error.outcomes = tuple(by_key[key] for key in batch.jobs if key in by_key)
 
     async def groups(self, size: int) -> AsyncIterator[Group]:
         """Each group as soon as all of its `size` members have ended.
@@ -89,60 +92,60 @@ class Handle:
         """
         batch = self._lane.batch
         self._check_sizes(size)
-        held: dict[int | str, dict[Key, Outcome]] = {}
+        groups: dict[int | str, dict[Key, Outcome]] = {}
         handed_out = 0
         try:
             while (outcome := await self.next()) is not None:
-                members = held.setdefault(outcome.group_id, {})
+                members = groups.setdefault(outcome.group_id, {})
                 members[outcome.key] = outcome
                 if len(members) < size:
                     continue
                 group = self._pool.group(self._lane, outcome.group_id, members)
                 if batch.error is not None:
                     continue  # and the next one raises it, with these members on it
-                del held[outcome.group_id]
+                del groups[outcome.group_id]
                 if group is not None:
                     handed_out += 1
                     yield group
         except BatchFailed as error:
-            self._attach(error, itertools.chain.from_iterable(m.values() for m in held.values()))
+            self._attach(error, itertools.chain.from_iterable(m.values() for m in groups.values()))
             raise
         if not handed_out and batch.wanted:
             raise batch.incomplete(Cause(sentence="no group came back with enough members"))
 
     def _check_sizes(self, size: int) -> None:
         require("the size of groups", size, whole(1))
-        other = {
+        odd_sizes = {
             group: len(keys)
             for group, keys in self._lane.batch.members.items()
             if len(keys) != size
         }
-        if other:
-            group, count = next(iter(other.items()))
+        if odd_sizes:
+            group, count = next(iter(odd_sizes.items()))
             raise InputDataError(
-                f"{len(other)} groups do not have {size} members; {group!r} has {count}"
+                f"{len(odd_sizes)} groups do not have {size} members; {group!r} has {count}"
             )
 
     async def gather(self) -> list[Outcome]:
         """All outcomes, in the order of the requests."""
         batch = self._lane.batch
-        found: dict[Key, Outcome] = {}
+        by_key: dict[Key, Outcome] = {}
         try:
             while (outcome := await self.next()) is not None:
-                found[outcome.key] = outcome
+                by_key[outcome.key] = outcome
         except asyncio.CancelledError:
             # What was taken is lost with it, so nobody can want the rest.
             self.cancel()
             raise
         except BatchFailed as error:
-            self._attach(error, found.values())
+            self._attach(error, by_key.values())
             raise
-        if len(found) < len(batch.jobs):
+        if len(by_key) < len(batch.jobs):
             raise RuntimeError(
-                f"{len(batch.jobs) - len(found)} outcomes of this submission were taken before: "
+                f"{len(batch.jobs) - len(by_key)} outcomes of this submission were taken before: "
                 "iterate, or take groups, or gather"
             )
-        outcomes = self._pool.all_of(self._lane, found)
+        outcomes = self._pool.all_of(self._lane, by_key)
         missing = batch.incomplete() if batch.came_to_nothing else batch.error
         if missing is not None:
             self._attach(missing, outcomes)
@@ -156,11 +159,15 @@ class Handle:
         asked for.
         """
         batch = self._lane.batch
-        wanted = None if keys is None else _keys(keys)
-        strange = [str(key) for key in wanted or () if key not in batch.jobs]
+        wanted_keys = None if keys is None else _keys(keys)
+        strange = [str(key) for key in wanted_keys or () if key not in batch.jobs]
         if strange:
             raise InputDataError(f"not in this submission: {', '.join(sorted(strange)[:SHOWN])}")
-        chosen = [job for job in batch.unfinished() if wanted is None or job.request.key in wanted]
+        chosen = [
+            job
+            for job in batch.unfinished()
+            if wanted_keys is None or job.request.key in wanted_keys
+        ]
         batch.cancelled(len(chosen))
         self._pool.cancel(self._lane, chosen, "the trainer cancelled it")
         self._pool.pump()
@@ -189,13 +196,13 @@ class Handle:
                     await lane.changed.wait()
 
 
-def _keys(given: object) -> set[Key]:
+def _keys(keys_argument: object) -> set[Key]:
     """Keys, also where they are plain pairs. Raises InputDataError for anything else."""
-    if isinstance(given, Iterable) and not isinstance(given, str | Key):
-        keys = list(given)
+    if isinstance(keys_argument, Iterable) and not isinstance(keys_argument, str | Key):
+        keys = list(keys_argument)
         if all(isinstance(key, tuple) and len(key) == len(Key._fields) for key in keys):
             return {Key(*key) for key in keys}
     raise InputDataError(
-        f"keys is {shown(given)}; it must be a list of keys",
+        f"keys is {shown(keys_argument)}; it must be a list of keys",
         hint="cancel([outcome.key]), or cancel([Key(task_id, rollout_index)])",
     )

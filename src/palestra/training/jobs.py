@@ -64,10 +64,10 @@ class TrainingJob(Job):
         if phase not in WITHIN and not current_call().in_environment:
             self.charged = phase
 
-    def __lt__(self, other: "TrainingJob") -> bool:
+    def __lt__(self, other_job: "TrainingJob") -> bool:
         """Whether it is started first."""
-        mine, theirs = -self.request.priority, -other.request.priority
-        return (mine, self.number) < (theirs, other.number)
+        mine, theirs = -self.request.priority, -other_job.request.priority
+        return (mine, self.number) < (theirs, other_job.number)
 
 
 @dataclass(frozen=True, slots=True)

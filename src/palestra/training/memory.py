@@ -38,8 +38,8 @@ class Memory:
 
     def room(self) -> MemoryRoom | None:
         """The tightest of the cgroup, the machine and the process's limit; None when none tells."""
-        found = [room for room in (self._cgroup(), self._machine(), self._rlimit()) if room]
-        return min(found, key=lambda room: room.share, default=None)
+        rooms = [room for room in (self._cgroup(), self._machine(), self._rlimit()) if room]
+        return min(rooms, key=lambda room: room.share, default=None)
 
     def oom_kills(self, pids: Iterable[int | None] = ()) -> dict[str, int]:
         """How many processes the kernel has killed for memory, by who counts it.
@@ -71,11 +71,11 @@ class Memory:
         return MemoryRoom(limit - used + cached, limit, "its cgroup")
 
     def _machine(self) -> MemoryRoom | None:
-        told = self._root / "proc/meminfo"
-        total, left = _field(told, "MemTotal:"), _field(told, "MemAvailable:")
-        if total is None or left is None:
+        meminfo = self._root / "proc/meminfo"
+        total, available = _field(meminfo, "MemTotal:"), _field(meminfo, "MemAvailable:")
+        if total is None or available is None:
             return None
-        return MemoryRoom(left * 1024, total * 1024, "this machine")
+        return MemoryRoom(available * 1024, total * 1024, "this machine")
 
     def _rlimit(self) -> MemoryRoom | None:
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -87,8 +87,8 @@ class Memory:
     def _folder(self, process: str) -> Path | None:
         """The memory cgroup of a process."""
         for line in _lines(self._root / "proc" / process / "cgroup"):
-            number, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
+            number, _, controllers_and_path = line.partition(":")
+            controllers, _, path = controllers_and_path.partition(":")
             base = self._root / "sys/fs/cgroup"
             if "memory" in controllers.split(","):
                 base /= "memory"
@@ -135,9 +135,9 @@ def _told(room: MemoryRoom, reserve: float) -> str:
 
 def gone(pid: int, root: Path = Path("/")) -> bool:
     """Whether a process of this machine has ended, though its parent may not know yet."""
-    told = _lines(root / "proc" / str(pid) / "stat")
+    stat_lines = _lines(root / "proc" / str(pid) / "stat")
     # "pid (name) state …", and a name may hold anything, a bracket included.
-    return not told or told[0].rpartition(")")[2].split()[:1] == ["Z"]
+    return not stat_lines or stat_lines[0].rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def _lines(path: Path) -> list[str]:

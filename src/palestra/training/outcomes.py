@@ -140,9 +140,13 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", 
     def oldest_weights(self) -> int | None:
         """The oldest version that may have sampled any of its tokens; None when that is unknown."""
         versions = [turn.weights_start for turn in self.turns]
-        known = [version for version in versions if version is not None]
+        known_versions = [version for version in versions if version is not None]
         # A turn of an unknown version began after its attempt did.
-        return min(known) if known and len(known) == len(versions) else self.weights_start
+        return (
+            min(known_versions)
+            if known_versions and len(known_versions) == len(versions)
+            else self.weights_start
+        )
 
 
 class Evidence(msgspec.Struct, frozen=True):

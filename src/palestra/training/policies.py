@@ -64,11 +64,11 @@ class Policies:
                 f"on_incomplete names {', '.join(map(shown, unknown))}; "
                 f"it may name {', '.join(_CLASSES)}"
             )
-        named = {
+        by_failure = {
             str(kind): chosen(f"on_incomplete[{str(kind)!r}]", policy, OnIncomplete)
             for kind, policy in words.items()
         }
-        return cls(OnIncomplete.RAISE, named)
+        return cls(OnIncomplete.RAISE, by_failure)
 
     def for_failure(self, failure: FailureClass) -> OnIncomplete:
         """The policy for rollouts that failed so."""

@@ -113,8 +113,10 @@ class Pool:
 
     def _next(self) -> TrainingJob | None:
         """The first in turn of the batches whose outcomes are taken."""
-        most = self._settings.max_waiting
-        heads = (lane.head() for lane in self.lanes.values() if len(lane.batch.arrived) < most)
+        max_waiting = self._settings.max_waiting
+        heads = (
+            lane.head() for lane in self.lanes.values() if len(lane.batch.arrived) < max_waiting
+        )
         return min((job for job in heads if job is not None), default=None)
 
     def _look_again(self) -> None:
@@ -130,8 +132,8 @@ class Pool:
         # One at a time, whatever it takes: waiting for nothing would be for ever.
         if not running and not lane.batch.arrived:
             return ""
-        held = self._bytes + lane.batch.waiting_bytes + self._expected(job)
-        if held > self._settings.max_bytes:
+        bytes_needed = self._bytes + lane.batch.waiting_bytes + self._expected(job)
+        if bytes_needed > self._settings.max_bytes:
             return "bytes"
         return self._guard.low()
 
@@ -247,8 +249,8 @@ class Pool:
         if not lane.batch.hopeless_group(outcome.group_id):
             return
         why = f"rollout {outcome.key} failed ({outcome.failure.value}): {outcome.message}"
-        rest = lane.batch.drop_group(outcome.group_id, why)
-        self.cancel(lane, rest, f"its group was dropped: {why}")
+        others_of_group = lane.batch.drop_group(outcome.group_id, why)
+        self.cancel(lane, others_of_group, f"its group was dropped: {why}")
 
     def fail(self, lane: Lane, error: BatchFailed) -> None:
         """The batch ends with `error`; the first one counts."""
@@ -270,15 +272,15 @@ class Pool:
             return lane.batch.incomplete()
         return lane.batch.blind(seen_before=self._seen_ids)
 
-    def all_of(self, lane: Lane, found: dict[Key, Outcome]) -> list[Outcome]:
+    def all_of(self, lane: Lane, returned: dict[Key, Outcome]) -> list[Outcome]:
         """What was taken of a batch, as it is to be handed out now."""
-        outcomes = lane.batch.all_of(found, self.weights)
+        outcomes = lane.batch.all_of(returned, self.weights)
         self._check_share(lane)
         return outcomes
 
-    def group(self, lane: Lane, group: int | str, found: dict[Key, Outcome]) -> Group | None:
+    def group(self, lane: Lane, group: int | str, returned: dict[Key, Outcome]) -> Group | None:
         """What was taken of a group, as it is to be handed out now."""
-        members = lane.batch.group_of(group, found, self.weights)
+        members = lane.batch.group_of(group, returned, self.weights)
         self._check_share(lane)
         return members
 
@@ -289,10 +291,12 @@ class Pool:
     @property
     def retrying(self) -> str:
         """What rollouts in flight ask for again and again; empty when none does."""
-        again = [job for job in self.in_flight if job.phase == RETRYING]
-        if not again:
+        retrying_jobs = [job for job in self.in_flight if job.phase == RETRYING]
+        if not retrying_jobs:
             return ""
-        return f"{len(again)} of {len(self.in_flight)} in flight: {again[-1].awaiting}"
+        return (
+            f"{len(retrying_jobs)} of {len(self.in_flight)} in flight: {retrying_jobs[-1].awaiting}"
+        )
 
     # Not wanted any more
 
@@ -325,12 +329,12 @@ class Pool:
     def set_weights(self, version: int) -> None:
         """The weights are of this version from now on; what is too old by that may be stopped."""
         self.weights = version
-        most = self._settings.max_staleness
+        max_staleness = self._settings.max_staleness
         if self._settings.on_stale is not OnStale.ABORT:
             return
         for job in list(self.in_flight):
-            if too_old(job.weights, version, most):
-                why = stale(job.weights, version, most)
+            if too_old(job.weights, version, max_staleness):
+                why = stale(job.weights, version, max_staleness)
                 lane = self.lanes[job.run]
                 self.cancel(lane, [job], why, failure=FailureClass.STALE)
 

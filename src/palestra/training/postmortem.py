@@ -33,18 +33,18 @@ class PostMortem:
         if ending is None:
             return Cause(sentence=error.message.splitlines()[0], setting=self._unexplained(error))
         counted = self._counted()
-        said = _said(ending.last_lines)
+        last_words = _said(ending.last_lines)
         number = -ending.returncode if ending.returncode < 0 else 0
         by_kernel = counted if number == signal.SIGKILL else ""
         process = f"server {ending.name}" + (f" (process {ending.pid})" if ending.pid else "")
         return Cause(
-            sentence=f"{process} ended with {ending.how}: {_why(number, by_kernel, said)}",
+            sentence=f"{process} ended with {ending.how}: {_why(number, by_kernel, last_words)}",
             process=ending.name,
             pid=ending.pid,
             signal=ending.signal_name,
             exit_code=None if number else ending.returncode,
-            out_of_memory=bool(by_kernel or said),
-            setting=self._setting(number, short=bool(by_kernel or said)),
+            out_of_memory=bool(by_kernel or last_words),
+            setting=self._setting(number, short=bool(by_kernel or last_words)),
         )
 
     def _counted(self) -> str:
@@ -75,14 +75,14 @@ def _said(lines: tuple[str, ...]) -> str:
     return next((line for line in lines if any(word in line for word in _WORDS_OF_WANT)), "")
 
 
-def _why(number: int, by_kernel: str, said: str) -> str:
+def _why(number: int, by_kernel: str, last_words: str) -> str:
     if by_kernel:
         return (
             "out of memory: the kernel killed it, as the counter of "
             f"{by_kernel} has gone up since the servers began"
         )
-    if said:
-        return f"out of memory, as it says itself ({said.strip()})"
+    if last_words:
+        return f"out of memory, as it says itself ({last_words.strip()})"
     if number == signal.SIGKILL:
         return (
             "killed from outside; most likely out of memory, unless somebody or a scheduler "

@@ -17,20 +17,20 @@ class RawRow:
 
     __slots__ = ("_given", "_line")
 
-    def __init__(self, given: BaseModel | JsonDict | bytes) -> None:
+    def __init__(self, source: BaseModel | JsonDict | bytes) -> None:
         self._given: BaseModel | JsonDict | None = None
         self._line: bytes | None = None
-        if isinstance(given, bytes):
-            self._line = given
+        if isinstance(source, bytes):
+            self._line = source
         else:
-            self._given = given
+            self._given = source
 
     @property
     def line(self) -> bytes:
         """As one line of JSON."""
         if self._line is None:
-            given = self._given
-            fields = fields_of(given) if isinstance(given, BaseModel) else given
+            source = self._given
+            fields = fields_of(source) if isinstance(source, BaseModel) else source
             self._line = encode_json(fields)
         return self._line
 
@@ -42,8 +42,8 @@ class RawRow:
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
         return type(self), (self.line,)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RawRow) and self.line == other.line
+    def __eq__(self, another: object) -> bool:
+        return isinstance(another, RawRow) and self.line == another.line
 
     def __hash__(self) -> int:
         return hash(self.line)

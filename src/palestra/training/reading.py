@@ -89,20 +89,24 @@ def completed(
     )
 
 
-def _components(given: Any) -> dict[str, float]:
+def _components(raw_components: Any) -> dict[str, float]:
     """The parts of a reward. Raises VerifierError for what is none: it would spoil a loss."""
-    if given is None:
+    if raw_components is None:
         return {}
-    found: dict[str, float] = {}
-    for name, value in given.items() if isinstance(given, Mapping) else [(COMPONENTS, given)]:
+    components: dict[str, float] = {}
+    for name, value in (
+        raw_components.items()
+        if isinstance(raw_components, Mapping)
+        else [(COMPONENTS, raw_components)]
+    ):
         part = finite_reward(value)
-        if part is None or given is value:
+        if part is None or raw_components is value:
             raise VerifierError(
                 f"the verify response has reward component {name!r} = {no_reward(value)}",
                 hint="verify must return a finite number for each name in `reward_components`",
             )
-        found[str(name)] = part
-    return found
+        components[str(name)] = part
+    return components
 
 
 def _refuse_others(fields: dict[str, Any], job: TrainingJob) -> None:
@@ -122,11 +126,11 @@ def _tokens(
 ) -> Chained:
     if not settings.token_ids:
         return Chained()
-    read = read_turns(response, answer.captured, (answer.job.weights, answer.weights))
-    if read.incomplete:
-        return Chained(masked=read.incomplete)
+    token_reading = read_turns(response, answer.captured, (answer.job.weights, answer.weights))
+    if token_reading.incomplete:
+        return Chained(masked=token_reading.incomplete)
     return chained(
-        read.turns,
+        token_reading.turns,
         answer.job.request.key,
         on_invalid_logprobs=nan_policy,
         on_discontinuity=settings.on_discontinuity,

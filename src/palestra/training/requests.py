@@ -70,21 +70,25 @@ _RULES: Final[Mapping[str, Rule]] = MappingProxyType(
 def requests_in(requests: Iterable[RolloutRequest]) -> list[RolloutRequest]:
     """The requests as a list. Raises InputDataError for what is no list of them, or is empty."""
     if isinstance(requests, Iterable) and not isinstance(requests, Mapping | str | bytes):
-        asked = list(requests)
-        strange = [place for place, one in enumerate(asked) if not isinstance(one, RolloutRequest)]
-        if not asked:
+        all_requests = list(requests)
+        strange = [
+            index
+            for index, request in enumerate(all_requests)
+            if not isinstance(request, RolloutRequest)
+        ]
+        if not all_requests:
             raise InputDataError(
                 "no rollout is asked for: the list of requests is empty",
                 hint="look for what made it empty (a filter, a dataset that has ended): training "
                 "on nothing would look like an epoch",
             )
         if not strange:
-            return asked
-        told = f"requests[{strange[0]}] is {shown(asked[strange[0]])}"
+            return all_requests
+        first_strange = f"requests[{strange[0]}] is {shown(all_requests[strange[0]])}"
     else:
-        told = f"requests is {shown(requests)}"
+        first_strange = f"requests is {shown(requests)}"
     raise InputDataError(
-        f"{told}; rollouts are asked for by a list of RolloutRequest",
+        f"{first_strange}; rollouts are asked for by a list of RolloutRequest",
         hint="RolloutRequest(row=row, task_id=task, rollout_index=index)",
     )
 

@@ -64,24 +64,24 @@ def jobs_of(
 ) -> list[TrainingJob]:
     """A job for each request. Raises InputDataError that names every one that is no good."""
     problems: list[str] = []
-    asked: list[RolloutRequest] = []
-    for place, request in enumerate(requests_in(requests)):
+    accepted: list[RolloutRequest] = []
+    for index, request in enumerate(requests_in(requests)):
         # Before anything is made of it: a key of any other kind could not even be compared.
         wrong = problem_of(request)
         if wrong:
-            problems.append(f"requests[{place}]: {wrong}")
+            problems.append(f"requests[{index}]: {wrong}")
         else:
-            asked.append(request)
-    task_numbers = _numbered(asked)
-    seen: set[Key] = set()
+            accepted.append(request)
+    task_numbers = _numbered(accepted)
+    seen_keys: set[Key] = set()
     jobs: list[TrainingJob] = []
-    for request in asked:
-        if request.key in seen:
+    for request in accepted:
+        if request.key in seen_keys:
             problems.append(f"{request.key} is asked for twice")
             continue
-        seen.add(request.key)
-        named = request.task_id
-        task = task_numbers[named] if isinstance(named, str) else named
+        seen_keys.add(request.key)
+        task_id = request.task_id
+        task = task_numbers[task_id] if isinstance(task_id, str) else task_id
         try:
             agent, row, size = takers.sent(request, task)
         except (InputDataError, TypeError, ValueError) as error:
@@ -106,9 +106,11 @@ def jobs_of(
 
 
 def _refusal(problems: Sequence[str]) -> InputDataError:
-    more = f"\n  and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    addition = f"\n  and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
     listed = "".join(f"\n  {problem}" for problem in problems[:SHOWN])
-    return InputDataError(f"{len(problems)} of the rollouts asked for cannot be run:{listed}{more}")
+    return InputDataError(
+        f"{len(problems)} of the rollouts asked for cannot be run:{listed}{addition}"
+    )
 
 
 def _numbered(requests: Iterable[RolloutRequest]) -> dict[str, int]:
@@ -118,13 +120,13 @@ def _numbered(requests: Iterable[RolloutRequest]) -> dict[str, int]:
     return {name: next(free) for name in names if isinstance(name, str)}
 
 
-def _problem(request: RolloutRequest, agent: str, known: frozenset[str]) -> str:
+def _problem(request: RolloutRequest, agent: str, known_agents: frozenset[str]) -> str:
     if not isinstance(request.row.get(CREATE_PARAMS), Mapping):
         return f"its row has no {CREATE_PARAMS}"
     if not agent:
         return "its row names no agent (`agent_ref`), and the client has none for it"
-    if agent not in known:
-        return f"no agent is named {agent!r} (there is {', '.join(sorted(known)) or 'none'})"
+    if agent not in known_agents:
+        return f"no agent is named {agent!r} (there is {', '.join(sorted(known_agents)) or 'none'})"
     return ""
 
 
@@ -132,8 +134,8 @@ def _rejected(keeper: DoorKeeper | None, encoded: bytes) -> str:
     """What of a row its servers would reject; empty when they take it."""
     if keeper is None:
         return ""
-    sent = msgspec.json.decode(encoded)
-    return "" if keeper.admits(sent) else "; ".join(keeper.problems(sent))
+    row = msgspec.json.decode(encoded)
+    return "" if keeper.admits(row) else "; ".join(keeper.problems(row))
 
 
 def _row(request: RolloutRequest, task: int, agent: str) -> dict[str, Any]:
@@ -150,5 +152,5 @@ def _row(request: RolloutRequest, task: int, agent: str) -> dict[str, Any]:
 
 
 def _earliest(now: float, *limits_s: float | None) -> float | None:
-    given = [limit_s for limit_s in limits_s if limit_s is not None]
-    return now + min(given) if given else None
+    set_limits = [limit_s for limit_s in limits_s if limit_s is not None]
+    return now + min(set_limits) if set_limits else None

@@ -129,15 +129,15 @@ class Runner:
                 call_limit_s=self._settings.call_timeout_s,
                 patience_s=self._settings.endpoint_patience_s,
             )
-            ended = time.monotonic()
-            wanted = self._settings.token_ids
-            captured = await self._models.take(job.agent, identity) if wanted else None
+            ended_at = time.monotonic()
+            wants_tokens = self._settings.token_ids
+            captured = await self._models.take(job.agent, identity) if wants_tokens else None
         except BaseException:
             # Nobody will ask for what was captured of it.
             self._models.abandon(job.agent, identity)
             raise
         return completed(
-            AttemptAnswer(job, result, captured, ended, pool.weights),
+            AttemptAnswer(job, result, captured, ended_at, pool.weights),
             self._settings,
             nan_policy=OnViolation.RAISE
             if self._made_again(job)
@@ -154,17 +154,17 @@ class Runner:
 
     def _budgeted(self, job: TrainingJob, outcome: Failed) -> bool:
         """Whether its class of failure has an attempt left."""
-        most = self._settings.attempts.most.get(outcome.failure, 1)
-        return outcome.retriable and job.attempt - job.spared < most
+        most_attempts = self._settings.attempts.most.get(outcome.failure, 1)
+        return outcome.retriable and job.attempt - job.spared < most_attempts
 
     def _may_repeat(self, agent: str) -> bool:
         """Whether every environment behind an agent says that a rollout may be begun again."""
-        known = self._repeatable_agents.get(agent)
-        if known is None:
+        is_repeatable = self._repeatable_agents.get(agent)
+        if is_repeatable is None:
             behind = environments_of(self._client, agent)
-            known = all(self._repeatable.get(name, False) for name in behind)
-            self._repeatable_agents[agent] = known
-        return known
+            is_repeatable = all(self._repeatable.get(name, False) for name in behind)
+            self._repeatable_agents[agent] = is_repeatable
+        return is_repeatable
 
     def _again(self, job: TrainingJob) -> Attempted:
         """Another attempt after a pause, which no deadline waits out."""

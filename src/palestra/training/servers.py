@@ -70,13 +70,13 @@ class DeathWatch:
     async def _watch(self) -> None:
         try:
             await self._servers.watch()
-            ended: PalestraError = RunFailed("the servers were stopped while they were needed")
+            failure: PalestraError = RunFailed("the servers were stopped while they were needed")
         except PalestraError as error:
-            ended = error
+            failure = error
         except Exception as error:  # whatever a fleet of somebody else's raises
-            told = f"the watch over the servers ended: {type(error).__name__}: {error}"
-            ended = RunFailed(told)
-        self._on_death(ended)
+            message = f"the watch over the servers ended: {type(error).__name__}: {error}"
+            failure = RunFailed(message)
+        self._on_death(failure)
 
     async def settled(self) -> None:
         """Return once a death that has happened has been told; at once when there is none.
@@ -104,24 +104,24 @@ OpenServers = AbstractAsyncContextManager[Servers]
 """A fleet that is started and stopped by entering and leaving it."""
 
 
-def servers_of(given: ResolvedConfig | OpenServers) -> OpenServers:
+def servers_of(source: ResolvedConfig | OpenServers) -> OpenServers:
     """The servers that a client is given: a fleet, or the configuration of one.
 
     Servers live in processes of their own unless the configuration or the fleet names another
     placement: code of theirs that blocks, or eats the memory, does not do so to the trainer.
     Raises ConfigError for anything else.
     """
-    if isinstance(given, ResolvedConfig):
-        return Fleet(given, default_placement=PROCESS)
-    if isinstance(given, Fleet):
-        given.place_by_default(PROCESS)
-    if not isinstance(given, AbstractAsyncContextManager):
+    if isinstance(source, ResolvedConfig):
+        return Fleet(source, default_placement=PROCESS)
+    if isinstance(source, Fleet):
+        source.place_by_default(PROCESS)
+    if not isinstance(source, AbstractAsyncContextManager):
         raise ConfigError(
-            f"servers is {shown(given)}; it must be a configuration or a fleet",
+            f"servers is {shown(source)}; it must be a configuration or a fleet",
             hint="RolloutClient(load_config(config_paths=[…])), or RolloutClient(attached()) for a "
             "fleet that runs",
         )
-    return given
+    return source
 
 
 def ending_behind(error: PalestraError) -> ChildExit | None:
@@ -138,36 +138,36 @@ def agents_of(servers: Servers) -> list[str]:
 
 def agent_for(row: Mapping[str, Any], default: str) -> str:
     """The agent that a row names, else `default`."""
-    named = row.get("agent_ref")
-    name = named.get("name") if isinstance(named, Mapping) else None
+    agent_ref = row.get("agent_ref")
+    name = agent_ref.get("name") if isinstance(agent_ref, Mapping) else None
     return str(name or default)
 
 
-def only_agent(servers: Servers, wanted: str) -> str:
-    """`wanted`, else the fleet's only agent, else none. Raises ConfigError for an unknown one."""
+def only_agent(servers: Servers, wanted_agent: str) -> str:
+    """`wanted_agent`, else the fleet's only agent, else none. Raises ConfigError for an unknown one."""
     agents = agents_of(servers)
-    if wanted and wanted not in agents:
+    if wanted_agent and wanted_agent not in agents:
         raise ConfigError(
-            f"no agent is named {wanted!r}", hint=f"agents: {', '.join(agents) or 'none'}"
+            f"no agent is named {wanted_agent!r}", hint=f"agents: {', '.join(agents) or 'none'}"
         )
-    return wanted or (agents[0] if len(agents) == 1 else "")
+    return wanted_agent or (agents[0] if len(agents) == 1 else "")
 
 
 async def repeatable_environments(client: ServerClient) -> dict[str, bool]:
     """Environment -> whether a rollout that began there may be begun again."""
-    found: dict[str, bool] = {}
+    is_repeatable: dict[str, bool] = {}
     for target in list(client.targets.values()):
         if target.server_type != ServerType.RESOURCES:
             continue
         try:
             with calling(CallContext(deadline=time.monotonic() + ANSWER_WITHIN_S)):
                 reply = await client.get(target.name, REPEATABLE, stateless=True)
-            said = await reply.json() if reply.ok else {}
+            payload = await reply.json() if reply.ok else {}
         except (CallError, ValueError):
-            said = {}
+            payload = {}
         # What does not say so is not safe.
-        found[target.name] = isinstance(said, dict) and said.get("repeatable") is True
-    return found
+        is_repeatable[target.name] = isinstance(payload, dict) and payload.get("repeatable") is True
+    return is_repeatable
 
 
 async def keepers_of(servers: Servers) -> dict[str, DoorKeeper]:
@@ -182,14 +182,16 @@ async def keepers_of(servers: Servers) -> dict[str, DoorKeeper]:
         for agent in agents_of(servers)
     ]
     doors = await doors_behind(client, routes)
-    return {agent: DoorKeeper(asked) for agent, asked in doors.items() if asked}
+    return {agent: DoorKeeper(agent_doors) for agent, agent_doors in doors.items() if agent_doors}
 
 
 def environments_of(client: ServerClient, agent: str) -> list[str]:
     """The environments that an agent's settings name; all of the fleet's when they name none."""
-    known = [t.name for t in client.targets.values() if t.server_type == ServerType.RESOURCES]
-    named = referenced(client.tree.get(agent), ServerType.RESOURCES)
-    return [name for name in known if not named or name in named]
+    environments = [
+        t.name for t in client.targets.values() if t.server_type == ServerType.RESOURCES
+    ]
+    referenced_names = referenced(client.tree.get(agent), ServerType.RESOURCES)
+    return [name for name in environments if not referenced_names or name in referenced_names]
 
 
 def referenced(settings: Any, server_type: ServerType) -> tuple[str, ...]:

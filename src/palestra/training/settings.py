@@ -75,11 +75,13 @@ class Attempts:
     def checked(self) -> Self:
         """Itself, its classes as such. Raises ConfigError for what cannot be meant."""
         require("attempts.most", self.most, MAPPING)
-        most = {chosen("attempts.most", kind, FAILURES): n for kind, n in self.most.items()}
-        for kind, count in most.items():
+        most_attempts = {
+            chosen("attempts.most", kind, FAILURES): n for kind, n in self.most.items()
+        }
+        for kind, count in most_attempts.items():
             require(f"attempts.most[{kind}]", count, whole(1))
         _require_all(self, _RULES_OF_ATTEMPTS, "attempts.")
-        return dataclasses.replace(self, most=most)
+        return dataclasses.replace(self, most=most_attempts)
 
     def pause_s(self, attempts: int) -> float:
         """The longest pause after so many attempts."""
@@ -160,12 +162,12 @@ class ClientSettings:
         return Policies.of(self.on_incomplete)
 
 
-def settings_of(given: ClientSettings | None) -> ClientSettings:
+def settings_of(settings: ClientSettings | None) -> ClientSettings:
     """What a client goes by. Raises ConfigError for what cannot be meant."""
-    if given is None:
+    if settings is None:
         return ClientSettings().checked()
-    require("settings", given, instance_of(ClientSettings, "a ClientSettings(in_flight=64, …)"))
-    return given.checked()
+    require("settings", settings, instance_of(ClientSettings, "a ClientSettings(in_flight=64, …)"))
+    return settings.checked()
 
 
 _RULES_OF_ATTEMPTS: Final[Mapping[str, Rule]] = MappingProxyType(
@@ -205,7 +207,7 @@ _POLICIES: Final[tuple[tuple[str, Any], ...]] = (
 _MOST_DOUBLINGS: Final = 32
 
 
-def _require_all(given: object, rules: Mapping[str, Rule], prefix: str = "") -> None:
-    problems = list(problems_in(given, rules, prefix))
+def _require_all(settings: object, rules: Mapping[str, Rule], prefix: str = "") -> None:
+    problems = list(problems_in(settings, rules, prefix))
     if problems:
         raise ConfigError("; ".join(problems))

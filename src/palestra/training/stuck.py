@@ -64,7 +64,7 @@ def stuck_cause(server: RunningInstance, waiting: Iterable[Key]) -> Cause:
 def watch_over_loop(servers: Servers) -> AbstractAsyncContextManager[object]:
     """Tells who blocks this event loop, where servers run on it."""
     threshold_s = watchdog_threshold_s(servers.client.tree)
-    embedded = any(each.placement == EMBEDDED for each in servers.instances.values())
+    embedded = any(server.placement == EMBEDDED for server in servers.instances.values())
     if not embedded or not threshold_s:
         return nullcontext()
     return Watchdog(LagLog(logger.warning), threshold_s=threshold_s)
@@ -151,12 +151,16 @@ class Unresponsive:
         return await asyncio.shield(self._asking)
 
     async def _ask(self) -> list[RunningInstance]:
-        instances = [each for each in self._servers.instances.values() if each.urls]
-        answered = await asyncio.gather(*map(self._all_answer, instances))
+        instances = [server for server in self._servers.instances.values() if server.urls]
+        answers_of_instances = await asyncio.gather(*map(self._all_answer, instances))
         silent = [
-            instance for instance, answers in zip(instances, answered, strict=True) if not answers
+            instance
+            for instance, answers in zip(instances, answers_of_instances, strict=True)
+            if not answers
         ]
-        self._unanswered = Counter({each.name: self._unanswered[each.name] + 1 for each in silent})
+        self._unanswered = Counter(
+            {server.name: self._unanswered[server.name] + 1 for server in silent}
+        )
         return silent
 
     async def _all_answer(self, instance: RunningInstance) -> bool:

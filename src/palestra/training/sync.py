@@ -57,13 +57,13 @@ class LoopThread:
 
         Interrupted, it is cancelled, and waited for: a fleet that was about to start is stopped.
         """
-        ended = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_telling(work, ended), self._loop)
+        work_ended = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(_telling(work, work_ended), self._loop)
         try:
             return future.result()
         except BaseException:
             if future.cancel():
-                ended.wait(ENDS_WITHIN_S)
+                work_ended.wait(ENDS_WITHIN_S)
             raise
 
 
@@ -165,11 +165,11 @@ class SyncRolloutClient:
         self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
     ) -> SyncHandle:
         """Ask for rollouts. Raises InputDataError for rows that cannot be run, and duplicates."""
-        asked = requests_in(requests)
+        request_list = requests_in(requests)
         client = self._entered
         return SyncHandle(
             self._loop,
-            self._loop.run(_called(lambda: client.submit(asked, deadline_s=deadline_s))),
+            self._loop.run(_called(lambda: client.submit(request_list, deadline_s=deadline_s))),
         )
 
     def health(self) -> Health:
@@ -197,11 +197,11 @@ class SyncRolloutClient:
         return self._client
 
 
-async def _telling(work: Coroutine[Any, Any, Result], ended: threading.Event) -> Result:
+async def _telling(work: Coroutine[Any, Any, Result], work_ended: threading.Event) -> Result:
     try:
         return await work
     finally:
-        ended.set()
+        work_ended.set()
 
 
 async def _called(function: Callable[[], Result]) -> Result:

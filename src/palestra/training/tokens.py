@@ -46,11 +46,11 @@ def read_turns(
     carried = [tokens_on(response.output[end]) for end in ends]
     if not carried:
         return Read([], "the rollout has no turn of the model")
-    known = [tokens for tokens in carried if tokens is not None]
-    if len(known) == len(carried):
+    known_tokens = [tokens for tokens in carried if tokens is not None]
+    if len(known_tokens) == len(carried):
         # With as many calls as turns, each turn is one of them, whatever else was forgotten.
-        whole = len(sampled) == len(known) or (captured is not None and not captured.lost)
-        return Read(_matched(known, sampled, bounds, whole=whole))
+        is_whole = len(sampled) == len(known_tokens) or (captured is not None and not captured.lost)
+        return Read(_matched(known_tokens, sampled, bounds, is_whole=is_whole))
     if len(carried) <= len(calls) == len(sampled):
         return Read(sampled)
     return Read(
@@ -61,25 +61,25 @@ def read_turns(
 
 
 def _matched(
-    known: Sequence[TurnTokens],
+    known_tokens: Sequence[TurnTokens],
     sampled: Sequence[RawTurn],
     bounds: tuple[int | None, int | None],
     *,
-    whole: bool,
+    is_whole: bool,
 ) -> list[RawTurn]:
     """Each turn as it was captured; as it came, where no call has its ids.
 
-    Unless the capture is `whole`, such a turn may be one of those that are not in it. There may be
+    Unless the capture is `is_whole`, such a turn may be one of those that are not in it. There may be
     more calls than turns: an agent that asked again, or that asks for what it does not show.
     """
-    left = list(sampled)
+    unmatched = list(sampled)
     turns: list[RawTurn] = []
-    for tokens in known:
-        turn = next((turn for turn in left if _same(tokens, turn.tokens)), None)
+    for tokens in known_tokens:
+        turn = next((turn for turn in unmatched if _same(tokens, turn.tokens)), None)
         if turn is not None:
-            left.remove(turn)
-        elif whole and sampled:
-            likest = max(left or sampled, key=lambda turn: _alike(tokens, turn.tokens))
+            unmatched.remove(turn)
+        elif is_whole and sampled:
+            likest = max(unmatched or sampled, key=lambda turn: _alike(tokens, turn.tokens))
             turn = replace(likest, tokens=tokens, verdict=tokens.verdict, captured=likest.tokens)
         else:
             turn = RawTurn(tokens, tokens.verdict, *bounds)

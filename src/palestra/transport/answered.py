@@ -33,14 +33,14 @@ def exchange_line(
     schema is left out. A failed request has the words that NeMo Gym's debugging guide searches for.
     """
     failed = status is None or status >= 400
-    shown = {
+    visible_headers = {
         name: MASK if is_secret_name(name) or name.lower() in _PRIVATE else value
         for name, value in headers.items()
     }
     body = request if isinstance(request, bytes) else encode_json(request)
     info = (
         f"{method} {url} status={'none' if status is None else status} "
-        f"row={_json(None if row is None else asdict(row))} headers={_json(shown)}"
+        f"row={_json(None if row is None else asdict(row))} headers={_json(visible_headers)}"
     )
     kwargs, content = _one_line(excerpt(body)), _one_line(answer)
     if failed:
@@ -77,11 +77,11 @@ class AnsweredRollouts:
     """The rollouts whose policy has answered in this process, each attempt for itself."""
 
     def __init__(
-        self, *, sees_all: Callable[[], bool] = lambda: True, most: int = MOST_ROLLOUTS
+        self, *, sees_all: Callable[[], bool] = lambda: True, most_rollouts: int = MOST_ROLLOUTS
     ) -> None:
         """`sees_all`: whether no other process asks models for these rollouts."""
         self._sees_all = sees_all
-        self._most = most
+        self._most = most_rollouts
         # A dict of which the oldest are deleted passes over each of them again to find the next.
         self._answered: OrderedDict[_Attempt, float | None] = OrderedDict()
         """With the attempt's deadline: a run that is made again has the same names."""
@@ -114,5 +114,9 @@ class AnsweredRollouts:
         return None if self._forgot or not self._sees_all() else False
 
 
-def _is_near(one: float | None, other: float | None) -> bool:
-    return one is None or other is None or abs(one - other) < ONE_DEADLINE_S
+def _is_near(deadline: float | None, known_deadline: float | None) -> bool:
+    return (
+        deadline is None
+        or known_deadline is None
+        or abs(deadline - known_deadline) < ONE_DEADLINE_S
+    )

@@ -61,8 +61,8 @@ def _differing(before: Any, after: Any, pointer: str) -> Iterator[str]:
             else:
                 yield f"{pointer}/{key}"
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for number, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from _differing(one, other, f"{pointer}/{number}")
+        for number, (left_value, right_value) in enumerate(zip(before, after, strict=True)):
+            yield from _differing(left_value, right_value, f"{pointer}/{number}")
     else:
         yield pointer or "/"
 
@@ -154,18 +154,21 @@ class ServerClient:
 
     def _has_all_models(self) -> bool:
         """Whether at most one process has model servers: this one, where this client serves some."""
-        models = [each for each in self.targets.values() if each.server_type == ServerType.MODEL]
-        elsewhere = sum(max(1, len(each.urls)) for each in models if each.local is None)
-        return elsewhere + any(each.local is not None for each in models) <= 1
+        models = [
+            target for target in self.targets.values() if target.server_type == ServerType.MODEL
+        ]
+        elsewhere = sum(max(1, len(model.urls)) for model in models if model.local is None)
+        return elsewhere + any(model.local is not None for model in models) <= 1
 
     def target(self, name: str) -> Target:
         """Where `name` is. Raises ConfigError when the fleet has no such instance."""
         try:
             return self.targets[name]
         except KeyError:
-            known = ", ".join(sorted(self.targets)) or "none"
+            instance_names = ", ".join(sorted(self.targets)) or "none"
             raise ConfigError(
-                f"no server instance is named {name!r}", hint=f"instances of this fleet: {known}"
+                f"no server instance is named {name!r}",
+                hint=f"instances of this fleet: {instance_names}",
             ) from None
 
     def peer(self, name: str, *, cookies: Mapping[str, str] | None = None) -> Peer:
@@ -228,13 +231,13 @@ class ServerClient:
             headers["authorization"] = f"Bearer {self._token}"
         if target.local is not None:
             url = IN_PROCESS + request.path
-            where, sent = f"{target.name} {url}", _sent_here(target.local, request, headers)
+            where, direct_call = f"{target.name} {url}", _sent_here(target.local, request, headers)
         else:
             headers["content-type"] = "application/json"
             where = url = base_url + with_query(request.path, request.params)
-            sent = self._sent_out(target, url, request, headers)
+            direct_call = self._sent_out(target, url, request, headers)
         try:
-            reply = await within_call_limit(request.path, sent, server=target.name)
+            reply = await within_call_limit(request.path, direct_call, server=target.name)
         except CallError as error:
             self.log_exchange(request.method, where, request.body, error.message, headers=headers)
             raise self.attributed(error, Hop(target.name, url)) from None

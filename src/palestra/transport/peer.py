@@ -109,8 +109,8 @@ class Peer:
         _back_to(activity, before)
         if isinstance(result, answer):
             return _as_sent(result)
-        sent = fields_of(result) if isinstance(result, BaseModel) else result
-        return _parse(encode_json(sent), answer, self._target, path)
+        plain = fields_of(result) if isinstance(result, BaseModel) else result
+        return _parse(encode_json(plain), answer, self._target, path)
 
     async def notify(self, path: str, body: BaseModel | JsonObject) -> None:
         """POST `body` to `path`, whatever the answer says. Raises `CallError` for a failure."""
@@ -135,9 +135,9 @@ class Peer:
         before = _note(activity, "tool", f"tool {name} of {self._target.name}")
         endpoint = self._endpoint("/" + name)
         if endpoint is not None and endpoint.is_tool:
-            said = str(await self._invoke(endpoint, "/" + name, arguments))
+            text = str(await self._invoke(endpoint, "/" + name, arguments))
             _back_to(activity, before)
-            return said
+            return text
         path = "/" + quote(name, safe="", errors="replace")
         try:
             body = encode_json(arguments)
@@ -146,12 +146,12 @@ class Peer:
             return _tool_error(f"the arguments of {name} cannot be sent: {error}")
         reply = await self._send(path, body, stateless=False)
         _back_to(activity, before)
-        answered = json_or_none(reply.body) if reply.status >= 400 else None
-        failure = from_body(answered)
+        refusal = json_or_none(reply.body) if reply.status >= 400 else None
+        failure = from_body(refusal)
         if failure is None:
             return reply.body.decode("utf-8", "replace")
-        if (own := _said_by_the_tool(failure, answered)) is not None:
-            return own
+        if (tool_text := _said_by_the_tool(failure, refusal)) is not None:
+            return tool_text
         raise self._client.failure(self._target, self._base_url + path, reply)
 
     def _endpoint(self, path: str) -> LocalEndpoint | None:
@@ -241,13 +241,15 @@ def _back_to(activity: Activity | None, before: tuple[str, str]) -> None:
 
 def _as_sent(result: Reply) -> Reply:
     """The object as it would arrive over HTTP: the defaults that are sent count as set."""
-    given, values = result.model_fields_set, result.__dict__.items()
-    told = {name: value for name, value in values if value is not None and name not in given}
-    if not told:
+    set_fields, values = result.model_fields_set, result.__dict__.items()
+    present = {
+        name: value for name, value in values if value is not None and name not in set_fields
+    }
+    if not present:
         return result
     declared = type(result).model_fields
-    told = {name: value for name, value in told.items() if name in declared}
-    return changed(result, told)
+    present = {name: value for name, value in present.items() if name in declared}
+    return changed(result, present)
 
 
 def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply:
@@ -259,29 +261,29 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
         evidence = Evidence(hops=(hop,), row=current_call().row)
         why = why_unreadable(body, error)
         message = f"{target.name}{path} answered what is no {answer.__name__}: {why}"
-        held = _answer_in(body) if path == RUN else None
+        verify_answer = _answer_in(body) if path == RUN else None
         # With a trajectory in it, what is wrong is what came of verifying that.
-        kind = fault_of(target.server_type, path) if held is None else VerifierError
+        kind = fault_of(target.server_type, path) if verify_answer is None else VerifierError
         failure = kind(message, evidence=evidence)
-        failure.verify_request = held
+        failure.verify_request = verify_answer
         raise failure from error
 
 
 def _answer_in(body: bytes) -> JsonDict | None:
     """What the result of a rollout holds of the model's answer, when it is no result otherwise."""
-    held = json_or_none(body)
-    if not isinstance(held, dict) or "response" not in held:
+    payload = json_or_none(body)
+    if not isinstance(payload, dict) or "response" not in payload:
         return None
-    return {name: held[name] for name in (CREATE_PARAMS, "response") if name in held}
+    return {name: payload[name] for name in (CREATE_PARAMS, "response") if name in payload}
 
 
-def _said_by_the_tool(failure: CallError, answered: Any) -> str | None:
+def _said_by_the_tool(failure: CallError, payload: Any) -> str | None:
     """What the model gets to read of a failed tool; None when the tool's own call failed."""
     if failure.evidence.hops:
         return None
-    if "detail" in answered:
+    if "detail" in payload:
         # The answer of the route itself, in its own words.
-        return encode_json({"detail": answered["detail"]}).decode()
+        return encode_json({"detail": payload["detail"]}).decode()
     if failure.evidence.traceback or failure.evidence.problems:
         # It raised, or the arguments do not fit, which are the model's words.
         return _tool_error(failure.message)

@@ -101,28 +101,30 @@ async def with_retries(
         reply: HttpReply | None = None
         asked_wait: float | None = None
         try:
-            left = context.remaining_s()
-            reply = await (send(left) if failure is None else _tried(send, left, failure))
+            left_s = context.remaining_s()
+            reply = await (send(left_s) if failure is None else _tried(send, left_s, failure))
         except ConnectionFailed as error:
             if error.sent and not stateless:
                 raise
             failure, reason = error, error.message
         else:
             server_errors += reply.status == 500
-            again = stateless and (
+            repeatable = stateless and (
                 reply.status in policy.busy
                 or (reply.status == 500 and server_errors < policy.server_errors)
             )
-            if not again:
+            if not repeatable:
                 return reply
-            said = words(reply.body)
-            reason = f"{what} answered {reply.status}" + (f" ({said})" if said else "")
+            provider_words = words(reply.body)
+            reason = f"{what} answered {reply.status}" + (
+                f" ({provider_words})" if provider_words else ""
+            )
             failure = DeadlineExceeded(f"{reason}; the deadline leaves no time for another try")
             asked_wait = retry_after_s(reply)
         # Never sooner than asked, and never at once: "Retry-After: 0" is no leave to hammer.
         pause = max(asked_wait or 0.0, random.uniform(0.5, 1.0) * wait_s)
-        left = context.remaining_s()
-        late = left is not None and left <= pause
+        left_s = context.remaining_s()
+        late = left_s is not None and left_s <= pause
         if late or time.monotonic() - started + pause > policy.give_up_after_s:
             # An endpoint that asks for more patience than anybody has is busy, which is no timeout.
             if reply is None or late:
@@ -130,7 +132,7 @@ async def with_retries(
             return reply
         if patience is not None:
             patience.check(reason)
-        plan = count.again(reason, pause, _ends_in_s(policy, started, left, patience))
+        plan = count.again(reason, pause, _ends_in_s(policy, started, left_s, patience))
         _notice(count, plan)
         if context.activity is not None:
             context.activity.now("retrying", f"another try, as {reason}{PLAN}{plan})")
@@ -144,14 +146,14 @@ def _ends_in_s(
     """Seconds until nothing is tried any more, whichever limit comes first."""
     patience_s = None if patience is None else patience.shortest_s
     own_s = policy.give_up_after_s - (time.monotonic() - started)
-    return min(each for each in (own_s, left_s, patience_s) if each is not None)
+    return min(end_s for end_s in (own_s, left_s, patience_s) if end_s is not None)
 
 
 def plan_text(pause_s: float, ends_in_s: float) -> str:
     """`next try in 28 s, giving up at 14:03:10`, by the clock of this machine."""
     ends_at = time.strftime("%H:%M:%S", time.localtime(time.time() + ends_in_s))
-    shown = f"{pause_s:.1f}" if pause_s < _SHOWN_IN_TENTHS_S else f"{pause_s:.0f}"
-    return f"next try in {shown} s, giving up at {ends_at}"
+    pause = f"{pause_s:.1f}" if pause_s < _SHOWN_IN_TENTHS_S else f"{pause_s:.0f}"
+    return f"next try in {pause} s, giving up at {ends_at}"
 
 
 async def _pause(pause_s: float, reason: str, patience: Patience | None) -> None:

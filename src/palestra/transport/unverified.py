@@ -46,17 +46,17 @@ def fields_of_request(request: Any) -> JsonObject:
     return request if isinstance(request, Mapping) else {}
 
 
-def encoded_with(told: JsonObject, more: JsonObject) -> bytes | None:
-    """`told` and `more` as one JSON object; None when `more` cannot be made JSON.
+def encoded_with(body: JsonObject, extra: JsonObject) -> bytes | None:
+    """`body` and `extra` as one JSON object; None when `extra` cannot be made JSON.
 
     What no encoding can write (half a surrogate pair) is written as its escape.
     """
     try:
-        return encode_json({**told, **more})
+        return encode_json({**body, **extra})
     except (TypeError, ValueError):
         pass
     try:
-        return encode_json({**told, **readable(to_plain(more))})
+        return encode_json({**body, **readable(to_plain(extra))})
     except (TypeError, ValueError):
         return None
 

@@ -44,14 +44,14 @@ def sign_flip_p(differences: FloatArray, *, flips: int = FLIPS, seed: int = SEED
     that is McNemar's mid-p test. Counted in full for few tasks, else among `flips` random patterns.
     """
     sizes = np.abs(differences[differences != 0])
-    found = abs(float(differences.sum()))
+    observed = abs(float(differences.sum()))
     if not len(sizes):
         return 1.0
     if len(sizes) <= ENUMERATED:
         totals = _every_total(sizes)
-        return float(_mid_p(totals, found, sizes) / len(totals))
+        return float(_mid_p(totals, observed, sizes) / len(totals))
     totals = _random_totals(np.random.default_rng(seed), sizes, flips)
-    return float((_mid_p(totals, found, sizes) + 0.5) / (flips + 1))
+    return float((_mid_p(totals, observed, sizes) + 0.5) / (flips + 1))
 
 
 def mcnemar_p(only_a: int, only_b: int) -> float:
@@ -62,8 +62,8 @@ def mcnemar_p(only_a: int, only_b: int) -> float:
     """
     discordant = only_a + only_b
     term = tail = 1
-    for place in range(min(only_a, only_b)):
-        term = term * (discordant - place) // (place + 1)
+    for number_flipped in range(min(only_a, only_b)):
+        term = term * (discordant - number_flipped) // (number_flipped + 1)
         tail += term
     return min(1.0, 2 * tail / (1 << discordant))
 
@@ -76,9 +76,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted = [0.0] * len(p_values)
     largest = 0.0
-    for rank, place in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * p_values[place]))
-        adjusted[place] = largest
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[index]))
+        adjusted[index] = largest
     return adjusted
 
 
@@ -92,12 +92,12 @@ def minimum_detectable(standard_error: float) -> float:
     return (normal.inv_cdf(1 - LEVEL / 2) + normal.inv_cdf(POWER)) * standard_error
 
 
-def _mid_p(totals: FloatArray, found: float, sizes: FloatArray) -> float:
-    """How many totals are further from zero than `found`, those as far counting half."""
+def _mid_p(totals: FloatArray, observed: float, sizes: FloatArray) -> float:
+    """How many totals are further from zero than `observed`, those as far counting half."""
     tolerance = 1e-9 * float(sizes.sum())
     distance = np.abs(totals)
-    further = np.count_nonzero(distance > found + tolerance)
-    as_far = np.count_nonzero(distance >= found - tolerance) - further
+    further = np.count_nonzero(distance > observed + tolerance)
+    as_far = np.count_nonzero(distance >= observed - tolerance) - further
     return further + as_far / 2
 
 
@@ -134,8 +134,8 @@ def comparison_of(
     names = dict.fromkeys([REWARD, *metrics])
     fields = {*a.frame.rollouts.columns.values, *b.frame.rollouts.columns.values}
     paired = _Paired(a, b, pairs)
-    found = [paired.metric(parse_metric(name, fields)) for name in names]
-    adjusted = holm([metric.p_value for metric in found])
+    metric_results = [paired.metric(parse_metric(name, fields)) for name in names]
+    adjusted = holm([metric.p_value for metric in metric_results])
     reward = paired.scored(Metric(REWARD))
     change = reward.difference
     return Comparison(
@@ -144,7 +144,7 @@ def comparison_of(
         tasks=len(pairs.tasks),
         settings=settings_that_differ(a, b, pairs),
         notices=[*pairs.notices, *_notices(a), *_notices(b)],
-        metrics=[replace(m, p_adjusted=p) for m, p in zip(found, adjusted, strict=True)],
+        metrics=[replace(m, p_adjusted=p) for m, p in zip(metric_results, adjusted, strict=True)],
         better=int(np.sum(change > 0)),
         worse=int(np.sum(change < 0)),
         equal=int(np.sum(change == 0)),
@@ -211,19 +211,19 @@ class _Paired:
         for at in np.argsort(change, kind="stable")[:MOST_REGRESSIONS].tolist():
             if change[at] >= 0:
                 return
-            place = int(reward.places[at])
+            row_place = int(reward.places[at])
             yield Regression(
-                task=self._pairs.tasks[place],
+                task=self._pairs.tasks[row_place],
                 a=float(reward.a[at]),
                 b=float(reward.b[at]),
                 change=float(change[at]),
-                a_rollouts=int(a_sizes[self._pairs.a[place]]),
-                b_rollouts=int(b_sizes[self._pairs.b[place]]),
+                a_rollouts=int(a_sizes[self._pairs.a[row_place]]),
+                b_rollouts=int(b_sizes[self._pairs.b[row_place]]),
             )
 
     def _both(self, a: FloatArray, b: FloatArray) -> _Values:
-        there = ~(np.isnan(a) | np.isnan(b))
-        return _Values(np.flatnonzero(there), a[there], b[there])
+        in_both = ~(np.isnan(a) | np.isnan(b))
+        return _Values(np.flatnonzero(in_both), a[in_both], b[in_both])
 
     def _range(self, metric: Metric) -> tuple[float, float]:
         """The least and largest value there can be: as seen in either run; rewards 0 to 1 too."""
@@ -232,10 +232,10 @@ class _Paired:
             for side in (self._a, self._b)
             if metric.field in side.frame.rollouts.columns.values
         ]
-        seen = np.concatenate(columns)
+        rewards = np.concatenate(columns)
         if metric.of_reward:
-            return reward_range(seen)
-        low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
+            return reward_range(rewards)
+        low, high = float(np.nanmin(rewards)), float(np.nanmax(rewards))
         if max(abs(low), abs(high)) > LARGEST_VALUE:
             raise InputDataError(
                 f"{metric.field} goes beyond the ±{LARGEST_VALUE:g} that can be compared",
@@ -267,8 +267,8 @@ class _Paired:
 
     def _mcnemar(self, metric: Metric, values: _Values) -> McNemar | None:
         single = all(
-            np.all(_sizes(side.frame)[places[values.places]] == 1)
-            for side, places in ((self._a, self._pairs.a), (self._b, self._pairs.b))
+            np.all(_sizes(side.frame)[positions[values.places]] == 1)
+            for side, positions in ((self._a, self._pairs.a), (self._b, self._pairs.b))
         )
         binary = np.isin(np.concatenate([values.a, values.b]), (0.0, 1.0)).all()
         if metric.k or not single or not binary:

@@ -38,10 +38,10 @@ def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
             raise InputDataError(
                 f"there are no rollouts at {path}", hint="give the scored rows of a run (.jsonl)"
             )
-        wanted = RunPaths(path).materialized_inputs
-        if with_compressed(wanted) is None:
+        inputs = RunPaths(path).materialized_inputs
+        if with_compressed(inputs) is None:
             raise InputDataError(
-                f"the materialized inputs of {path} are not there: {wanted}",
+                f"the materialized inputs of {path} are not there: {inputs}",
                 hint="a run's files stay together; the inputs say what was asked and how often",
             )
     frame = load_run(None, rollouts, allow_partial=True)
@@ -50,12 +50,12 @@ def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
 
 def refuse_shared_files(runs: list[str]) -> None:
     """Raise InputDataError when two runs, each a file or a glob, have a file in common."""
-    seen: dict[Path, str] = {}
+    run_of_file: dict[Path, str] = {}
     for run in runs:
         for path in rollout_files(run):
-            other = seen.setdefault(path.resolve(), run)
-            if other != run or runs.count(run) > 1:
-                what = "is given twice" if other == run else f"is in {other} and in {run}"
+            first_run = run_of_file.setdefault(path.resolve(), run)
+            if first_run != run or runs.count(run) > 1:
+                what = "is given twice" if first_run == run else f"is in {first_run} and in {run}"
                 raise InputDataError(
                     f"{path} {what}: these are not two runs",
                     hint="give the rollouts of different runs",
@@ -100,8 +100,8 @@ def pair_tasks(
     if different and not allow_different_rows:
         if not allow_unmatched:
             raise _different(a, b, different, len(tasks))
-        left = set(different)
-        tasks = [task for task in tasks if task not in left]
+        excluded = set(different)
+        tasks = [task for task in tasks if task not in excluded]
         notices.append(f"{len(different)} tasks ask something else in the other run: left out")
         if not tasks:
             raise _different(a, b, different, len(different))
@@ -113,35 +113,35 @@ def pair_tasks(
 def settings_that_differ(a: ComparedRun, b: ComparedRun, pairs: Pairs) -> list[str]:
     """How the first paired task was sampled differently: `temperature: 0.7 -> 1.0`."""
     task = pairs.tasks[0]
-    one, other = (sampling(_row(side, task)) for side in (a, b))
+    first, second = (sampling(_row(side, task)) for side in (a, b))
     return [
-        f"{name}: {one.get(name, 'absent')} -> {other.get(name, 'absent')}"
-        for name in sorted({*one, *other})
-        if one.get(name) != other.get(name)
+        f"{name}: {first.get(name, 'absent')} -> {second.get(name, 'absent')}"
+        for name in sorted({*first, *second})
+        if first.get(name) != second.get(name)
     ]
 
 
 def _unpaired(a: ComparedRun, b: ComparedRun, *, allowed: bool) -> list[str]:
     """What to say about tasks that only one of the runs has."""
     only = [
-        (side, [task for task in side.frame.requests.tasks if task not in other.fingerprints])
-        for side, other in ((a, b), (b, a))
+        (side, [task for task in side.frame.requests.tasks if task not in opposite.fingerprints])
+        for side, opposite in ((a, b), (b, a))
     ]
-    told = [f"{len(tasks)} only in {side.name} ({_some(tasks)})" for side, tasks in only if tasks]
-    if told and not allowed:
+    parts = [f"{len(tasks)} only in {side.name} ({_some(tasks)})" for side, tasks in only if tasks]
+    if parts and not allowed:
         raise InputDataError(
-            f"{a.rollouts} and {b.rollouts} do not have the same tasks: {'; '.join(told)}",
+            f"{a.rollouts} and {b.rollouts} do not have the same tasks: {'; '.join(parts)}",
             hint=f"compare runs over the same input file, or leave such tasks out with "
             f"{ALLOW_UNMATCHED}",
         )
-    return [f"tasks left out: {'; '.join(told)}"] if told else []
+    return [f"tasks left out: {'; '.join(parts)}"] if parts else []
 
 
 def _different(
     a: ComparedRun, b: ComparedRun, different: Sequence[TaskIndex], shared: int
 ) -> InputDataError:
-    named = ", ".join(f"{task} ({_what_differs(a, b, task)})" for task in different[:SHOWN])
-    more = ", …" if len(different) > SHOWN else ""
+    tasks_named = ", ".join(f"{task} ({_what_differs(a, b, task)})" for task in different[:SHOWN])
+    ellipsis = ", …" if len(different) > SHOWN else ""
     elsewhere = set(b.fingerprints.values())
     moved = sum(a.fingerprints[task] in elsewhere for task in different)
     hint = (
@@ -153,14 +153,14 @@ def _different(
     )
     return InputDataError(
         f"{len(different)} of {shared} tasks ask something else in {b.rollouts} than in "
-        f"{a.rollouts}: {named}{more}",
+        f"{a.rollouts}: {tasks_named}{ellipsis}",
         hint=hint,
     )
 
 
 def _what_differs(a: ComparedRun, b: ComparedRun, task: TaskIndex) -> str:
-    one, other = (task_fields(_row(side, task)) for side in (a, b))
-    names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    first, second = (task_fields(_row(side, task)) for side in (a, b))
+    names = sorted(name for name in {*first, *second} if first.get(name) != second.get(name))
     return " and ".join(names) or "a field that one of them lacks"
 
 
@@ -172,8 +172,8 @@ def _row(side: ComparedRun, task: TaskIndex) -> dict[str, object]:
 
 
 def _positions(frame: RunFrame, tasks: Sequence[TaskIndex]) -> IntArray:
-    place = {task: position for position, task in enumerate(frame.requests.tasks)}
-    return np.array([place[task] for task in tasks], dtype=np.int64)
+    position_of = {task: position for position, task in enumerate(frame.requests.tasks)}
+    return np.array([position_of[task] for task in tasks], dtype=np.int64)
 
 
 def _some(tasks: Sequence[TaskIndex]) -> str:

@@ -100,17 +100,22 @@ def length_chart(lengths: Lengths, *, label: str, binary: bool) -> Markup:
     bins = lengths.bins
     width = 100 / len(bins)
     xs = [(at + 0.5) * width for at in range(len(bins))]
-    scale = _curve_scale([one.reward for one in bins], binary=binary)
-    counts = Scale(0, max(one.rollouts for one in bins), scale.bottom + 18, scale.bottom + 58)
+    scale = _curve_scale([length_bin.reward for length_bin in bins], binary=binary)
+    counts = Scale(
+        0, max(length_bin.rollouts for length_bin in bins), scale.bottom + 18, scale.bottom + 58
+    )
     ticks = [(tick, _tick(tick, binary=binary)) for tick in span_ticks(scale.low, scale.high)]
-    parts = [_grid(scale, ticks), _line(xs, [one.reward.mean for one in bins], scale, "line first")]
-    for x, one in zip(xs, bins, strict=True):
-        said = f"{_span(one.low, one.high)} tokens: {_said(one.reward, binary=binary)}"
-        tip = f"{said}, {one.rollouts:,} rollouts"
-        top = min(counts.y(one.rollouts), counts.bottom - LEAST_PIXELS)
+    parts = [
+        _grid(scale, ticks),
+        _line(xs, [length_bin.reward.mean for length_bin in bins], scale, "line first"),
+    ]
+    for x, length_bin in zip(xs, bins, strict=True):
+        tip_head = f"{_span(length_bin.low, length_bin.high)} tokens: {_said(length_bin.reward, binary=binary)}"
+        tip = f"{tip_head}, {length_bin.rollouts:,} rollouts"
+        top = min(counts.y(length_bin.rollouts), counts.bottom - LEAST_PIXELS)
         bar = _rect(x - width * 0.4, top, width * 0.8, counts.bottom - top, "bar quiet")
-        parts += [_mark(bar, tip), _point(x, one.reward, scale, tip)]
-    labels = _labels([_compact(one.low) for one in bins], width, y=counts.bottom + 16)
+        parts += [_mark(bar, tip), _point(x, length_bin.reward, scale, tip)]
+    labels = _labels([_compact(length_bin.low) for length_bin in bins], width, y=counts.bottom + 16)
     return _svg(
         together(*parts, labels),
         label=label,
@@ -155,23 +160,23 @@ def rate_columns(bars: Sequence[Bar], total: int) -> list[ChartBar]:
     ]
 
 
-def nice_ticks(most: float) -> list[float]:
-    """Round numbers from 0 to at least `most`, four or five of them."""
-    step = _nice_step(most / 4)
-    count = -int(-most // step) or 1
+def nice_ticks(largest: float) -> list[float]:
+    """Round numbers from 0 to at least `largest`, four or five of them."""
+    step = _nice_step(largest / 4)
+    count = -int(-largest // step) or 1
     return [step * number for number in range(count + 1)]
 
 
 def span_ticks(low: float, high: float) -> list[float]:
     """Round numbers between two values."""
-    step = _nice_step((high - low) / 4, whole=False)
+    step = _nice_step((high - low) / 4, is_whole=False)
     first = -int(-low // step)
     last = int((high + step * 1e-9) // step)
     return [round(step * number, 10) for number in range(first, last + 1)]
 
 
-def _nice_step(step: float, *, whole: bool = True) -> float:
-    if whole and step <= 1:
+def _nice_step(step: float, *, is_whole: bool = True) -> float:
+    if is_whole and step <= 1:
         return 1
     power = 10.0 ** floor(log10(step))
     near = min((1, 2, 2.5, 5, 10), key=lambda nice: abs(log10(power * nice / step)))
@@ -190,11 +195,11 @@ def _curve_scale(spreads: Sequence[Spread], *, binary: bool) -> Scale:
 
 def _column(column: ChartBar, x: float, width: float, scale: Scale) -> Markup:
     top = scale.y(column.count)
-    shown = max(scale.bottom - top, LEAST_PIXELS) if column.count else 0
+    height = max(scale.bottom - top, LEAST_PIXELS) if column.count else 0
     bar = min(width * 0.8, WIDEST_BAR)
     inside = together(
         _rect(x, scale.top, width, scale.bottom - scale.top, "hit"),
-        _rect(x + (width - bar) / 2, scale.bottom - shown, bar, shown, f"bar {column.tone}"),
+        _rect(x + (width - bar) / 2, scale.bottom - height, bar, height, f"bar {column.tone}"),
     )
     if column.link is None:
         return _mark(inside, column.tip)
@@ -227,8 +232,8 @@ def _labels(texts: Sequence[str], width: float, y: float = HEIGHT - BOTTOM + 16)
     """
     step = -(-len(texts) // MOST_X_LABELS)
     last = len(texts) - 1
-    places = [at for at in range(0, last, step) if last - at > step / 2] + [last]
-    many = len(places) > NARROW_X_LABELS
+    label_positions = [at for at in range(0, last, step) if last - at > step / 2] + [last]
+    many = len(label_positions) > NARROW_X_LABELS
     return together(
         *(
             _text(
@@ -237,7 +242,7 @@ def _labels(texts: Sequence[str], width: float, y: float = HEIGHT - BOTTOM + 16)
                 texts[at],
                 "tick-x spare" if many and number % 2 and at != last else "tick-x",
             )
-            for number, at in enumerate(places)
+            for number, at in enumerate(label_positions)
         )
     )
 

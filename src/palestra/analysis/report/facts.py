@@ -123,12 +123,15 @@ def pass_rate_bars(solved: IntArray, trials: IntArray) -> list[Bar]:
     rollouts than the others counts at the nearest number solved: bins of equal width would hold
     now one, now two of the possible rates, and show teeth that are not there.
     """
-    rates, most = solved / trials, int(trials.max())
-    if most <= MOST_SINGLE_RATES:
-        inner = np.clip(np.rint(rates * most), 1, most - 1)
-        about = "" if bool((trials == most).all()) else "about "
-        ticks = [str(solved) for solved in range(most + 1)]
-        labels = [f"{about if 0 < at < most else ''}{at}/{most}" for at in range(most + 1)]
+    rates, most_rollouts = solved / trials, int(trials.max())
+    if most_rollouts <= MOST_SINGLE_RATES:
+        inner = np.clip(np.rint(rates * most_rollouts), 1, most_rollouts - 1)
+        about = "" if bool((trials == most_rollouts).all()) else "about "
+        ticks = [str(solved) for solved in range(most_rollouts + 1)]
+        labels = [
+            f"{about if 0 < at < most_rollouts else ''}{at}/{most_rollouts}"
+            for at in range(most_rollouts + 1)
+        ]
     else:
         inner = np.ceil(rates * RATE_BINS)
         width = 100 // RATE_BINS
@@ -136,8 +139,8 @@ def pass_rate_bars(solved: IntArray, trials: IntArray) -> list[Bar]:
         ticks = ["0", *(f"≤{low + width}" for low in lows), "100"]
         labels = ["0 %", *(f"{low} to {low + width} %" for low in lows), "100 %"]
     bar = np.where(rates == 0, 0, np.where(rates == 1, len(labels) - 1, inner))
-    named = enumerate(zip(labels, ticks, strict=True))
-    return [_rate_bar(rates[bar == at], *names) for at, names in named]
+    numbered_names = enumerate(zip(labels, ticks, strict=True))
+    return [_rate_bar(rates[bar == at], *names) for at, names in numbered_names]
 
 
 def pass_curve(rollouts: Rollouts, scores: GroupScores) -> list[CurvePoint]:
@@ -146,8 +149,8 @@ def pass_curve(rollouts: Rollouts, scores: GroupScores) -> list[CurvePoint]:
     rewards = {size: _ascending(rollouts, size) for size in sizes}
     points = []
     for at, hat in zip(scores.pass_at, scores.pass_hat, strict=True):
-        held = [matrix for size, matrix in rewards.items() if size >= at.k]
-        best = np.concatenate([expected_max_of_sorted(matrix, at.k) for matrix in held])
+        matrices = [matrix for size, matrix in rewards.items() if size >= at.k]
+        best = np.concatenate([expected_max_of_sorted(matrix, at.k) for matrix in matrices])
         points.append(CurvePoint(at.k, spread(best), hat.value, at.tasks))
     return points
 
@@ -159,22 +162,22 @@ def lengths(rollouts: Rollouts) -> Lengths | None:
         return None
     logarithmic = float(np.nanmax(column)) > WIDE_RANGE * max(float(np.nanmin(column)), 1.0)
     per_task = correlation_by_group(rollouts.reward, column, rollouts.starts)
-    known = per_task[~np.isnan(per_task)]
+    correlations = per_task[~np.isnan(per_task)]
     return Lengths(
         bins=list(_length_bins(rollouts, column, logarithmic=logarithmic)),
         logarithmic=logarithmic,
-        median_correlation=float(np.median(known)) if len(known) else None,
-        tasks_correlated=len(known),
+        median_correlation=float(np.median(correlations)) if len(correlations) else None,
+        tasks_correlated=len(correlations),
     )
 
 
 def spread(values: FloatArray, starts: IntArray | None = None) -> Spread:
     """The mean and its interval; values of one group, if `starts` says so, count as dependent."""
     groups = np.arange(len(values) + 1) if starts is None else starts
-    found = estimate_level(
+    estimate = estimate_level(
         sum_by_group(values, groups), np.diff(groups), limits=reward_range(values)
     )
-    return Spread(found.value, found.low, found.high)
+    return Spread(estimate.value, estimate.low, estimate.high)
 
 
 def solved_counts(rollouts: Rollouts) -> tuple[int, int, int]:

@@ -85,29 +85,31 @@ def _pass_rates(frame: RunFrame) -> Markup:
 
 
 def _rate_reading(rollouts: Rollouts) -> str:
-    fewest, most = int(rollouts.per_task.min()), int(rollouts.per_task.max())
-    if most == 1:
+    fewest, largest = int(rollouts.per_task.min()), int(rollouts.per_task.max())
+    if largest == 1:
         return "With one rollout per task, each is solved or not. Choose a bar to list its tasks."
     never, sometimes, always = solved_counts(rollouts)
     if is_binary(rollouts.reward):
-        said = (
+        reading = (
             f"The two ends, never ({amount(never, 'task')}) and always ({amount(always, 'task')}), "
             f"teach a group-relative method nothing; the {amount(sometimes, 'task')} between do, "
             "most of all those in the middle."
         )
     else:
-        said = (
+        reading = (
             "A rollout counts as solved from a reward of 1 on. Below that rewards still differ: "
             "see the best of k, and the table by standard deviation."
         )
     few = "" if fewest >= FEW_ROLLOUTS else " Rates of few rollouts are coarse: collect more."
-    return f"{said} Choose a bar to list its tasks.{few}"
+    return f"{reading} Choose a bar to list its tasks.{few}"
 
 
 def _of_what(rollouts: Rollouts) -> str:
-    most = int(rollouts.per_task.max())
+    most_rollouts = int(rollouts.per_task.max())
     return (
-        f"rollouts solved, of {most}" if most <= MOST_SINGLE_RATES else "pass rate up to, percent"
+        f"rollouts solved, of {most_rollouts}"
+        if most_rollouts <= MOST_SINGLE_RATES
+        else "pass rate up to, percent"
     )
 
 
@@ -184,36 +186,38 @@ def _rewards(frame: RunFrame, *, binary: bool) -> Markup:
     )
 
 
-def _lengths(found: Lengths | None, *, binary: bool) -> Markup:
-    if found is None:
-        said = "The rollouts do not say how many tokens they used (response.usage.output_tokens)."
-        return figure("length", "Reward against length", said, None, None)
+def _lengths(lengths: Lengths | None, *, binary: bool) -> Markup:
+    if lengths is None:
+        reading = (
+            "The rollouts do not say how many tokens they used (response.usage.output_tokens)."
+        )
+        return figure("length", "Reward against length", reading, None, None)
     rows = [
         (
-            f"{one.low:,} to {one.high:,}",
-            f"{one.rollouts:,}",
-            _value(one.reward, binary=binary),
-            _interval(one.reward, binary=binary),
+            f"{length_bin.low:,} to {length_bin.high:,}",
+            f"{length_bin.rollouts:,}",
+            _value(length_bin.reward, binary=binary),
+            _interval(length_bin.reward, binary=binary),
         )
-        for one in found.bins
+        for length_bin in lengths.bins
     ]
     return figure(
         "length",
         "Reward against length",
-        together(*_length_reading(found)),
-        length_chart(found, label="Mean reward by output tokens", binary=binary),
+        together(*_length_reading(lengths)),
+        length_chart(lengths, label="Mean reward by output tokens", binary=binary),
         numbers_table(("Output tokens", "Rollouts", "Mean reward", "95 %"), rows),
     )
 
 
-def _length_reading(found: Lengths) -> Iterator[str]:
-    r = found.median_correlation
+def _length_reading(lengths: Lengths) -> Iterator[str]:
+    r = lengths.median_correlation
     if r is None:
         yield "Within no task do both reward and length vary. "
     else:
         r_text = f"r\u00a0=\u00a0{round(r, 2) or 0:.2f}".replace("-", "\N{MINUS SIGN}")
         yield f"Within a task, reward and length correlate by {r_text} (median of "
-        yield f"{amount(found.tasks_correlated, 'task')}). "
+        yield f"{amount(lengths.tasks_correlated, 'task')}). "
         if abs(r) < NOTABLE_CORRELATION:
             yield "Length hardly matters. "
         elif r < 0:

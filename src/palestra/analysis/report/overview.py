@@ -39,7 +39,7 @@ def key_figures(summary: RunSummary, *, binary: bool) -> Markup:
     """The strip of large numbers."""
     total = summary.total
     scores = scores_of(summary)
-    found = [
+    figures = [
         _figure("Mean reward", number_of(scores.mean_reward), _interval(scores.mean_reward)),
         *_passes(scores, binary=binary),
         _figure("Coverage", percent(total.coverage), f"{total.scored:,} of {total.requested:,}"),
@@ -47,8 +47,8 @@ def key_figures(summary: RunSummary, *, binary: bool) -> Markup:
     ]
     if scores.mean_output_tokens is not None:
         tokens = number(scores.mean_output_tokens)
-        found.append(_figure("Output tokens", tokens, "mean per rollout"))
-    return tag("dl", *found, class_="key-figures")
+        figures.append(_figure("Output tokens", tokens, "mean per rollout"))
+    return tag("dl", *figures, class_="key-figures")
 
 
 def solved_split(frame: RunFrame) -> Markup:
@@ -77,9 +77,9 @@ def solved_split(frame: RunFrame) -> Markup:
 
 def findings(frame: RunFrame, summary: RunSummary) -> Markup:
     """What the numbers say and what to do next, a sentence or two each."""
-    said = [tag("li", tag("b", f"{head} "), text) for head, text in _findings(frame, summary)]
+    items = [tag("li", tag("b", f"{head} "), text) for head, text in _findings(frame, summary)]
     notices = [tag("li", tag("b", "Note. "), text) for text in summary.notices]
-    return tag("ul", *said, *notices, class_="findings")
+    return tag("ul", *items, *notices, class_="findings")
 
 
 def outcomes(summary: RunSummary) -> Markup:
@@ -123,15 +123,15 @@ def groups(summary: RunSummary, *, binary: bool) -> Markup | None:
     )
     if len(lines) < 2:
         return None
-    most = max((s.pass_at[-1].k for g in lines if (s := g.scores)), default=1)
-    best = (f"pass@{most}",) if most > 1 else ()
+    most_k = max((s.pass_at[-1].k for g in lines if (s := g.scores)), default=1)
+    best = (f"pass@{most_k}",) if most_k > 1 else ()
     heads = (title, "Tasks", "Scored", "Mean reward", "pass@1", *best, "", "Tokens")
     classes = (None, *("n",) * (len(heads) - 3), "wide", "n")
     head = (
         tag("th", text, scope="col", class_=class_)
         for text, class_ in zip(heads, classes, strict=True)
     )
-    rows = (_group(line, most, binary=binary) for line in lines[:MOST_GROUPS])
+    rows = (_group(line, most_k, binary=binary) for line in lines[:MOST_GROUPS])
     left_out = len(lines) - MOST_GROUPS
     note = f"{left_out} more are in the agent metrics file." if left_out > 0 else None
     table = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows))
@@ -155,7 +155,7 @@ def passed_text(value: float, *, binary: bool) -> str:
     return percent(value) if binary else f"{value:.3f}"
 
 
-def _group(line: GroupSummary, most: int, *, binary: bool) -> Markup:
+def _group(line: GroupSummary, most_k: int, *, binary: bool) -> Markup:
     scores = line.scores
     head = (
         tag("th", line.name, scope="row"),
@@ -182,7 +182,7 @@ def _group(line: GroupSummary, most: int, *, binary: bool) -> Markup:
             class_="n",
         ),
         tag("td", passed.get(1, "-"), class_="n"),
-        tag("td", passed.get(most, "-"), class_="n") if most > 1 else None,
+        tag("td", passed.get(most_k, "-"), class_="n") if most_k > 1 else None,
         tag("td", share_bar(parts, label=", ".join(tip for _, _, tip in parts))),
         tag("td", "-" if tokens is None else number(tokens), class_="n"),
     )
@@ -228,12 +228,14 @@ def _teaching(rollouts: Rollouts) -> Iterator[tuple[str, str]]:
         return
     total = len(rollouts.tasks)
     varied = int(np.sum(describe(rollouts.reward, rollouts.starts).std > 0))
-    rest = f"the rollouts of the other {total - varied:,} all score the same and teach nothing"
+    unteaching = (
+        f"the rollouts of the other {total - varied:,} all score the same and teach nothing"
+    )
     yield (
         f"{varied:,} of {amount(total, 'task')} can teach this model now:",
         (
             "their rollouts differ in reward, which is what group-relative training learns from"
-            + (f"; {rest}." if varied < total else ".")
+            + (f"; {unteaching}." if varied < total else ".")
         ),
     )
     if not solved_by_task(rollouts).any():

@@ -50,7 +50,7 @@ def before_transcripts(contents: Contents) -> bytes:
                 "look",
                 "Worth a look",
                 "The extremes of this run. Choose a task to read its rollouts.",
-                _grid([_list(one, contents.tasks) for one in contents.lists], "lists"),
+                _grid([_list(task_list, contents.tasks) for task_list in contents.lists], "lists"),
             ),
             _table(contents),
         ),
@@ -109,8 +109,8 @@ def _header(contents: Contents) -> Markup:
 
 
 def _section(name: str, title: str, lead: str | None, *children: Child) -> Markup:
-    said = tag("p", lead, class_="section-lead") if lead else None
-    return tag("section", tag("h2", title), said, *children, id=name)
+    lead_paragraph = tag("p", lead, class_="section-lead") if lead else None
+    return tag("section", tag("h2", title), lead_paragraph, *children, id=name)
 
 
 def _grid(children: Sequence[Markup], class_: str) -> Markup:
@@ -125,7 +125,7 @@ def _groups(table: Markup | None, grouped_by: str) -> Markup | None:
     )
 
 
-def _list(one: TaskList, tasks: TaskColumns) -> Markup:
+def _list(task_list: TaskList, tasks: TaskColumns) -> Markup:
     items = (
         tag(
             "li",
@@ -133,20 +133,23 @@ def _list(one: TaskList, tasks: TaskColumns) -> Markup:
             tag("span", class_="strip", data_strip=at),
             tag("span", figure, class_="n"),
         )
-        for at, figure in zip(one.positions, one.figures, strict=True)
+        for at, figure in zip(task_list.positions, task_list.figures, strict=True)
     )
     return tag(
-        "section", tag("h3", one.title), tag("p", one.why, class_="reading"), tag("ol", *items)
+        "section",
+        tag("h3", task_list.title),
+        tag("p", task_list.why, class_="reading"),
+        tag("ol", *items),
     )
 
 
 def _table(contents: Contents) -> Markup:
     table, tasks = contents.table, contents.tasks
-    shown = len(table["position"])
-    lead = f"All {amount(shown, 'task')} with a scored rollout. "
-    if shown < len(tasks):
+    task_count = len(table["position"])
+    lead = f"All {amount(task_count, 'task')} with a scored rollout. "
+    if task_count < len(tasks):
         lead = (
-            f"{amount(shown, 'task')} of {len(tasks):,}: the extremes, and as many of each pass "
+            f"{amount(task_count, 'task')} of {len(tasks):,}: the extremes, and as many of each pass "
             "rate as fit. "
         )
     lead += "A bar is a rollout, its height the reward. Numbers are means over rollouts."

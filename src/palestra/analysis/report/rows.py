@@ -107,39 +107,39 @@ def materialized_rows(
     frame: RunFrame, positions: Iterable[int], fields: frozenset[str]
 ) -> Iterator[tuple[int, JsonDict]]:
     """The first materialized row of each profiled task at `positions`; only `fields` of it."""
-    places = frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
+    row_places = frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
     tasks = frame.rollouts.tasks
-    wanted = [_wanted(places, at, tasks[at]) for at in positions]
-    for at, row in _read(places.files, wanted):
+    wanted_rows = [_wanted(row_places, at, tasks[at]) for at in positions]
+    for at, row in _read(row_places.files, wanted_rows):
         yield at, {name: _decoded(row[name]) for name in row.keys() & fields}
 
 
 def rollout_rows(frame: RunFrame, rollouts: Sequence[int]) -> Iterator[tuple[int, JsonDict]]:
     """The scored rows of `rollouts`, given by their numbers in the frame, whole."""
-    places, tasks = frame.rollout_places, frame.rollouts.tasks
+    row_places, tasks = frame.rollout_places, frame.rollouts.tasks
     task_of = group_of_rows(frame.rollouts.starts)[np.array(rollouts, dtype=np.int64)].tolist()
     pairs = zip(rollouts, task_of, strict=True)
-    wanted = [_wanted(places, number, tasks[task]) for number, task in pairs]
-    for number, row in _read(places.files, wanted):
+    wanted_rows = [_wanted(row_places, number, tasks[task]) for number, task in pairs]
+    for number, row in _read(row_places.files, wanted_rows):
         yield number, {name: _decoded(raw) for name, raw in row.items()}
 
 
-def _wanted(places: RowPositions, number: int, task: TaskIndex) -> _Wanted:
-    return _Wanted(int(places.file[number]), int(places.offset[number]), number, task)
+def _wanted(row_places: RowPositions, number: int, task: TaskIndex) -> _Wanted:
+    return _Wanted(int(row_places.file[number]), int(row_places.offset[number]), number, task)
 
 
-def _read(files: Sequence[Path], wanted: Sequence[_Wanted]) -> Iterator[tuple[int, RawRow]]:
-    in_order = sorted(wanted, key=lambda one: one[:3])
-    for file, rows in groupby(in_order, key=lambda one: one.file):
+def _read(files: Sequence[Path], wanted_rows: Sequence[_Wanted]) -> Iterator[tuple[int, RawRow]]:
+    in_order = sorted(wanted_rows, key=lambda wanted_row: wanted_row[:3])
+    for file, rows in groupby(in_order, key=lambda wanted_row: wanted_row.file):
         path = files[file]
         with _lines(path) as line_at:
-            for one in rows:
-                row = split_row(line_at(one.offset))
+            for wanted_row in rows:
+                row = split_row(line_at(wanted_row.offset))
                 if row is None or TASK_INDEX not in row:
-                    raise _changed(path, one)
-                if decode_value(row[TASK_INDEX]) != one.task:
-                    raise _changed(path, one)
-                yield one.number, row
+                    raise _changed(path, wanted_row)
+                if decode_value(row[TASK_INDEX]) != wanted_row.task:
+                    raise _changed(path, wanted_row)
+                yield wanted_row.number, row
 
 
 @contextmanager
@@ -178,9 +178,9 @@ def _decoded(raw: msgspec.Raw) -> Any:
         return json.loads(bytes(raw).decode(errors="replace"))
 
 
-def _changed(path: Path, one: _Wanted) -> InputDataError:
+def _changed(path: Path, wanted_row: _Wanted) -> InputDataError:
     return InputDataError(
-        f"{path} changed while it was being profiled: task {one.task} is no longer at byte "
-        f"{one.offset}",
+        f"{path} changed while it was being profiled: task {wanted_row.task} is no longer at byte "
+        f"{wanted_row.offset}",
         hint="run the profile again when nothing writes to the file",
     )

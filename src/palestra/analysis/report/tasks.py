@@ -80,25 +80,29 @@ def task_columns(frame: RunFrame) -> TaskColumns:
 
 def task_lists(tasks: TaskColumns, rollouts: Rollouts) -> list[TaskList]:
     """The lists that have a task in them."""
-    found = [
+    lists = [
         *_by_pass_rate(tasks),
         _most_variable(tasks, rollouts),
         _slowest(tasks, rollouts),
         _most_missing(tasks),
     ]
-    return [one for one in found if one is not None and one.positions]
+    return [task_list for task_list in lists if task_list is not None and task_list.positions]
 
 
 def by_interest(tasks: TaskColumns, lists: Sequence[TaskList]) -> list[int]:
     """Every position once: the listed tasks in turns, then tasks of each pass rate in turns."""
     stratum = np.ceil(tasks.rate * RATE_STRATA).astype(np.int64)
     strata = [np.flatnonzero(stratum == number).tolist() for number in range(RATE_STRATA + 1)]
-    return list(dict.fromkeys([*_in_turns([one.positions for one in lists]), *_in_turns(strata)]))
+    return list(
+        dict.fromkeys(
+            [*_in_turns([task_list.positions for task_list in lists]), *_in_turns(strata)]
+        )
+    )
 
 
 def _in_turns(groups: Sequence[Sequence[int]]) -> Iterator[int]:
-    for place in range(max(map(len, groups), default=0)):
-        yield from (group[place] for group in groups if place < len(group))
+    for turn in range(max(map(len, groups), default=0)):
+        yield from (group[turn] for group in groups if turn < len(group))
 
 
 def _by_pass_rate(tasks: TaskColumns) -> Iterator[TaskList]:
@@ -164,8 +168,8 @@ def _slowest(tasks: TaskColumns, rollouts: Rollouts) -> TaskList | None:
         why = "Most output tokens per rollout. The rows hold no times, so length stands for cost."
     else:
         return None
-    known = np.nan_to_num(measure)
-    chosen = _first(np.argsort(-known, kind="stable"), known > 0)
+    measured = np.nan_to_num(measure)
+    chosen = _first(np.argsort(-measured, kind="stable"), measured > 0)
     return TaskList(title, why, chosen, [number(measure[at]) for at in chosen])
 
 
@@ -180,10 +184,10 @@ def _most_missing(tasks: TaskColumns) -> TaskList:
     )
 
 
-def _first(order: IntArray, wanted: BoolArray) -> list[int]:
+def _first(order: IntArray, eligible: BoolArray) -> list[int]:
     """The first few wanted ones of an order."""
-    found: list[int] = order[wanted[order]][:LISTED].tolist()
-    return found
+    positions: list[int] = order[eligible[order]][:LISTED].tolist()
+    return positions
 
 
 def _described(rollouts: Rollouts, field: str | None) -> tuple[FloatArray, FloatArray] | None:
@@ -207,15 +211,15 @@ def shown_tasks(tasks: int, interest: Sequence[int]) -> list[int]:
 
 
 def table_data(
-    frame: RunFrame, tasks: TaskColumns, shown: Sequence[int], snippets: Sequence[str]
+    frame: RunFrame, tasks: TaskColumns, positions: Sequence[int], snippets: Sequence[str]
 ) -> JsonDict:
     """Columns of the shown tasks; `snippets` are theirs, in the same order."""
-    rows = np.array(shown, dtype=np.int64)
+    rows = np.array(positions, dtype=np.int64)
     return {
-        "position": shown,
-        "task": [task_label(tasks.names[at]) for at in shown],
+        "position": positions,
+        "task": [task_label(tasks.names[at]) for at in positions],
         "prompt": list(snippets),
-        "rewards": _strips(frame.rollouts, shown),
+        "rewards": _strips(frame.rollouts, positions),
         "solved": tasks.solved[rows].tolist(),
         "trials": tasks.trials[rows].tolist(),
         "missing": tasks.missing[rows].tolist(),
@@ -242,18 +246,21 @@ def _groups(frame: RunFrame, rows: IntArray) -> JsonDict:
     ordered = sorted({shown[code] for code in codes if code >= 0})
     if len(ordered) < 2:
         return {"groups": [], "group": []}
-    place = {name: number for number, name in enumerate(ordered)}
-    return {"groups": ordered, "group": [place[shown[code]] if code >= 0 else -1 for code in codes]}
+    index_of = {name: number for number, name in enumerate(ordered)}
+    return {
+        "groups": ordered,
+        "group": [index_of[shown[code]] if code >= 0 else -1 for code in codes],
+    }
 
 
-def _strips(rollouts: Rollouts, shown: Sequence[int]) -> list[str]:
+def _strips(rollouts: Rollouts, positions: Sequence[int]) -> list[str]:
     """Per task, a digit for each rollout: where its reward is between the run's extremes."""
     reward = rollouts.reward
     low, high = min(float(reward.min()), 0.0), max(float(reward.max()), 1.0)
     digits = np.rint(9 * (reward - low) / (high - low)).astype(np.uint8) + ord("0")
     text = digits.astype(np.uint8).tobytes().decode("ascii")
     starts = rollouts.starts.tolist()
-    return [text[starts[at] : min(starts[at + 1], starts[at] + STRIP_ROLLOUTS)] for at in shown]
+    return [text[starts[at] : min(starts[at + 1], starts[at] + STRIP_ROLLOUTS)] for at in positions]
 
 
 def _numbers(column: FloatArray | None, rows: IntArray) -> list[float | int | None]:

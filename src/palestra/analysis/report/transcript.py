@@ -62,23 +62,23 @@ def prompt(row: JsonObject) -> Said:
 def snippet(row: JsonObject) -> str:
     """The beginning of the last thing a user said, on one line."""
     params = row.get("responses_create_params")
-    given = params.get("input") if isinstance(params, Mapping) else None
-    users = [entry.text for entry in _entries(given, role="user") if entry.kind == "user"]
+    conversation = params.get("input") if isinstance(params, Mapping) else None
+    users = [entry.text for entry in _entries(conversation, role="user") if entry.kind == "user"]
     return visible_line(users[-1], SNIPPET_CHARACTERS) if users else ""
 
 
 def result_fields(row: JsonObject) -> list[list[str]]:
     """Names and values of what the verifier added, and why a response is incomplete."""
-    found = {name: value for name, value in row.items() if name not in _NOT_FIELDS}
+    fields = {name: value for name, value in row.items() if name not in _NOT_FIELDS}
     response = row.get("response")
     if isinstance(response, Mapping):
-        found |= {
+        fields |= {
             f"response.{name}": response[name]
             for name in ("incomplete_details", "error")
             if response.get(name)
         }
-    shown = sorted(found.items())[:MOST_FIELDS]
-    return [[visible_line(name, 80), _value(value)] for name, value in shown]
+    first_fields = sorted(fields.items())[:MOST_FIELDS]
+    return [[visible_line(name, 80), _value(value)] for name, value in first_fields]
 
 
 def _entries(items: Any, *, role: str) -> Iterator[Entry]:
@@ -108,8 +108,8 @@ def _entry(item: Any) -> Entry:
 
 
 def _role(role: Any) -> str:
-    known = {"user", "assistant", "system", "developer", "tool"}
-    return role if isinstance(role, str) and role in known else "other"
+    known_roles = {"user", "assistant", "system", "developer", "tool"}
+    return role if isinstance(role, str) and role in known_roles else "other"
 
 
 def _text(content: Any) -> str:

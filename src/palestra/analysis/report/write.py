@@ -65,10 +65,10 @@ def write_report(
     tasks = task_columns(frame)
     lists = task_lists(tasks, frame.rollouts)
     interest = by_interest(tasks, lists)
-    shown = shown_tasks(len(tasks), interest)
-    listed = set(shown)
+    positions = shown_tasks(len(tasks), interest)
+    listed = set(positions)
     chosen = plan(frame.rollouts, (at for at in interest if at in listed))
-    snippets, prompts = _prompts(frame, shown, chosen)
+    snippets, prompts = _prompts(frame, positions, chosen)
     summary = summary or summarize(frame)
     binary = is_binary(frame.rollouts.reward)
     contents = Contents(
@@ -83,7 +83,7 @@ def write_report(
         grouped_by="agent" if frame.families is None else "family",
         lists=lists,
         tasks=tasks,
-        table=table_data(frame, tasks, shown, snippets),
+        table=table_data(frame, tasks, positions, snippets),
     )
     _write(Path(path), contents, _blocks(frame, chosen, prompts), most_bytes)
 
@@ -104,25 +104,25 @@ def _write(path: Path, contents: Contents, blocks: Iterator[bytes], most_bytes: 
 
 
 def _prompts(
-    frame: RunFrame, shown: Sequence[int], chosen: Chosen
+    frame: RunFrame, positions: Sequence[int], chosen: Chosen
 ) -> tuple[list[str], dict[int, Said]]:
     """The snippet of every shown task, and the whole prompt of every chosen one."""
     snippets: dict[int, str] = {}
     prompts: dict[int, Said] = {}
-    for at, row in materialized_rows(frame, shown, PROMPT_FIELDS):
+    for at, row in materialized_rows(frame, positions, PROMPT_FIELDS):
         snippets[at] = snippet(row)
         if at in chosen:
             prompts[at] = prompt(row)
-    return [snippets[at] for at in shown], prompts
+    return [snippets[at] for at in positions], prompts
 
 
 def _blocks(frame: RunFrame, chosen: Chosen, prompts: Mapping[int, Said]) -> Iterator[bytes]:
     """Per chosen task, in order of interest, what the page's script shows of it."""
-    read = _read_rollouts(
+    rollout_texts = _read_rollouts(
         frame, [choice.rollout for choices in chosen.values() for choice in choices]
     )
     for at, choices in chosen.items():
-        rollouts = [{"why": choice.why, **read[choice.rollout]} for choice in choices]
+        rollouts = [{"why": choice.why, **rollout_texts[choice.rollout]} for choice in choices]
         yield data_block(f"rollouts-{at}", {"prompt": prompts[at], "rollouts": rollouts}).encode()
 
 
@@ -149,11 +149,13 @@ def _name(frame: RunFrame) -> str:
 
 def _lead(frame: RunFrame, summary: RunSummary) -> str:
     per_task = frame.rollouts.per_task
-    fewest, most = int(per_task.min()), int(per_task.max())
-    each = amount(most, "rollout") if fewest == most else f"{fewest} to {most} rollouts"
+    fewest, largest = int(per_task.min()), int(per_task.max())
+    rollouts_each = (
+        amount(largest, "rollout") if fewest == largest else f"{fewest} to {largest} rollouts"
+    )
     agents = [line.name for line in summary.by_agent]
     by = f" by {agents[0]}" if len(agents) == 1 else f" by {len(agents)} agents"
-    return f"{amount(len(frame.rollouts.tasks), 'task')} with {each} each{by}."
+    return f"{amount(len(frame.rollouts.tasks), 'task')} with {rollouts_each} each{by}."
 
 
 def _left_out(embedded: int, tasks: int, most_bytes: int) -> str:

@@ -38,16 +38,18 @@ def read_answers(frame: RunFrame) -> SeedAnswers:
 
     Answers are compared as `answer_text` has them; null is no answer.
     """
-    places = frame.rollout_places
-    codes = np.full(len(places), NO_ANSWER)
+    row_places = frame.rollout_places
+    codes = np.full(len(row_places), NO_ANSWER)
     numbers: dict[str, int] = {}
     extracted, model = False, None
-    for file, path in enumerate(places.files):
-        own = np.flatnonzero(places.file == file)
-        found = _File(path, numbers)
-        codes[own] = found.codes[np.searchsorted(found.offsets, places.offset[own])]
-        extracted = extracted or found.extracted
-        model = model or found.model
+    for file, path in enumerate(row_places.files):
+        in_file = np.flatnonzero(row_places.file == file)
+        file_answers = _File(path, numbers)
+        codes[in_file] = file_answers.codes[
+            np.searchsorted(file_answers.offsets, row_places.offset[in_file])
+        ]
+        extracted = extracted or file_answers.extracted
+        model = model or file_answers.model
     return SeedAnswers(codes, extracted, model)
 
 
@@ -84,9 +86,9 @@ def majority_of_rows(answers: IntArray, scores: FloatArray) -> FloatArray:
     candidates, of, votes = np.unique(ballot, axis=0, return_inverse=True, return_counts=True)
     worth = np.bincount(of, weights=scores[voted], minlength=len(votes)) / votes
     row = candidates[:, 0]
-    most = np.zeros(len(answers), dtype=np.int64)
-    np.maximum.at(most, row, votes)
-    wins = votes == most[row]
+    most_votes = np.zeros(len(answers), dtype=np.int64)
+    np.maximum.at(most_votes, row, votes)
+    wins = votes == most_votes[row]
     total = np.bincount(row[wins], weights=worth[wins], minlength=len(answers))
     winners = np.bincount(row[wins], minlength=len(answers))
     return np.asarray(total / np.maximum(winners, 1))

@@ -89,34 +89,34 @@ def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> 
     """
     grids = [_Grid.of(run, tasks) for run in runs]
     cut = len(grids) == 1 or min(grid.width for grid in grids) < k
-    whole = _side_by_side(grids)
-    if whole.width < k:
+    joined = _side_by_side(grids)
+    if joined.width < k:
         raise ConfigError(
-            f"--k {k} needs {k} rollouts of each task, and {runs[0].name} has {whole.width}",
-            hint=f"collect more, or --k {whole.width}",
+            f"--k {k} needs {k} rollouts of each task, and {runs[0].name} has {joined.width}",
+            hint=f"collect more, or --k {joined.width}",
         )
 
     def over_seeds(measure: _Measure, size: int) -> SeedScore:
         if cut:
-            return _over_parts(whole, size, measure, limits)
+            return _over_parts(joined, size, measure, limits)
         return _over_runs(grids, measure, limits)
 
     votes = all(run.answers.extracted for run in runs)
     limits = reward_range(np.concatenate([run.frame.rollouts.reward for run in runs]))
-    there = ~np.isnan(whole.rewards)
+    has_reward = ~np.isnan(joined.rewards)
     return ModelScores(
         name=runs[0].name,
         runs=[run.path for run in runs],
         tasks=len(tasks),
-        requested=int(whole.requested.sum()),
-        scored=int(there.sum()),
+        requested=int(joined.requested.sum()),
+        scored=int(has_reward.sum()),
         failures=_failures(runs, tasks),
         pass_1=over_seeds(_mean, 1),
         pass_k=over_seeds(_best(k), k),
         majority=over_seeds(_majority(k), k) if votes else None,
-        no_answer=100 * float(np.mean(whole.answers[there] == NO_ANSWER)) if votes else None,
+        no_answer=100 * float(np.mean(joined.answers[has_reward] == NO_ANSWER)) if votes else None,
         cut=cut,
-        left_over=whole.width % k if cut else 0,
+        left_over=joined.width % k if cut else 0,
     )
 
 
@@ -147,8 +147,8 @@ class _Grid:
         rewards[row[scored], column[scored]] = run.frame.rollouts.reward
         answers[row[scored], column[scored]] = run.answers.codes
         chosen = _rows_of(run, tasks)
-        asked = int(requested[chosen].any(axis=0).sum())
-        return cls(rewards[chosen], answers[chosen], requested[chosen]).columns(0, asked)
+        most_rollouts = int(requested[chosen].any(axis=0).sum())
+        return cls(rewards[chosen], answers[chosen], requested[chosen]).columns(0, most_rollouts)
 
     @property
     def width(self) -> int:
@@ -195,17 +195,17 @@ def _over_runs(runs: Sequence[_Grid], measure: _Measure, limits: tuple[float, fl
 
 
 def _over_parts(
-    whole: _Grid, size: int, measure: _Measure, limits: tuple[float, float]
+    grid: _Grid, size: int, measure: _Measure, limits: tuple[float, float]
 ) -> SeedScore:
     """The mean is over tasks: over parts, a task of fewer scored rollouts would weigh less."""
-    by_task = measure(whole, nan)
+    by_task = measure(grid, nan)
     if not len(_present(by_task)):
         raise _too_few_scored()
-    measured = [measure(part, nan) for part in whole.blocks(size)]
+    measured = [measure(part, nan) for part in grid.blocks(size)]
     parts = [values for values in measured if len(_present(values))]
     means = np.array([_present(values).mean() for values in parts])
     alike = all(np.array_equal(np.isnan(values), np.isnan(by_task)) for values in parts)
-    low, high = (float(_present(measure(whole, missing)).mean()) for missing in limits)
+    low, high = (float(_present(measure(grid, missing)).mean()) for missing in limits)
     return SeedScore(
         mean=100 * float(_present(by_task).mean()),
         standard_error=_standard_error(means) if alike else None,
@@ -237,12 +237,12 @@ def _best(k: int) -> _Measure:
 
     def measure(grid: _Grid, missing: float) -> FloatArray:
         rewards = grid.filled(missing)
-        there = ~np.isnan(rewards)
-        sizes = there.sum(axis=1)
-        held = np.flatnonzero(sizes)
+        has_reward = ~np.isnan(rewards)
+        sizes = has_reward.sum(axis=1)
+        non_empty = np.flatnonzero(sizes)
         best = np.full(len(sizes), nan)
-        starts = np.concatenate([[0], np.cumsum(sizes[held])])
-        best[held] = best_of_k(rewards[there], starts, k)
+        starts = np.concatenate([[0], np.cumsum(sizes[non_empty])])
+        best[non_empty] = best_of_k(rewards[has_reward], starts, k)
         return best
 
     return measure
@@ -268,9 +268,9 @@ def _vote(block: _Grid, missing: float) -> FloatArray:
 
 def _mean_of_rows(values: FloatArray) -> FloatArray:
     """Over what is there; NaN for a row with nothing."""
-    there = ~np.isnan(values)
-    count = there.sum(axis=1)
-    total = np.where(there, values, 0.0).sum(axis=1)
+    has_value = ~np.isnan(values)
+    count = has_value.sum(axis=1)
+    total = np.where(has_value, values, 0.0).sum(axis=1)
     return np.where(count > 0, total / np.maximum(count, 1), nan)
 
 
@@ -289,16 +289,16 @@ def _side_by_side(grids: Sequence[_Grid]) -> _Grid:
 
 def _rows_of(run: SeedRun, tasks: Sequence[TaskIndex]) -> IntArray:
     """Which tasks of the run these are, by position."""
-    place = {task: position for position, task in enumerate(run.frame.requests.tasks)}
-    return np.array([place[task] for task in tasks])
+    position_of = {task: position for position, task in enumerate(run.frame.requests.tasks)}
+    return np.array([position_of[task] for task in tasks])
 
 
 def _failures(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for run in runs:
         requests = run.frame.requests
         ours = np.isin(requests.keys.task, _rows_of(run, tasks))
         for name, count in counts_by_name(requests.outcome_names, requests.outcome[ours]).items():
             if name != SCORED:
-                found[name] = found.get(name, 0) + count
-    return found
+                counts[name] = counts.get(name, 0) + count
+    return counts

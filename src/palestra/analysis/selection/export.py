@@ -28,13 +28,13 @@ def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -
 
     `rollouts`: those of the run that is read; none of its files is ever replaced.
     """
-    own = {path for run in rollouts for path in RunPaths(run).all()}
-    if out.exists() and any(path.exists() and out.samefile(path) for path in own):
+    run_files = {path for run in rollouts for path in RunPaths(run).all()}
+    if out.exists() and any(path.exists() and out.samefile(path) for path in run_files):
         raise InputDataError(f"{out} is a file of the run itself", hint="choose another --out")
-    there = [path for path in (out, provenance_path(out)) if path.exists()]
-    if there and not overwrite:
+    existing = [path for path in (out, provenance_path(out)) if path.exists()]
+    if existing and not overwrite:
         raise InputDataError(
-            f"{there[0]} exists already",
+            f"{existing[0]} exists already",
             hint="choose another --out, or --overwrite it",
             cause=KnownCause.OUTPUT_EXISTS,
         )
@@ -53,11 +53,11 @@ def export_selection(
         out.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as both:
             rows = both.enter_context(replacing(out))
-            beside = both.enter_context(replacing(provenance_path(out)))
+            provenance_file = both.enter_context(replacing(provenance_path(out)))
             for row in _rows(frame, selection):
                 rows.write(row + b"\n")
             entries = list(_entries(selection))
-            beside.write(
+            provenance_file.write(
                 orjson.dumps({**provenance, "tasks": entries}, option=orjson.OPT_INDENT_2) + b"\n"
             )
     except OSError as error:
@@ -123,8 +123,8 @@ def _without_seed(params: JsonObject) -> JsonDict:
     metadata = {name: value for name, value in params["metadata"].items() if name != "extra_body"}
     if extra:
         metadata["extra_body"] = encode(extra).decode()
-    kept = {name: value for name, value in params.items() if name != "metadata"}
-    return {**kept, "metadata": metadata} if metadata else kept
+    remaining = {name: value for name, value in params.items() if name != "metadata"}
+    return {**remaining, "metadata": metadata} if metadata else remaining
 
 
 def _extra_body(params: object) -> JsonObject:
@@ -140,8 +140,8 @@ def _extra_body(params: object) -> JsonObject:
 def _manifest(path: Path) -> JsonObject | None:
     """The digests of the run's manifest, if it has one that can be read."""
     try:
-        held = orjson.loads(path.read_bytes())
+        manifest = orjson.loads(path.read_bytes())
         names: Sequence[str] = ("digest", "input_digest", "palestra_version")
-        return {name: held[name] for name in names}
+        return {name: manifest[name] for name in names}
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -150,19 +150,19 @@ def selection_of(frame: RunFrame, criteria: SelectionCriteria) -> Selection:
     solved = _solved(frame, criteria.solved_at)
     rate = solved / trials
     tokens = _tokens(frame, criteria)
-    more = rollouts_to_decide(rate, trials, criteria.band.edges if criteria.band else [])
-    verdicts = _verdicts(criteria, rate, trials, more, tokens)
-    kept = np.flatnonzero(verdicts == _CODES[TaskVerdict.KEPT])
+    rollouts_needed = rollouts_to_decide(rate, trials, criteria.band.edges if criteria.band else [])
+    verdicts = _verdicts(criteria, rate, trials, rollouts_needed, tokens)
+    kept_tasks = np.flatnonzero(verdicts == _CODES[TaskVerdict.KEPT])
     if criteria.by_learnability:
-        kept = kept[np.argsort(-(rate * (1 - rate))[kept], kind="stable")]
+        kept_tasks = kept_tasks[np.argsort(-(rate * (1 - rate))[kept_tasks], kind="stable")]
     if criteria.limit is not None:
-        verdicts[kept[criteria.limit :]] = _CODES[TaskVerdict.OVER_LIMIT]
-        kept = kept[: criteria.limit]
+        verdicts[kept_tasks[criteria.limit :]] = _CODES[TaskVerdict.OVER_LIMIT]
+        kept_tasks = kept_tasks[: criteria.limit]
     profiled = frame.profiled
     names = tuple(TaskVerdict)
-    named = [names[code] for code in verdicts.tolist()]
-    judged = _judged(frame, named, rate, solved, tokens, more)
-    return Selection(judged, profiled[kept].tolist(), frame.notices)
+    verdict_names = [names[code] for code in verdicts.tolist()]
+    judged = _judged(frame, verdict_names, rate, solved, tokens, rollouts_needed)
+    return Selection(judged, profiled[kept_tasks].tolist(), frame.notices)
 
 
 def rollouts_to_decide(
@@ -211,7 +211,7 @@ def _verdicts(
     criteria: SelectionCriteria,
     rate: FloatArray,
     trials: IntArray,
-    more: FloatArray,
+    rollouts_needed: FloatArray,
     tokens: FloatArray,
 ) -> IntArray:
     """Positions in `TaskVerdict`. By precedence: what comes later overrules what came before."""
@@ -222,7 +222,7 @@ def _verdicts(
     verdicts[hard] = _CODES[TaskVerdict.TOO_HARD]
     verdicts[easy] = _CODES[TaskVerdict.TOO_EASY]
     if criteria.decided_only:
-        verdicts[more > 0] = _CODES[TaskVerdict.UNDECIDED]
+        verdicts[rollouts_needed > 0] = _CODES[TaskVerdict.UNDECIDED]
     verdicts[trials < criteria.min_rollouts] = _CODES[TaskVerdict.UNDECIDED]
     return verdicts
 
@@ -241,18 +241,20 @@ def _judged(
     rate: FloatArray,
     solved: IntArray,
     tokens: FloatArray,
-    more: FloatArray,
+    rollouts_needed: FloatArray,
 ) -> list[JudgedTask]:
     requests = frame.requests
     counts = requests.outcomes_by_task().tolist()
     requested = np.diff(requests.starts).tolist()
     interval = wilson_interval(solved, frame.rollouts.per_task, confidence=LEARNABILITY_CONFIDENCE)
-    place = dict(zip(frame.profiled.tolist(), range(len(rate)), strict=True))
+    index_of = dict(zip(frame.profiled.tolist(), range(len(rate)), strict=True))
     judged = []
     for position, task in enumerate(requests.tasks):
-        named = dict(zip(requests.outcome_names, counts[position], strict=True))
-        failures = {name: count for name, count in named.items() if count and name != SCORED}
-        at = place.get(position)
+        outcome_counts = dict(zip(requests.outcome_names, counts[position], strict=True))
+        failures = {
+            name: count for name, count in outcome_counts.items() if count and name != SCORED
+        }
+        at = index_of.get(position)
         if at is None:
             judged.append(
                 JudgedTask(task, TaskVerdict.NO_ROLLOUTS, requested[position], 0, failures)
@@ -272,7 +274,7 @@ def _judged(
                 high=float(interval.high[at]),
                 learnability=p * (1 - p),
                 mean_output_tokens=length if isfinite(length) else None,
-                more_rollouts=int(more[at]) if isfinite(more[at]) else None,
+                more_rollouts=int(rollouts_needed[at]) if isfinite(rollouts_needed[at]) else None,
             )
         )
     return judged

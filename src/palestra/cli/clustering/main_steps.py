@@ -73,16 +73,18 @@ def drive(plan: Path, shard: str) -> int:
     _tell_of_sandbox(run, job, environment)
     _stop_without_lease(environment)
     ray = _ray_settings(run, job, environment)
-    given = files.given_inputs(shard)
-    if not given.exists():
-        raise InputDataError(f"{given} is missing", hint="submit the run again: it writes its rows")
+    given_inputs = files.given_inputs(shard)
+    if not given_inputs.exists():
+        raise InputDataError(
+            f"{given_inputs} is missing", hint="submit the run again: it writes its rows"
+        )
     config = load(
         overrides_of(run),
         ng=False,
         extra={
             **policy_settings(run, job, environment),
             **ray,
-            "input_jsonl_fpath": str(given),
+            "input_jsonl_fpath": str(given_inputs),
             "output_jsonl_fpath": str(files.shard(shard).output),
             "agent_name": run.collect.agent_name,
             "num_samples_in_parallel": run.collect.num_samples_in_parallel,
@@ -130,14 +132,14 @@ def _collect(config: ResolvedConfig, settings: CollectSettings) -> int:
 def _settings(
     run: Run, shard: str, config: ResolvedConfig, drain_file: Path | None
 ) -> CollectSettings:
-    asked = args_from(CollectArgs, config.tree).settings(config)
+    settings_asked = args_from(CollectArgs, config.tree).settings(config)
     if run.rollouts is None or run.tasks is None:
         raise InputDataError("the plan does not say how many rollouts the run has")
-    place = [one.name for one in run.shards].index(shard)
+    position = [shard_of_run.name for shard_of_run in run.shards].index(shard)
     return replace(
-        asked,
+        settings_asked,
         given=GivenRows(run.input_digest, run.rollouts, run.tasks),
-        shard=Share(place, len(run.shards)),
+        shard=Share(position, len(run.shards)),
         resume_from_cache=True,
         overwrite=False,
         on_stale="error",
@@ -172,15 +174,15 @@ def policy_settings(run: Run, job: JobFiles | None, environment: Mapping[str, st
     `job`: None for what only reads answers, and asks no model.
     """
     policy = run.policy
-    told: JsonDict = {"policy_model_name": policy.model} if policy.model else {}
+    tree: JsonDict = {"policy_model_name": policy.model} if policy.model else {}
     if policy.server is not None:
         if job is None:
-            return {**told, "policy_base_url": "http://127.0.0.1:9/v1", "policy_api_key": "none"}
+            return {**tree, "policy_base_url": "http://127.0.0.1:9/v1", "policy_api_key": "none"}
         host, port, nonce = endpoint(job, policy.server, environment)
         _reach_directly(host)
-        return {**told, "policy_base_url": f"http://{host}:{port}/v1", "policy_api_key": nonce}
+        return {**tree, "policy_base_url": f"http://{host}:{port}/v1", "policy_api_key": nonce}
     if policy.base_url is not None:
-        told["policy_base_url"] = policy.base_url
+        tree["policy_base_url"] = policy.base_url
     if policy.api_key_env is not None:
         key = environment.get(policy.api_key_env, "")
         if not key and job is not None:
@@ -188,10 +190,10 @@ def policy_settings(run: Run, job: JobFiles | None, environment: Mapping[str, st
                 f"the variable {policy.api_key_env}, which holds the API key, is empty in the job",
                 hint="export it where the run is submitted from",
             )
-        told["policy_api_key"] = key or "none"
+        tree["policy_api_key"] = key or "none"
     elif policy.base_url is not None and "policy_api_key" not in names_in_files(overrides_of(run)):
-        told["policy_api_key"] = "none"  # an endpoint that asks for none
-    return told
+        tree["policy_api_key"] = "none"  # an endpoint that asks for none
+    return tree
 
 
 def _reach_directly(host: str) -> None:
@@ -208,8 +210,8 @@ def endpoint(job: JobFiles, component: str, environment: Mapping[str, str]) -> t
     """
     path = job.endpoint(component)
     try:
-        told = orjson.loads(path.read_bytes())
-        host, port, nonce = str(told["host"]), int(told["port"]), str(told["nonce"])
+        address = orjson.loads(path.read_bytes())
+        host, port, nonce = str(address["host"]), int(address["port"]), str(address["nonce"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunFailed(f"{component} has published no endpoint in {path} ({error!r})") from error
     if nonce != environment.get(NONCE):
@@ -222,18 +224,18 @@ def endpoint(job: JobFiles, component: str, environment: Mapping[str, str]) -> t
 
 def _tell_of_sandbox(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> None:
     """Where the job has a sandbox, the environments of this process find it as they always do."""
-    found = _service(run, job, environment, Role.SANDBOX)
-    if found is not None:
-        host, port, nonce = found
+    service = _service(run, job, environment, Role.SANDBOX)
+    if service is not None:
+        host, port, nonce = service
         os.environ.update({HOST_VARIABLE: host, PORT_VARIABLE: str(port), TOKEN_VARIABLE: nonce})
 
 
 def _ray_settings(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> JsonDict:
     """Where the job has a Ray cluster, its address; its token goes into the environment."""
-    found = _service(run, job, environment, Role.RAY)
-    if found is None:
+    service = _service(run, job, environment, Role.RAY)
+    if service is None:
         return {}
-    host, port, nonce = found
+    host, port, nonce = service
     os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=nonce)
     return {"ray_head_node_address": address_of_cluster(host, port, nonce)}
 
@@ -271,7 +273,7 @@ def prepare_run(plan: Path) -> int:
         agents=[i.name for i in config.instances.values() if i.type == ServerType.AGENT],
         seeded=run.collect.seeded,
         limit=run.collect.limit,
-        check=lambda found: remember_stamped(found, files, anew=run.rerun_done),
+        check=lambda stamped: remember_stamped(stamped, files, anew=run.rerun_done),
     )
     for text in stamped.notices:
         notice(text)

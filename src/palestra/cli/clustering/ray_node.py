@@ -138,9 +138,9 @@ def _kept_up(command: Sequence[str]) -> int:
 class _Roll:
     """How many nodes of the cluster are there, as Ray itself tells."""
 
-    def __init__(self, address: str, wanted: int) -> None:
+    def __init__(self, address: str, node_count: int) -> None:
         self.address = address
-        self.wanted = wanted
+        self.wanted = node_count
         self.alive = 0
 
     def call(self) -> None:
@@ -178,14 +178,14 @@ class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         roll = self.server.roll
         expected = f"Bearer {os.environ.get(TOKEN, '')}"
-        given = self.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(), expected.encode()):
+        credentials = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(credentials.encode(), expected.encode()):
             return self._say(401, {"error": "this Ray cluster is another job's"})
-        told = {"address": roll.address, "nodes": roll.alive, "wanted": roll.wanted}
-        return self._say(200 if roll.alive >= roll.wanted else 503, told)
+        report = {"address": roll.address, "nodes": roll.alive, "wanted": roll.wanted}
+        return self._say(200 if roll.alive >= roll.wanted else 503, report)
 
-    def _say(self, status: int, told: object) -> None:
-        body = json.dumps(told).encode()
+    def _say(self, status: int, report: object) -> None:
+        body = json.dumps(report).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -68,9 +68,9 @@ def _run_folder(submission: Submission) -> Path:
 def _report(submission: Submission) -> None:
     """What a user does next."""
     run = submission.run
-    wanted = {name for job in run.jobs for name in job.shards}
-    rows = sum(shard.rows or 0 for shard in run.shards if shard.name in wanted)
-    say(f"{run.name}: {rows} rollouts in {len(wanted)} shards -> {run.output_dir}")
+    shard_names = {name for job in run.jobs for name in job.shards}
+    rows = sum(shard.rows or 0 for shard in run.shards if shard.name in shard_names)
+    say(f"{run.name}: {rows} rollouts in {len(shard_names)} shards -> {run.output_dir}")
     for job in run.jobs:
         tasks = f"{len(job.shards)} shards" if job.shards else "all shards"
         say(f"  {job.name:<12} {submission.job_ids.get(job.name, 'not submitted'):<12} {tasks}")
@@ -85,19 +85,19 @@ def _report(submission: Submission) -> None:
 
 def status(args: FollowArgs) -> int:
     """Show a run; 0 when all is done, 1 when something will not be, 3 while it is under way."""
-    _, found = _looked_at(args.run)
+    _, run_status = _looked_at(args.run)
     if args.as_json:
-        say_json(_told(found))
+        say_json(_told(run_status))
     else:
-        _show(found)
-    if found.done:
+        _show(run_status)
+    if run_status.done:
         return 0
-    over = [one for one in found.units if not one.standing.active]
-    return UNDERWAY if all(one.standing is Standing.DONE for one in over) else 1
+    ended_units = [unit for unit in run_status.units if not unit.standing.active]
+    return UNDERWAY if all(unit.standing is Standing.DONE for unit in ended_units) else 1
 
 
-def _looked_at(given: str) -> tuple[RunFiles, RunStatus]:
-    files = folder_of(given)
+def _looked_at(run_name: str) -> tuple[RunFiles, RunStatus]:
+    files = folder_of(run_name)
     run = read_run(files)
     return files, status_of(files, run, _executor(run))
 
@@ -106,63 +106,63 @@ def _executor(run: Run) -> Executor:
     return executor_for(run.executor, timeout_s=run.command_timeout_s)
 
 
-def _told(found: RunStatus) -> JsonDict:
+def _told(run_status: RunStatus) -> JsonDict:
     return {
-        "run": found.run.name,
-        "output_dir": found.run.output_dir,
-        "executor": found.run.executor,
-        "done": found.done,
-        "active": found.active,
-        "counts": dict(found.counts()),
-        "rollouts": dict(found.rollouts()),
-        "units": [_unit(one) for one in found.units],
+        "run": run_status.run.name,
+        "output_dir": run_status.run.output_dir,
+        "executor": run_status.run.executor,
+        "done": run_status.done,
+        "active": run_status.active,
+        "counts": dict(run_status.counts()),
+        "rollouts": dict(run_status.rollouts()),
+        "units": [_unit(unit) for unit in run_status.units],
     }
 
 
-def _unit(one: UnitStatus) -> JsonDict:
+def _unit(unit_status: UnitStatus) -> JsonDict:
     return {
-        "name": one.unit.name,
-        "kind": "shard" if one.unit.is_shard else "job",
-        "job": one.unit.job,
-        "job_id": one.unit.job_id,
-        "submission": one.unit.submission,
-        "standing": one.standing.value,
-        "reason": one.reason,
-        "restarts": one.restarts,
-        "rollouts": dict(one.rollouts),
-        "servers": dict(one.servers),
-        "components": [dict(component) for component in one.components],
+        "name": unit_status.unit.name,
+        "kind": "shard" if unit_status.unit.is_shard else "job",
+        "job": unit_status.unit.job,
+        "job_id": unit_status.unit.job_id,
+        "submission": unit_status.unit.submission,
+        "standing": unit_status.standing.value,
+        "reason": unit_status.reason,
+        "restarts": unit_status.restarts,
+        "rollouts": dict(unit_status.rollouts),
+        "servers": dict(unit_status.servers),
+        "components": [dict(component) for component in unit_status.components],
     }
 
 
-def _show(found: RunStatus) -> None:
+def _show(run_status: RunStatus) -> None:
     rows = [
         [
-            one.unit.name,
-            one.standing.value,
-            _progress(one),
-            one.unit.job_id.rpartition(":")[2],
-            one.reason,
+            unit.unit.name,
+            unit.standing.value,
+            _progress(unit),
+            unit.unit.job_id.rpartition(":")[2],
+            unit.reason,
         ]
-        for one in found.units
+        for unit in run_status.units
     ]
     print_table(("unit", "standing", "rollouts", "job", "reason"), rows, right="rollouts")
-    counts = ", ".join(f"{name} {number}" for name, number in sorted(found.counts().items()))
-    total = found.rollouts()
-    if not found.run.shards:
-        say(f"{found.run.name}: {counts}")
+    counts = ", ".join(f"{name} {number}" for name, number in sorted(run_status.counts().items()))
+    total = run_status.rollouts()
+    if not run_status.run.shards:
+        say(f"{run_status.run.name}: {counts}")
         return
     say(
-        f"{found.run.name}: {counts}; rollouts expected {total['expected']} = scored "
+        f"{run_status.run.name}: {counts}; rollouts expected {total['expected']} = scored "
         f"{total['scored']} + failed {total['failed']}"
         + (f" + left {total['left']}" if total["left"] else "")
     )
 
 
-def _progress(one: UnitStatus) -> str:
-    if not one.rollouts:
+def _progress(unit_status: UnitStatus) -> str:
+    if not unit_status.rollouts:
         return "-"
-    return f"{one.rollouts['expected'] - one.rollouts['left']}/{one.rollouts['expected']}"
+    return f"{unit_status.rollouts['expected'] - unit_status.rollouts['left']}/{unit_status.rollouts['expected']}"
 
 
 def logs(args: LogsArgs) -> int:
@@ -173,16 +173,16 @@ def logs(args: LogsArgs) -> int:
     if unit is not None:
         names = [unit]
     else:
-        found = status_of(files, run, executor)
-        names = [one.unit.name for one in found.units if one.standing is Standing.FAILED]
+        run_status = status_of(files, run, executor)
+        names = [unit.unit.name for unit in run_status.units if unit.standing is Standing.FAILED]
         if not names:
             notice("nothing has failed; name a shard or a job with --of to see its logs")
     paths = [path for name in names for path in executor.logs(run, name)]
     if unit is not None and not paths:
         _check_known(run, unit)
     if args.as_json:
-        told = [{"path": str(path), "end": _end(tail(path), lines)} for path in paths]
-        say_json(told)
+        logs_read = [{"path": str(path), "end": _end(tail(path), lines)} for path in paths]
+        say_json(logs_read)
         return 0
     for path in paths:
         say(f"==> {shown(path)}")
@@ -194,10 +194,10 @@ def logs(args: LogsArgs) -> int:
 
 def _check_known(run: Run, name: str) -> None:
     """Raise ConfigError for what is neither a shard nor a job of the run."""
-    known = [*(shard.name for shard in run.shards), *(job.name for job in run.jobs)]
-    if name not in known:
+    known_names = [*(shard.name for shard in run.shards), *(job.name for job in run.jobs)]
+    if name not in known_names:
         raise ConfigError(
-            f"--of {name}: the run has no such shard or job{did_you_mean(name, known)}",
+            f"--of {name}: the run has no such shard or job{did_you_mean(name, known_names)}",
             hint=f"`palestra cluster status {run.output_dir}` lists them",
         )
 
@@ -208,12 +208,12 @@ def _end(text: str, lines: int) -> str:
 
 def cancel(args: FollowArgs) -> int:
     """Cancel what has not ended."""
-    files, found = _looked_at(args.run)
-    ids = sorted({job_id for one in found.units for job_id in one.open_ids})
-    _executor(found.run).cancel(ids)
-    for one in found.units:
-        for job_id in one.open_ids:
-            _record_cancelled(files, one, job_id)
+    files, run_status = _looked_at(args.run)
+    ids = sorted({job_id for unit in run_status.units for job_id in unit.open_ids})
+    _executor(run_status.run).cancel(ids)
+    for unit in run_status.units:
+        for job_id in unit.open_ids:
+            _record_cancelled(files, unit, job_id)
     if args.as_json:
         say(orjson.dumps({"cancelled": ids}).decode())
     else:
@@ -221,13 +221,13 @@ def cancel(args: FollowArgs) -> int:
     return 0
 
 
-def _record_cancelled(files: RunFiles, one: UnitStatus, job_id: str) -> None:
+def _record_cancelled(files: RunFiles, unit_status: UnitStatus, job_id: str) -> None:
     event = {
         "event": "cancelled",
         "time": time.time(),
-        "submission": one.unit.submission,
-        "job": one.unit.job,
-        "unit": one.unit.name,
+        "submission": unit_status.unit.submission,
+        "job": unit_status.unit.job,
+        "unit": unit_status.unit.name,
         "job_id": job_id,
     }
     ledger.append(files.ledger, event)
@@ -242,23 +242,27 @@ def _nothing_to_retry(underway: Mapping[str, int]) -> str:
 
 def retry_failed(args: FollowArgs) -> int:
     """Submit again what is neither done nor active, and the merge and profile after it."""
-    _, found = _looked_at(args.run)
-    stuck = [one for one in found.units if one.standing is Standing.NEVER_STARTS]
-    ids = sorted({one.unit.job_id for one in stuck if one.unit.job_id})
+    _, run_status = _looked_at(args.run)
+    stuck = [unit for unit in run_status.units if unit.standing is Standing.NEVER_STARTS]
+    ids = sorted({unit.unit.job_id for unit in stuck if unit.unit.job_id})
     shards = [
-        one.unit.name
-        for one in found.units
-        if one.unit.is_shard and one.standing is not Standing.DONE and not one.standing.active
+        unit.unit.name
+        for unit in run_status.units
+        if unit.unit.is_shard and unit.standing is not Standing.DONE and not unit.standing.active
     ]
     followers = [
-        one
-        for one in found.units
-        if not one.unit.is_shard and one.standing is not Standing.DONE and not one.standing.active
+        unit
+        for unit in run_status.units
+        if not unit.unit.is_shard
+        and unit.standing is not Standing.DONE
+        and not unit.standing.active
     ]
     if not shards and not followers:
-        counts = found.counts()
+        counts = run_status.counts()
         underway = {
-            one.value: counts[one] for one in (Standing.RUNNING, Standing.QUEUED) if one in counts
+            standing.value: counts[standing]
+            for standing in (Standing.RUNNING, Standing.QUEUED)
+            if standing in counts
         }
         if args.as_json:
             say(orjson.dumps({"submitted": [], "underway": underway}).decode())
@@ -267,11 +271,11 @@ def retry_failed(args: FollowArgs) -> int:
         return 0
     # The last of a shard's jobs: before it has ended, another may still finish the shard.
     active = [
-        (one.unit.name, one.open_ids[-1])
-        for one in found.units
-        if one.unit.is_shard and one.open_ids
+        (unit.unit.name, unit.open_ids[-1])
+        for unit in run_status.units
+        if unit.unit.is_shard and unit.open_ids
     ]
-    run = resubmit(found.run, shards, active=active, stuck=ids)
+    run = resubmit(run_status.run, shards, active=active, stuck=ids)
     if args.as_json:
         say(orjson.dumps({"submission": run.submission, "submitted": shards}).decode())
     else:

@@ -78,7 +78,7 @@ def prepare_benchmark(
     def command() -> int:
         from palestra.cli.benchmarks import prepare as run
 
-        wanted = [text for text in names or () if text not in overrides]
-        return run(with_configs(configs, overrides), ng=False, names=wanted, extra=flags)
+        benchmark_names = [text for text in names or () if text not in overrides]
+        return run(with_configs(configs, overrides), ng=False, names=benchmark_names, extra=flags)
 
     guarded(command)

@@ -44,11 +44,11 @@ def register(app: typer.Typer) -> None:
 
 def _in_its_place(storage: Storage, settings: dict[str, Any]) -> dict[str, Any]:
     """`settings`, unless some are for the other place. Raises ConfigError that names them."""
-    for other, names in ONLY.items():
+    for storage_name, names in ONLY.items():
         strange = sorted(names & settings.keys())
-        if other != storage and strange:
+        if storage_name != storage and strange:
             raise ConfigError(
-                f"{', '.join(strange)}: only for --storage {other}, and this is {storage}"
+                f"{', '.join(strange)}: only for --storage {storage_name}, and this is {storage}"
             )
     return settings
 

@@ -21,17 +21,17 @@ class _DoctorGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the name of the doctor itself in front, unless a command is named."""
-        named = args[:1] and args[0] in self.commands
-        return super().parse_args(ctx, args if named else [_ITSELF, *args])
+        is_command = args[:1] and args[0] in self.commands
+        return super().parse_args(ctx, args if is_command else [_ITSELF, *args])
 
 
 @final
 class _Doctor(TyperCommand):
     """The doctor itself, whose help and errors name it as its user does: `palestra doctor`."""
 
-    def make_context(self, *given: Any, parent: Any = None, **extra: Any) -> Any:
+    def make_context(self, *named_and_args: Any, parent: Any = None, **extra: Any) -> Any:
         """As the child of the application, where the group has that name."""
-        _name, args = given
+        _name, args = named_and_args
         return super().make_context(parent.info_name, args, parent=parent.parent, **extra)
 
 

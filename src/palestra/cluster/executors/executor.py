@@ -78,8 +78,8 @@ def log_files(log_dir: Path, unit: str = "") -> tuple[Path, ...]:
     if not log_dir.is_dir():
         return ()
     prefix = f"{unit}_" if unit else ""
-    found = [path for path in log_dir.glob("*.log") if path.name.startswith(prefix)]
-    return tuple(sorted(found, key=lambda path: (path.stat().st_mtime, path.name)))
+    logs = [path for path in log_dir.glob("*.log") if path.name.startswith(prefix)]
+    return tuple(sorted(logs, key=lambda path: (path.stat().st_mtime, path.name)))
 
 
 _BARE_EXIT: Final = re.compile(r"exited with \d+|was ended by ")
@@ -95,8 +95,10 @@ def reason_of(result: JsonObject) -> str:
     Empty when there is no reason, as after a job that went well.
     """
     reason = str(result.get("reason") or "")
-    said = _last_word(str(result.get("log") or ""), errors_only=bool(_EXITED_WELL.search(reason)))
-    return f"{reason}: {said}" if said and _BARE_EXIT.search(reason) else reason
+    last_word = _last_word(
+        str(result.get("log") or ""), errors_only=bool(_EXITED_WELL.search(reason))
+    )
+    return f"{reason}: {last_word}" if last_word and _BARE_EXIT.search(reason) else reason
 
 
 def killed_by(exit_code: str) -> str:
@@ -119,5 +121,5 @@ def _last_word(log: str, *, errors_only: bool) -> str:
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
-    other = [] if errors_only else lines
-    return (errors or other or [""])[-1][:MOST_CHARACTERS]
+    fallback = [] if errors_only else lines
+    return (errors or fallback or [""])[-1][:MOST_CHARACTERS]

@@ -50,10 +50,10 @@ def to_stderr(text: str) -> None:
 
 
 class HereExecutor:
-    """Runs jobs in their order. `tell` gets a line when something starts or ends."""
+    """Runs jobs in their order. `report` gets a line when something starts or ends."""
 
-    def __init__(self, tell: Callable[[str], None] = to_stderr) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[str], None] = to_stderr) -> None:
+        self._tell = report
 
     def submit(self, run: Run, submitted: Callable[[Job, str], None], /) -> None:
         """Run them all. Raises RunFailed when one did not go well."""
@@ -146,10 +146,10 @@ class QueueState:
 class Queue:
     """Runs the jobs of one submission, and the tasks of an array, one after another."""
 
-    def __init__(self, run: Run, tell: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, run: Run, report: Callable[[str], None] = lambda _: None) -> None:
         self._run = run
         self._files = RunFiles(Path(run.output_dir)).submission(run.submission)
-        self._tell = tell
+        self._tell = report
         self._stopping = False
         self._ids = {job.name: job_id(self._files, job) for job in run.jobs}
         self._units = {
@@ -210,14 +210,14 @@ class Queue:
         self._tell(f"{unit_name}: started")
         code, reason = self._supervised(job, task, unit_name)
         if code == 0:
-            ended = JobState(Phase.DONE, exit_code="0")
+            end_state = JobState(Phase.DONE, exit_code="0")
         elif self._is_stopping():
-            ended = JobState(Phase.CANCELLED, "stopped", str(code))
+            end_state = JobState(Phase.CANCELLED, "stopped", str(code))
         else:
             why = reason or self._failure(job, task, code)
-            ended = JobState(Phase.FAILED, why, str(code))
-        self._set(unit, ended)
-        self._tell(f"{unit_name}: {ended.state.value}{_in_brackets(ended.reason)}")
+            end_state = JobState(Phase.FAILED, why, str(code))
+        self._set(unit, end_state)
+        self._tell(f"{unit_name}: {end_state.state.value}{_in_brackets(end_state.reason)}")
 
     def _failure(self, job: Job, task: int, code: int) -> str:
         """Why a job failed: in the words of its supervisor, if it has left any."""
@@ -301,8 +301,8 @@ def _on_stop(stop: Callable[[], None]) -> Iterator[None]:
 
 def states(job: str) -> Mapping[str, JobState]:
     """The units of a job by its id, or the one unit of that id; empty for what is not known."""
-    prefix, _, rest = job.partition(":")
-    folder, _, name = rest.rpartition(":")
+    prefix, _, folder_and_unit = job.partition(":")
+    folder, _, name = folder_and_unit.rpartition(":")
     if prefix != PREFIX or not name:
         return {}
     queue = QueueState.read(Path(folder))

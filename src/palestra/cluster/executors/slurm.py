@@ -38,7 +38,7 @@ class Commands(Protocol):
 def run_command(argv: Sequence[str], timeout_s: float, /) -> CommandAnswer:
     """For real, with our environment."""
     try:
-        done = run(argv, timeout_s=timeout_s)
+        process = run(argv, timeout_s=timeout_s)
     except FileNotFoundError as error:
         raise ConfigError(
             f"there is no {argv[0]} here",
@@ -52,7 +52,8 @@ def run_command(argv: Sequence[str], timeout_s: float, /) -> CommandAnswer:
     except OSError as error:
         raise ClusterUnreachable(f"{argv[0]} cannot be run: {error.strerror}") from error
     return CommandAnswer(
-        done.code, *(text.decode("utf-8", "replace") for text in (done.output, done.errors))
+        process.code,
+        *(text.decode("utf-8", "replace") for text in (process.output, process.errors)),
     )
 
 
@@ -90,8 +91,8 @@ class SlurmExecutor:
     def max_array_size(self) -> int | None:
         """The site's MaxArraySize: tasks of one array. None when the controller does not say."""
         answer = self._asked("scontrol", "show", "config")
-        found = re.search(r"^MaxArraySize\s*=\s*(\d+)", answer.out, re.MULTILINE)
-        return int(found[1]) if found else None
+        match = re.search(r"^MaxArraySize\s*=\s*(\d+)", answer.out, re.MULTILINE)
+        return int(match[1]) if match else None
 
     def submit(self, run: Run, submitted: Callable[[Job, str], None], /) -> None:
         files = RunFiles(Path(run.output_dir)).submission(run.submission)
@@ -109,16 +110,16 @@ class SlurmExecutor:
             submitted(job, job_id)
 
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
-        wanted = tuple(dict.fromkeys(ids))
-        if not wanted:
+        unique_ids = tuple(dict.fromkeys(ids))
+        if not unique_ids:
             return {}
-        roots = sorted({unit.partition("_")[0] for unit in wanted})
-        found = self._ended(roots)
+        roots = sorted({unit.partition("_")[0] for unit in unique_ids})
+        states = self._ended(roots)
         # What the queue says is newer than what accounting has heard.
-        found.update(self._queued(roots))
-        arrays = {unit.partition("_")[0] for unit in found if "_" in unit}
-        missing = [unit for unit in wanted if unit not in found and unit not in arrays]
-        return {**found, **dict.fromkeys(missing, JobState(Phase.UNKNOWN))}
+        states.update(self._queued(roots))
+        arrays = {unit.partition("_")[0] for unit in states if "_" in unit}
+        missing = [unit for unit in unique_ids if unit not in states and unit not in arrays]
+        return {**states, **dict.fromkeys(missing, JobState(Phase.UNKNOWN))}
 
     def cancel(self, ids: Iterable[str], /) -> None:
         if listed := list(ids):
@@ -154,12 +155,12 @@ class SlurmExecutor:
 
     def _remembered(self, roots: Sequence[str]) -> dict[str, JobState]:
         """What the controller still knows of jobs that have ended."""
-        found: dict[str, JobState] = {}
+        states: dict[str, JobState] = {}
         for root in roots:
             answer = self._asked("scontrol", "-o", "show", "job", root, fine=_INVALID)
             for line in answer.out.splitlines():
-                found.update(_shown(line))
-        return found
+                states.update(_shown(line))
+        return states
 
     def _asked(self, *argv: str, fine: str = "") -> CommandAnswer:
         """The answer of a command that went well, or failed for the reason that is `fine`."""
@@ -188,18 +189,18 @@ def state_of(text: str) -> Phase:
 
 
 def _ended_as(state: str, exit_code: str, restarts: str = "0") -> JobState:
-    known = state_of(state)
+    phase = state_of(state)
     return JobState(
-        known,
-        reason="" if known is Phase.DONE else state,
+        phase,
+        reason="" if phase is Phase.DONE else state,
         exit_code=exit_code,
         restarts=int(restarts) if restarts.isdecimal() else 0,
     )
 
 
-def _unit(shown: str) -> str:
+def _unit(job_id: str) -> str:
     """A unit's id; of a heterogeneous job (`19+1`) its leader's."""
-    return shown.partition("+")[0]
+    return job_id.partition("+")[0]
 
 
 def _shown(line: str) -> Iterator[tuple[str, JobState]]:

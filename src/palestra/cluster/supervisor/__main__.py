@@ -46,15 +46,15 @@ SMALL_TASKS: dict[str, Callable[[Sequence[str]], int]] = {
 }
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    """The exit code of the job, or of one of the small tasks. `given`: else the command line."""
-    arguments = sys.argv[1:] if given is None else list(given)
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the job, or of one of the small tasks. `argv`: else the command line."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
     small = SMALL_TASKS.get(arguments[0]) if arguments else None
     if small is not None:
         return small(arguments[1:])
-    asked = _parsed(arguments)
+    options = _parsed(arguments)
     try:
-        task = read_task(asked.plan, asked.job, asked.task)
+        task = read_task(options.plan, options.job, options.task)
         context = Context(task, dict(os.environ), PortLocks(), nodes=nodes_of(task, os.environ))
     except (BadPlan, slurm.SlurmUnreachable, KeyError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201  # its log
@@ -75,38 +75,38 @@ def _run(context: Context) -> int:
     signal.signal(signal.SIGUSR1, drain)
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    own = context.task.shard
-    before = _left_in(context.run.shard(own.name)) if own else None
-    if before is None and own:
-        before = own.rows
-    ended = supervision.run()
-    return _requeue_if_worthwhile(context, ended, before)
+    own_shard = context.task.shard
+    before = _left_in(context.run.shard(own_shard.name)) if own_shard else None
+    if before is None and own_shard:
+        before = own_shard.rows
+    ending = supervision.run()
+    return _requeue_if_worthwhile(context, ending, before)
 
 
-def _requeue_if_worthwhile(context: Context, ended: JobEnding, before: int | None) -> int:
+def _requeue_if_worthwhile(context: Context, ending: JobEnding, before: int | None) -> int:
     """The exit code. A drained job goes back into the queue, if its last start got anywhere.
 
     `before`: rollouts that were left when it started.
     """
-    after = ended.counts.left if ended.counts else None
+    after = ending.counts.left if ending.counts else None
     progress = before is not None and after is not None and after < before
     if not (
-        ended.status == "drained" and context.slurm_id and context.task.job.requeue and progress
+        ending.status == "drained" and context.slurm_id and context.task.job.requeue and progress
     ):
-        return ended.code
+        return ending.code
     if context.restart >= MOST_REQUEUES:
-        return ended.code
+        return ending.code
     context.record("requeued", reason="the time limit was near", left=after)
     context.say(f"back into the queue: {after} rollouts are left, of {before} at this start")
     try:
         slurm.requeue(context.env["SLURM_JOB_ID"])
     except slurm.SlurmUnreachable as error:
         context.say(f"cannot be put back into the queue: {error}")
-        return ended.code
+        return ending.code
     # Slurm ends this process in a moment; nothing is left to lose, so it may be at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(60.0)
-    return ended.code
+    return ending.code
 
 
 def _left_in(files: ShardFiles) -> int | None:

@@ -99,7 +99,7 @@ class Context:
         except OSError as error:
             self.say(f"cannot write to the ledger: {error}")
 
-    def environment(self, component: Component, place: steps.StepPlace) -> dict[str, str]:
+    def environment(self, component: Component, step_place: steps.StepPlace) -> dict[str, str]:
         """Of one of its components."""
         ours = {
             "PALESTRA_JOB_ID": self.job_id,
@@ -115,8 +115,8 @@ class Context:
                 path, number = self.lease
                 ours.update(PALESTRA_LEASE=str(path), PALESTRA_LEASE_NUMBER=str(number))
         # Logs are files: wide, and without colours.
-        shown = {"COLUMNS": "160", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-        return {**shown, **steps.env_of(self.task, component, place, self.env), **ours}
+        terminal = {"COLUMNS": "160", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+        return {**terminal, **steps.env_of(self.task, component, step_place, self.env), **ours}
 
     def _installation(self, component: Component) -> str:
         """What has the same value wherever the same things are installed once: this node, for all
@@ -128,13 +128,17 @@ class Context:
         return hashlib.sha256(folder.encode()).hexdigest()[:16]
 
     def start(
-        self, component: Component, place: steps.StepPlace, started: int
+        self, component: Component, step_place: steps.StepPlace, started: int
     ) -> tuple[subprocess.Popen[bytes], Path]:
         """Start a component; its process, and its log. `started`: how often it was before."""
-        env = self.environment(component, place)
-        named = [*component.env, *component.inherit, *(n for n in env if n.startswith("PALESTRA_"))]
+        env = self.environment(component, step_place)
+        variable_names = [
+            *component.env,
+            *component.inherit,
+            *(n for n in env if n.startswith("PALESTRA_")),
+        ]
         minder = processes.step_minder(self.task.run.python, service=not component.is_main)
-        argv = steps.argv_of(self.task, component, place, named, minder)
+        argv = steps.argv_of(self.task, component, step_place, variable_names, minder)
         if self.task.run.executor != steps.SLURM:
             inside = component.container and self.task.run.runtime != "none"
             argv = processes.minded(argv, None if inside else component.workdir)
@@ -173,13 +177,13 @@ class Context:
             command.append(f"--het-group={component.group}")
         command += [self.task.run.python, sys.argv[0], PORT, str(low), str(high)]
         try:
-            done = run(command, timeout_s=PORT_S)
-            port, address = done.text.split()
+            process = run(command, timeout_s=PORT_S)
+            port, address = process.text.split()
             return int(port), address
         except OSError as error:
             raise NoFreePort(f"cannot find a free port on {node}: {error}") from error
         except ValueError:
-            complaint = done.complaint or done.text
+            complaint = process.complaint or process.text
             raise NoFreePort(f"cannot find a free port on {node}: {complaint}") from None
 
     def tokens(self, rank: int, head: str, port: int, head_port: int = 0) -> dict[str, str]:

@@ -56,24 +56,24 @@ def run_keyed(arguments: Sequence[str]) -> int:
 
 def copy_masked(source: IO[bytes], target: IO[bytes], key: bytes) -> None:
     """Copy as it comes, with the key masked also where it comes in pieces."""
-    held = b""
+    unwritten = b""
     while True:
         block = os.read(source.fileno(), 1 << 16)
-        held = (held + block).replace(key, MASK)
+        unwritten = (unwritten + block).replace(key, MASK)
         # What may be the beginning of the key waits for its end.
-        waits = next((n for n in range(len(key) - 1, 0, -1) if held.endswith(key[:n])), 0)
+        waits = next((n for n in range(len(key) - 1, 0, -1) if unwritten.endswith(key[:n])), 0)
         waits = waits if block else 0
-        target.write(held[: len(held) - waits])
+        target.write(unwritten[: len(unwritten) - waits])
         target.flush()
-        held = held[len(held) - waits :]
+        unwritten = unwritten[len(unwritten) - waits :]
         if not block:
             return
 
 
 def run_module(arguments: Sequence[str]) -> int:
     """Run a module as `python -m` does, with the key among its arguments."""
-    module, *rest = arguments
+    module, *module_arguments = arguments
     sys.path[0] = str(os.getcwd())  # noqa: PTH109  # as -m has it
-    sys.argv = [module, *rest, "--api-key", os.environ.pop(KEY_VARIABLE)]
+    sys.argv = [module, *module_arguments, "--api-key", os.environ.pop(KEY_VARIABLE)]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
     return 0

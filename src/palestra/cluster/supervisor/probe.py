@@ -55,28 +55,28 @@ class Waited:
         return self.verdict is ProbeVerdict.READY
 
 
-def check(asked: Probe) -> None:
+def check(probe: Probe) -> None:
     """Raise BadProbe unless its times can be waited for."""
     for name in ("interval_s", "attempt_timeout_s", "deadline_s"):
-        value = getattr(asked, name)
+        value = getattr(probe, name)
         if (
             not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e9
         ):  # Python 3.8
             raise BadProbe(f"probe.{name} must be a number of seconds above 0, not {value!r}")
-    if not asked.path.startswith("/"):
-        raise BadProbe(f"probe.path must begin with /, not {asked.path!r}")
+    if not probe.path.startswith("/"):
+        raise BadProbe(f"probe.path must begin with /, not {probe.path!r}")
 
 
-def ask(base_url: str, asked: Probe, key: str) -> ProbeAnswer:
+def ask(base_url: str, probe: Probe, key: str) -> ProbeAnswer:
     """One attempt, which takes `attempt_timeout_s` at most."""
-    request = urllib.request.Request(base_url + asked.path)  # noqa: S310  # http, as we built it
+    request = urllib.request.Request(base_url + probe.path)  # noqa: S310  # http, as we built it
     if key:
         request.add_header("Authorization", f"Bearer {key}")
-    deadline = time.monotonic() + asked.attempt_timeout_s
+    deadline = time.monotonic() + probe.attempt_timeout_s
     # Not through a proxy of the site: the server is a node of this job.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=asked.attempt_timeout_s) as reply:
+        with opener.open(request, timeout=probe.attempt_timeout_s) as reply:
             status, body = reply.status, _body(reply, deadline)
     except urllib.error.HTTPError as error:
         status, body = error.code, b""
@@ -84,13 +84,13 @@ def ask(base_url: str, asked: Probe, key: str) -> ProbeAnswer:
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         return ProbeAnswer(None, f"no answer ({reason})")
-    if status in {401, 403} and asked.expect_status not in {401, 403}:
+    if status in {401, 403} and probe.expect_status not in {401, 403}:
         return ProbeAnswer(
             ProbeVerdict.AUTH_REFUSED, f"it answers {status}: it does not take our key"
         )
-    if status != asked.expect_status:
-        return ProbeAnswer(None, f"it answers {status}, not {asked.expect_status}")
-    return _model(body, asked)
+    if status != probe.expect_status:
+        return ProbeAnswer(None, f"it answers {status}, not {probe.expect_status}")
+    return _model(body, probe)
 
 
 def _body(reply: Any, deadline: float) -> bytes:
@@ -106,29 +106,29 @@ def _body(reply: Any, deadline: float) -> bytes:
     return body
 
 
-def _model(body: bytes, asked: Probe) -> ProbeAnswer:
-    if not asked.expect_model:
+def _model(body: bytes, probe: Probe) -> ProbeAnswer:
+    if not probe.expect_model:
         return ProbeAnswer(ProbeVerdict.READY, "it answers")
     try:
         models = [str(model["id"]) for model in json.loads(body)["data"]]
     except (ValueError, KeyError, TypeError):
-        return ProbeAnswer(None, f"{asked.path} gives no list of models")
-    if asked.expect_model in models:
-        return ProbeAnswer(ProbeVerdict.READY, f"it serves {asked.expect_model}")
+        return ProbeAnswer(None, f"{probe.path} gives no list of models")
+    if probe.expect_model in models:
+        return ProbeAnswer(ProbeVerdict.READY, f"it serves {probe.expect_model}")
     if not models:
         return ProbeAnswer(None, "it serves no model yet")
     return ProbeAnswer(
-        ProbeVerdict.WRONG_MODEL, f"it serves {', '.join(models)}, and not {asked.expect_model}"
+        ProbeVerdict.WRONG_MODEL, f"it serves {', '.join(models)}, and not {probe.expect_model}"
     )
 
 
 def wait_ready(
     attempt: Callable[[], ProbeAnswer],
-    asked: Probe,
+    probe: Probe,
     *,
     died: Callable[[], str],
     stop: Callable[[], bool] = lambda: False,
-    say: Callable[[str], None] = print,
+    report: Callable[[str], None] = print,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Waited:
@@ -137,25 +137,25 @@ def wait_ready(
     `died`: how the watched process has ended, empty while it runs. `stop`: whether nobody waits
     any more. Between attempts both are looked at often, however long the interval is.
     """
-    begun = told = clock()
+    begun_at = reported_at = clock()
     last = "not asked yet"
     while True:
-        ended = died()
-        if ended:
-            return Waited(ProbeVerdict.DIED, ended, clock() - begun)
+        how_it_ended = died()
+        if how_it_ended:
+            return Waited(ProbeVerdict.DIED, how_it_ended, clock() - begun_at)
         if stop():
-            return Waited(ProbeVerdict.STOPPED, last, clock() - begun)
+            return Waited(ProbeVerdict.STOPPED, last, clock() - begun_at)
         answer = attempt()
         last = answer.text
         if answer.verdict is not None:
-            return Waited(answer.verdict, last, clock() - begun)
-        next_attempt = min(clock() + asked.interval_s, begun + asked.deadline_s)
+            return Waited(answer.verdict, last, clock() - begun_at)
+        next_attempt = min(clock() + probe.interval_s, begun_at + probe.deadline_s)
         while clock() < next_attempt and not died() and not stop():
             sleep(min(0.2, max(0.0, next_attempt - clock())))
         now = clock()
-        if now - begun >= asked.deadline_s and not died():
-            text = f"not ready within {asked.deadline_s:g} s: {last}"
-            return Waited(ProbeVerdict.TIMEOUT, text, now - begun)
-        if now - told >= SAY_EVERY_S:
-            told = now
-            say(f"waiting for {now - begun:.0f} s of {asked.deadline_s:g}: {last}")
+        if now - begun_at >= probe.deadline_s and not died():
+            text = f"not ready within {probe.deadline_s:g} s: {last}"
+            return Waited(ProbeVerdict.TIMEOUT, text, now - begun_at)
+        if now - reported_at >= SAY_EVERY_S:
+            reported_at = now
+            report(f"waiting for {now - begun_at:.0f} s of {probe.deadline_s:g}: {last}")

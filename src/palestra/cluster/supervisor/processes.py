@@ -81,10 +81,10 @@ def mind(arguments: Sequence[str], *, step: bool = False, hold_s: float = 0.0) -
         _say("this system has no subreapers: what detaches itself may be left behind")
     if not step:  # there it may be a thread that starts us, and ends
         die_with_parent(signal.SIGTERM)
-    told: list[int] = []
+    signals_received: list[int] = []
 
     def tell(number: int, _frame: FrameType | None) -> None:
-        told.append(number)
+        signals_received.append(number)
 
     signal.signal(signal.SIGTERM, tell)
     signal.signal(signal.SIGINT, tell)
@@ -101,7 +101,7 @@ def mind(arguments: Sequence[str], *, step: bool = False, hold_s: float = 0.0) -
         _say(f"cannot start {argv[0]}: {error}")
         return 127
     try:
-        code = _until_ended(child, told, supervisor, hold_s)
+        code = _until_ended(child, signals_received, supervisor, hold_s)
     finally:
         _end_descendants()
     return code if code >= 0 else 128 - code
@@ -112,7 +112,7 @@ def _say(text: str) -> None:
 
 
 def _until_ended(
-    child: subprocess.Popen[bytes], told: Sequence[int], parent: int, hold_s: float
+    child: subprocess.Popen[bytes], signals_received: Sequence[int], parent: int, hold_s: float
 ) -> int:
     tell_at = kill_at = None
     while True:
@@ -122,7 +122,7 @@ def _until_ended(
         except subprocess.TimeoutExpired:
             pass
         now = time.monotonic()
-        if tell_at is None and told:
+        if tell_at is None and signals_received:
             tell_at = now + hold_s
         if kill_at is None and (os.getppid() != parent or (tell_at is not None and now >= tell_at)):
             with contextlib.suppress(ProcessLookupError):
@@ -152,10 +152,10 @@ def _end_descendants() -> None:
     """Kill whatever is below us: orphans of the command have become our children."""
     deadline = time.monotonic() + 5.0
     while time.monotonic() < deadline:
-        left = _children(os.getpid())
-        if not left:
+        still_there = _children(os.getpid())
+        if not still_there:
             return
-        for pid in left:
+        for pid in still_there:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -169,13 +169,13 @@ def _children(pid: int) -> list[int]:
     parents: dict[int, list[int]] = {}
     for process in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):
-            told = process.read_text()
-            parent = int(told[told.rindex(")") + 2 :].split()[1])
+            stat_text = process.read_text()
+            parent = int(stat_text[stat_text.rindex(")") + 2 :].split()[1])
             parents.setdefault(parent, []).append(int(process.parent.name))
-    found: list[int] = []
-    look = [pid]
-    while look:
-        below = parents.get(look.pop(), [])
-        found += below
-        look += below
-    return found
+    descendants: list[int] = []
+    to_visit = [pid]
+    while to_visit:
+        below = parents.get(to_visit.pop(), [])
+        descendants += below
+        to_visit += below
+    return descendants

@@ -44,8 +44,8 @@ class MainStep:
         context.drain_file.unlink(missing_ok=True)
         nodes = context.nodes_for(self.component) if not context.single_node else ()
         head = nodes[0] if nodes else "127.0.0.1"
-        place = steps.StepPlace(context.tokens(0, head, 0), nodes)
-        self._process, self.log = context.start(self.component, place, 0)
+        step_place = steps.StepPlace(context.tokens(0, head, 0), nodes)
+        self._process, self.log = context.start(self.component, step_place, 0)
         context.say(f"{self.component.name} runs; it prints to {self.log.name}")
 
     @property
@@ -154,7 +154,7 @@ class Service:
             head_port, _ = context.port_on(nodes[0] if nodes else "", component)
         head = self._address or (nodes[0] if nodes else "127.0.0.1")
         many = steps.by_node(component) and bool(nodes)
-        places = [
+        step_places = [
             steps.StepPlace(
                 context.tokens(rank, head, self._port, head_port),
                 (node,),
@@ -164,8 +164,8 @@ class Service:
             for rank, node in enumerate(nodes if many else ())
         ] or [steps.StepPlace(context.tokens(0, head, self._port, head_port), nodes)]
         self._processes, self._logs = [], []
-        for place in places:
-            process, log = context.start(component, place, self.restarts + self._new_ports)
+        for step_place in step_places:
+            process, log = context.start(component, step_place, self.restarts + self._new_ports)
             self._processes.append(process)
             self._logs.append(log)
         self.state, self.reason = ServiceState.STARTING, "started"
@@ -193,10 +193,12 @@ class Service:
         """Follow what has happened to it; a failure when that ends the job."""
         if self.state not in {ServiceState.STARTING, ServiceState.READY}:
             return None
-        ended = self.ended()
-        if ended:
+        how_it_ended = self.ended()
+        if how_it_ended:
             return self._lost(
-                ServiceFailure(self.component.name, ended, ProbeVerdict.DIED.value, self._tail())
+                ServiceFailure(
+                    self.component.name, how_it_ended, ProbeVerdict.DIED.value, self._tail()
+                )
             )
         waited = self._watch.result
         if waited is None:
@@ -286,11 +288,11 @@ class Service:
             return ProbeAnswer(ProbeVerdict.READY, "it runs; nothing else is asked of it")
         answer = probe.ask(f"http://{self._address}:{self._port}", asked, self._context.nonce)
         if answer.verdict is ProbeVerdict.READY and self._context.single_node:
-            found = listeners_on(self._port, self._mark())
-            if found.strangers and not found.ours:
+            listeners = listeners_on(self._port, self._mark())
+            if listeners.strangers and not listeners.ours:
                 return ProbeAnswer(
                     ProbeVerdict.AUTH_REFUSED,
-                    f"port {self._port} is answered by process {found.strangers[0]}, which is not ours",
+                    f"port {self._port} is answered by process {listeners.strangers[0]}, which is not ours",
                 )
         return answer
 
@@ -341,7 +343,7 @@ class _Watch:
             asked,
             died=service.ended,
             stop=self._stopped.is_set,
-            say=lambda text: service._context.say(f"{service.component.name}: {text}"),  # noqa: SLF001  # of one module
+            report=lambda text: service._context.say(f"{service.component.name}: {text}"),  # noqa: SLF001  # of one module
         )
         if waited.verdict in {ProbeVerdict.DIED, ProbeVerdict.STOPPED}:
             return  # whoever looks at the process says so

@@ -36,12 +36,12 @@ def is_gone(job_id: str) -> bool:
     `CANCELLED by 0` is told so by accounting; only the first word counts.
     """
     try:
-        told = _asked("squeue", "-h", "-a", "-t", "all", "-o", "%T", "-j", job_id).split()
+        states = _asked("squeue", "-h", "-a", "-t", "all", "-o", "%T", "-j", job_id).split()
     except SlurmUnreachable as error:
         if "Invalid job id" in str(error):
             return True
         raise
-    return all(state in GONE for state in told)
+    return all(state in GONE for state in states)
 
 
 def requeue(job_id: str) -> None:
@@ -51,9 +51,9 @@ def requeue(job_id: str) -> None:
 
 def _asked(*command: str) -> str:
     try:
-        done = run(command, timeout_s=ASK_S)
+        process = run(command, timeout_s=ASK_S)
     except OSError as error:
         raise SlurmUnreachable(f"{command[0]}: {error}") from error
-    if done.code:
-        raise SlurmUnreachable(f"{command[0]} exited with {done.code}: {done.complaint}")
-    return done.text
+    if process.code:
+        raise SlurmUnreachable(f"{command[0]} exited with {process.code}: {process.complaint}")
+    return process.text

@@ -75,13 +75,15 @@ def read_task(plan: Path, job_name: str, index: int) -> JobTask:
         raise BadPlan(f"{plan}: {error.strerror}") from error
     except ValueError as error:
         raise BadPlan(f"{plan}: {error}") from error
-    named = [job for job in run.jobs if job.name == job_name]
-    if not named:
+    jobs_of_name = [job for job in run.jobs if job.name == job_name]
+    if not jobs_of_name:
         names = ", ".join(job.name for job in run.jobs)
         raise BadPlan(f"{plan} has no job {job_name!r} (jobs: {names})")
-    if named[0].shards and index >= len(named[0].shards):
-        raise BadPlan(f"job {job_name} has {len(named[0].shards)} shards, and no number {index}")
-    return JobTask(plan, run, named[0], index)
+    if jobs_of_name[0].shards and index >= len(jobs_of_name[0].shards):
+        raise BadPlan(
+            f"job {job_name} has {len(jobs_of_name[0].shards)} shards, and no number {index}"
+        )
+    return JobTask(plan, run, jobs_of_name[0], index)
 
 
 SLURM = "slurm"
@@ -109,7 +111,7 @@ class StepPlace:
 def argv_of(
     task: JobTask,
     component: Component,
-    place: StepPlace,
+    step_place: StepPlace,
     names: Sequence[str],
     minder: Sequence[str] = (),
 ) -> list[str]:
@@ -117,19 +119,25 @@ def argv_of(
 
     `minder`: what stands before the command of a step that runs in no container.
     """
-    told = component.worker_argv if place.rank and component.worker_argv else component.argv
-    tokens = {} if component.role == COMMAND else place.tokens
-    argv = [replaced(text, tokens) for text in told]
+    template = (
+        component.worker_argv if step_place.rank and component.worker_argv else component.argv
+    )
+    tokens = {} if component.role == COMMAND else step_place.tokens
+    argv = [replaced(text, tokens) for text in template]
     if component.is_main:
         argv = with_setup(component, argv)
     argv = _in_container(task, component, argv, names)
     if task.run.executor != SLURM:
         return argv
-    return [*_srun(task, component, place), *([] if _inside(task, component) else minder), *argv]
+    return [
+        *_srun(task, component, step_place),
+        *([] if _inside(task, component) else minder),
+        *argv,
+    ]
 
 
 def env_of(
-    task: JobTask, component: Component, place: StepPlace, base: Mapping[str, str]
+    task: JobTask, component: Component, step_place: StepPlace, base: Mapping[str, str]
 ) -> dict[str, str]:
     """The environment: the job's own without secrets it does not inherit, and its own values."""
     hidden = set(task.run.secrets) - set(component.inherit)
@@ -137,7 +145,7 @@ def env_of(
     if component.role == SANDBOX:
         # It runs what a model wrote: what looks like a secret is none of its business.
         env = {name: value for name, value in env.items() if not _is_secret_name(name)}
-    env.update({name: replaced(text, place.tokens) for name, text in component.env.items()})
+    env.update({name: replaced(text, step_place.tokens) for name, text in component.env.items()})
     return env
 
 
@@ -151,7 +159,7 @@ def by_node(component: Component) -> bool:
 def replaced(text: str, tokens: Mapping[str, str]) -> str:
     """`text` with its tokens replaced; other braces stay, also those in what stands for a token."""
     pattern = "|".join(map(re.escape, tokens))
-    return re.sub(pattern, lambda found: tokens[found[0]], text) if tokens else text
+    return re.sub(pattern, lambda match: tokens[match[0]], text) if tokens else text
 
 
 def _is_secret_name(name: str) -> bool:
@@ -201,8 +209,8 @@ def with_setup(component: Component, argv: Sequence[str]) -> list[str]:
     return ["bash", "-c", script, "palestra", setup.install, setup.before, setup.after, *argv]
 
 
-def _srun(task: JobTask, component: Component, place: StepPlace) -> list[str]:
-    parts = component.nodes if place.one_of_many else 1
+def _srun(task: JobTask, component: Component, step_place: StepPlace) -> list[str]:
+    parts = component.nodes if step_place.one_of_many else 1
     nodes, tasks = component.nodes // parts, max(1, component.tasks // parts)
     flags = [
         "srun",
@@ -214,8 +222,8 @@ def _srun(task: JobTask, component: Component, place: StepPlace) -> list[str]:
         f"--cpus-per-task={component.cpus}",
         "--export=ALL",
     ]
-    if place.nodes:
-        flags.append(f"--nodelist={','.join(place.nodes)}")
+    if step_place.nodes:
+        flags.append(f"--nodelist={','.join(step_place.nodes)}")
     if component.gpus:
         flags.append(f"--gpus-per-node={component.gpus}")
     if component.mem_mib is not None:

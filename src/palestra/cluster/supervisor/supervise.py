@@ -88,7 +88,7 @@ class Supervision:
             self._lease_path,
             Holder.me(context.slurm_id, context.restart),
             is_gone=slurm.is_gone if context.slurm_id else None,
-            say=context.say,
+            report=context.say,
         )
 
     def run(self) -> JobEnding:
@@ -105,17 +105,17 @@ class Supervision:
             return self._finish(JobEnding("failed", UNWRITABLE, f"cannot write the run: {error}"))
         context.lease = (self._lease_path, self._lease.number)
         try:
-            ended = self._already_done() or self._work()
+            ending = self._already_done() or self._work()
         except OSError as error:
-            ended = JobEnding("failed", UNWRITABLE, f"cannot write the run: {error}")
+            ending = JobEnding("failed", UNWRITABLE, f"cannot write the run: {error}")
         finally:
             self._stop_all()
-        ended = self._settled(ended)
+        ending = self._settled(ending)
         try:
             self._lease.release(stopped=self._stopped_by_itself)
         except OSError as error:
             context.say(f"cannot give the lease back: {error}")
-        return self._finish(ended)
+        return self._finish(ending)
 
     def told_to_stop(self, number: int) -> None:
         """What a signal handler does: remember the signal, and leave a result at once.
@@ -128,17 +128,17 @@ class Supervision:
         signals.stop, signals.stopped_at = number, time.time()
         if self._finished:
             return
-        ended = self._cancelled(", and killed before it had stopped in order")
+        ending = self._cancelled(", and killed before it had stopped in order")
         with contextlib.suppress(OSError):
-            self._write_result(ended)
+            self._write_result(ending)
 
-    def _cancelled(self, more: str = "") -> JobEnding:
+    def _cancelled(self, addition: str = "") -> JobEnding:
         signals = self._signals
         by = f"by Slurm ({signal_name(signals.stop)})"
         if not self._context.slurm_id:
             by = f"by {signal_name(signals.stop)}"
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(signals.stopped_at))
-        return JobEnding("cancelled", 128 + signals.stop, f"cancelled {by} at {at}{more}")
+        return JobEnding("cancelled", 128 + signals.stop, f"cancelled {by} at {at}{addition}")
 
     def _already_done(self) -> JobEnding | None:
         """A shard that is done is not run again, unless that was asked for: then once."""
@@ -167,8 +167,12 @@ class Supervision:
             for service in self._services:
                 service.start()
         except (BadProbe, NoFreePort, OSError) as error:
-            named = next((s for s in self._services if s.state is ServiceState.WAITING), None)
-            return JobEnding("failed", 1, str(error), named.component.name if named else "")
+            waiting_service = next(
+                (s for s in self._services if s.state is ServiceState.WAITING), None
+            )
+            return JobEnding(
+                "failed", 1, str(error), waiting_service.component.name if waiting_service else ""
+            )
         return self._until(self._all_ready) or self._run_main()
 
     def _all_ready(self) -> bool:
@@ -246,29 +250,29 @@ class Supervision:
             service.stop()
         self._context.ports.close()
 
-    def _settled(self, ended: JobEnding) -> JobEnding:
+    def _settled(self, ending: JobEnding) -> JobEnding:
         """What the shard's rows say about how it went."""
         files = self._shard
-        if files is None or ended.status == "refused":
-            return ended
+        if files is None or ending.status == "refused":
+            return ending
         try:
             counts = shard.count(files)
-            if ended.status != "done":
-                return replace(ended, counts=counts)
+            if ending.status != "done":
+                return replace(ending, counts=counts)
             if not shard.is_done(files):
                 shard.write_done(files, counts, self._done_by())
         except shard.NotDone as error:
-            return self._not_done(ended, error)
+            return self._not_done(ending, error)
         except (OSError, ValueError, KeyError) as error:
             return JobEnding(
                 "failed", NOT_DONE, f"cannot count the rows of {files.name}: {error!r}"
             )
-        return replace(ended, counts=counts)
+        return replace(ending, counts=counts)
 
-    def _not_done(self, ended: JobEnding, error: shard.NotDone) -> JobEnding:
+    def _not_done(self, ending: JobEnding, error: shard.NotDone) -> JobEnding:
         """How a job ended whose shard has rows left, or none at all."""
-        if ended.status != "done":
-            return ended
+        if ending.status != "done":
+            return ending
         if self._signals.stop:  # which the main step took for a good end
             return self._cancelled()
         name = self._main.component.name
@@ -276,11 +280,11 @@ class Supervision:
         return JobEnding("failed", NOT_DONE, reason, name, self._main.tail())
 
     def _done_by(self) -> dict[str, object]:
-        context, asked = self._context, self._context.task.shard
+        context, shard_spec = self._context, self._context.task.shard
         return {
-            "shard": asked.name if asked else None,
-            "first_task": asked.first_task if asked else None,
-            "last_task": asked.last_task if asked else None,
+            "shard": shard_spec.name if shard_spec else None,
+            "first_task": shard_spec.first_task if shard_spec else None,
+            "last_task": shard_spec.last_task if shard_spec else None,
             "code_version": context.task.run.code_version,
             "submission": context.task.run.submission,
             "job_id": context.job_id,
@@ -288,28 +292,28 @@ class Supervision:
             "time": time.time(),
         }
 
-    def _finish(self, ended: JobEnding) -> JobEnding:
+    def _finish(self, ending: JobEnding) -> JobEnding:
         """Say how it went: in the log, in the result file, in the ledger."""
         context = self._context
         self._finished = True
         self._tell_state(now=True)
         try:
-            self._write_result(ended)
+            self._write_result(ending)
         except OSError as error:
             context.say(f"cannot write {context.files.result}: {error}")
-        context.record("ended", **_told(ended))
-        if ended.status in {"failed", "refused"}:
+        context.record("ended", **_told(ending))
+        if ending.status in {"failed", "refused"}:
             for name in context.task.dependants:
-                reason = f"{context.task.unit} {ended.status}: {ended.reason}"
+                reason = f"{context.task.unit} {ending.status}: {ending.reason}"
                 context.record("never_starts", dependant=name, reason=reason)
-        for line in ended.log.splitlines():
+        for line in ending.log.splitlines():
             context.say(f"  | {line}")
-        counted = f" ({ended.counts.said()})" if ended.counts else ""
-        context.say(f"{context.task.unit}: {ended.status}{counted} {ended.reason}".rstrip())
-        return ended
+        counted = f" ({ending.counts.said()})" if ending.counts else ""
+        context.say(f"{context.task.unit}: {ending.status}{counted} {ending.reason}".rstrip())
+        return ending
 
-    def _write_result(self, ended: JobEnding) -> None:
-        result = {**_told(ended), "log": ended.log, "time": time.time()}
+    def _write_result(self, ending: JobEnding) -> None:
+        result = {**_told(ending), "log": ending.log, "time": time.time()}
         write_object(self._context.files.result, result)
 
     def _tell_state(self, *, now: bool = False) -> None:
@@ -343,13 +347,13 @@ class Supervision:
             self._context.say(f"cannot write {self._context.files.state}: {error}")
 
 
-def _told(ended: JobEnding) -> dict[str, object]:
+def _told(ending: JobEnding) -> dict[str, object]:
     """For the ledger and the result file: all but the log."""
     fields: dict[str, object] = {
-        name: getattr(ended, name)
+        name: getattr(ending, name)
         for name in JobEnding.__dataclass_fields__
         if name not in {"log", "counts"}
     }
-    if ended.counts is not None:
-        fields["counts"] = {**asdict(ended.counts), "left": ended.counts.left}
+    if ending.counts is not None:
+        fields["counts"] = {**asdict(ending.counts), "left": ending.counts.left}
     return fields

@@ -88,9 +88,9 @@ class SimpleResourcesServer(BaseResourcesServer, SimpleServer):
         mode = _declared_mode(self)
 
         async def reverify_mode() -> dict[str, str]:
-            found = mode() if callable(mode) else mode
-            found = await found if inspect.isawaitable(found) else found
-            return {"reverify_mode": str(found)}
+            declared = mode() if callable(mode) else mode
+            declared = await declared if inspect.isawaitable(declared) else declared
+            return {"reverify_mode": str(declared)}
 
         app.get("/reverify_mode")(reverify_mode)
         return app
@@ -123,15 +123,17 @@ class SimpleResourcesServer(BaseResourcesServer, SimpleServer):
 def _declared_mode(server: SimpleResourcesServer) -> Any:
     """What the author declared: as a field, a class attribute, a setting, or a method."""
     for name in ("reverify_mode", "get_reverify_mode", "REVERIFY_MODE", "_reverify_mode"):
-        found = getattr(server, name, None) or getattr(getattr(server, "config", None), name, None)
-        if found is not None:
-            return found
-    held = [value for kind in type(server).__mro__ for value in vars(kind).values()]
-    modes = [value for value in held if isinstance(value, ReverifyMode)]
+        declared = getattr(server, name, None) or getattr(
+            getattr(server, "config", None), name, None
+        )
+        if declared is not None:
+            return declared
+    class_values = [value for kind in type(server).__mro__ for value in vars(kind).values()]
+    modes = [value for value in class_values if isinstance(value, ReverifyMode)]
     if modes:
         return modes[0]
-    wanted = inspect.signature(server.verify).parameters.values()
-    sees_session = any(_is_request(parameter.annotation) for parameter in wanted)
+    parameters = inspect.signature(server.verify).parameters.values()
+    sees_session = any(_is_request(parameter.annotation) for parameter in parameters)
     # What it cannot reach it cannot depend on.
     return ReverifyMode.UNKNOWN if sees_session else ReverifyMode.STATELESS
 

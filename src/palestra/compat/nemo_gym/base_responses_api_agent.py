@@ -63,8 +63,8 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, SimpleServer):
     async def aggregate_metrics(self, body: AggregateMetricsRequest = Body()) -> AggregateMetrics:
         """Metrics over many rollouts: the environment's, where there is one behind this agent."""
         environment = getattr(self.config, "resources_server", None)
-        own = type(self).compute_metrics is not SimpleResponsesAPIAgent.compute_metrics
-        if environment is None or own:
+        has_own_metrics = type(self).compute_metrics is not SimpleResponsesAPIAgent.compute_metrics
+        if environment is None or has_own_metrics:
             return await asyncio.to_thread(
                 aggregated, body.verify_responses, self.compute_metrics, self.get_key_metrics
             )

@@ -53,8 +53,8 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         app.post("/v1/chat/completions")(self.chat_completions)
         app.post("/v1/responses")(self.responses)
 
-        async def messages(asked: MessagesRequest, request: Request) -> Response:
-            params = encode_json(params_from_messages(asked))
+        async def messages(request_body: MessagesRequest, request: Request) -> Response:
+            params = encode_json(params_from_messages(request_body))
             # Through the app: what `responses` takes besides the body is the author's affair.
             reply = await call_asgi(
                 app, "POST", "/v1/responses", body=params, cookies=request.cookies
@@ -62,13 +62,15 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             if reply.status >= 400:
                 return Response(reply.body, reply.status, media_type="application/json")
             answer = message_from_response(OurResponse.model_validate_json(reply.body))
-            if asked.stream:
+            if request_body.stream:
                 return Response(message_events(answer), media_type=EVENT_STREAM)
             return Response(encode_json(answer), media_type="application/json")
 
         async def models() -> JsonDict:
-            found = [getattr(self.config, name, None) for name in ("model", "openai_model")]
-            data = [{"id": name, "object": "model"} for name in found if isinstance(name, str)]
+            model_names = [getattr(self.config, name, None) for name in ("model", "openai_model")]
+            data = [
+                {"id": name, "object": "model"} for name in model_names if isinstance(name, str)
+            ]
             return {"object": "list", "data": data}
 
         app.post("/v1/messages")(messages)

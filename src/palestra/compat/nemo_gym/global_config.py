@@ -38,9 +38,9 @@ _held: list[DictConfig] = []
 
 def set_global_config_dict(tree: ConfigTree) -> DictConfig:
     """Make `tree` the configuration that this process answers with."""
-    held = OmegaConf.create(dict(tree))
-    _held[:] = [held]
-    return held
+    config = OmegaConf.create(dict(tree))
+    _held[:] = [config]
+    return config
 
 
 def get_global_config_dict(*_asked: Any, **_how: Any) -> DictConfig:

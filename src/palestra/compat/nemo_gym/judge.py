@@ -55,25 +55,25 @@ async def call_judge(*args: Any, **kwargs: Any) -> Any:
     In any order: what an argument is, its value tells. `url_path` asks another endpoint, and
     `response_model` (default `NeMoGymResponse`; None for plain JSON) reads another answer.
     """
-    asked = _Asked(args, kwargs)
+    call = _Asked(args, kwargs)
     try:
-        reply = await asked.client.post(
-            server_name=asked.server, url_path=asked.path, json=asked.body, **asked.how
+        reply = await call.client.post(
+            server_name=call.server, url_path=call.path, json=call.body, **call.how
         )
         answer = await response_json(reply)
-        if asked.answer is None:
+        if call.answer is None:
             return answer
-        return asked.answer.model_validate(answer)
+        return call.answer.model_validate(answer)
     except (ValidationError, ValueError) as error:
         raise JudgeError(
-            f"the judge {asked.server} answered what is no response: {error}"
+            f"the judge {call.server} answered what is no response: {error}"
         ) from error
     except JudgeError:
         raise
     except CallError as error:
-        raise JudgeError(f"the judge {asked.server} failed: {error.message}") from error
+        raise JudgeError(f"the judge {call.server} failed: {error.message}") from error
     except Exception as error:  # whatever the client of an author raises
-        raise JudgeError(f"the judge {asked.server} failed: {error!r}") from error
+        raise JudgeError(f"the judge {call.server} failed: {error!r}") from error
 
 
 class _Asked:
@@ -88,12 +88,12 @@ class _Asked:
         self.how = {
             name: kwargs.pop(name) for name in ("cookies", "headers", "params") if name in kwargs
         }
-        rest = {name: value for name, value in kwargs.items() if not self._take(name, value)}
+        further = {name: value for name, value in kwargs.items() if not self._take(name, value)}
         for value in args:
             # What is nothing else is what to say: a prompt, or messages.
             if not self._take(None, value):
-                rest.setdefault("input", value)
-        self.body = _params(self.body, rest)
+                further.setdefault("input", value)
+        self.body = _params(self.body, further)
         if not all((self.client, self.server)):
             raise TypeError("call_judge needs a server_client and the judge's server")
 
@@ -113,15 +113,19 @@ class _Asked:
         return True
 
 
-def _params(body: Any, given: dict[str, Any]) -> Any:
+def _params(body: Any, keywords: dict[str, Any]) -> Any:
     """The request: `body`, if there is one, with what is given beside it."""
     fields = set(NeMoGymResponseCreateParamsNonStreaming.model_fields)
-    asked = {name: value for name, value in given.items() if name in fields and value is not None}
+    params = {
+        name: value for name, value in keywords.items() if name in fields and value is not None
+    }
     for name in ("messages", "prompt_messages", "input_messages", "prompt"):
-        if "input" not in asked and given.get(name) is not None:
-            asked["input"] = given[name]
-            asked.pop("prompt", None)
-    if body is not None and not asked:
+        if "input" not in params and keywords.get(name) is not None:
+            params["input"] = keywords[name]
+            params.pop("prompt", None)
+    if body is not None and not params:
         return body
-    held = body.model_dump(exclude_unset=True) if isinstance(body, BaseModel) else dict(body or {})
-    return NeMoGymResponseCreateParamsNonStreaming.model_validate(held | asked)
+    base_params = (
+        body.model_dump(exclude_unset=True) if isinstance(body, BaseModel) else dict(body or {})
+    )
+    return NeMoGymResponseCreateParamsNonStreaming.model_validate(base_params | params)

@@ -127,8 +127,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
             **(headers or {}),
         }
         response = await request(method, self._url(path), headers=sent, **how)
-        told: JsonDict = await response_json(response)
-        return told
+        payload: JsonDict = await response_json(response)
+        return payload
 
 
 TokenIDLogProbTypedDictMixin = OpenDict
@@ -147,11 +147,11 @@ _PLACES = ("openai.types.responses", "openai.types.chat", "openai.types")
 
 
 def __getattr__(name: str) -> Any:
-    made = _mirrored(name)
-    if made is None:
+    mirrored = _mirrored(name)
+    if mirrored is None:
         raise AttributeError(f"module 'nemo_gym.openai_utils' has no attribute {name!r}")
-    globals()[name] = made  # the same class for everybody who asks
-    return made
+    globals()[name] = mirrored  # the same class for everybody who asks
+    return mirrored
 
 
 def _mirrored(name: str) -> Any | None:
@@ -165,18 +165,18 @@ def _mirrored(name: str) -> Any | None:
         return None
     if theirs.endswith("Param"):
         return type(name, (OpenDict,), {"__module__": __name__})
-    found = _of_openai(theirs)
-    if isinstance(found, type) and hasattr(found, "model_fields"):
-        return type(name, (found,), {"__module__": __name__})
-    if found is not None and not isinstance(found, type):
-        return found  # a union
+    original = _of_openai(theirs)
+    if isinstance(original, type) and hasattr(original, "model_fields"):
+        return type(name, (original,), {"__module__": __name__})
+    if original is not None and not isinstance(original, type):
+        return original  # a union
     return type(name, (WireModel,), {"__module__": __name__})
 
 
 def _of_openai(name: str) -> Any | None:
-    for place in _PLACES:
+    for module_name in _PLACES:
         try:
-            return getattr(importlib.import_module(place), name)
+            return getattr(importlib.import_module(module_name), name)
         except (ImportError, AttributeError):
             continue
     return None

@@ -26,16 +26,16 @@ class PromptConfig(BaseModel):
 
 def load_prompt_config(path: str | Path) -> PromptConfig:
     """Read a template; relative paths start at the working directory, then at the project."""
-    found = resolve(path)
+    prompt_file = resolve(path)
     try:
-        read = yaml.safe_load(found.read_text())
+        prompt = yaml.safe_load(prompt_file.read_text())
     except OSError as error:
         raise FileNotFoundError(f"prompt config {path} does not exist") from error
-    if isinstance(read, str):
-        read = {"user": read}
-    if not isinstance(read, dict):
+    if isinstance(prompt, str):
+        prompt = {"user": prompt}
+    if not isinstance(prompt, dict):
         raise ConfigError(f"prompt config {path} holds no template", hint="user: ...")
-    return PromptConfig.model_validate(read)
+    return PromptConfig.model_validate(prompt)
 
 
 def fill_prompt(prompt_config: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, Any]]:

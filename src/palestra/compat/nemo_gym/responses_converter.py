@@ -65,37 +65,37 @@ class ResponsesConverter(BaseModel):
     ) -> NeMoGymChatCompletionCreateParamsNonStreaming:
         """What to ask of a Chat Completions endpoint."""
         params = ResponseCreateParams.model_validate(to_plain(plain(responses_create_params)))
-        named = params.model or _NAMELESS
-        body = to_chat_request(params, model=named, settings=self._settings)
+        model_name = params.model or _NAMELESS
+        body = to_chat_request(params, model=model_name, settings=self._settings)
         if params.model is None:
             del body["model"]
         return NeMoGymChatCompletionCreateParamsNonStreaming.model_validate(body)
 
     def responses_input_to_chat_messages(self, items: Any) -> list[JsonDict]:
         """A conversation as chat messages."""
-        asked = {"input": [to_plain(plain(item)) for item in input_messages(items)]}
-        found = self.responses_to_chat_completion_create_params(asked).messages
-        return [dict(message) for message in found]
+        request_body = {"input": [to_plain(plain(item)) for item in input_messages(items)]}
+        chat_messages = self.responses_to_chat_completion_create_params(request_body).messages
+        return [dict(message) for message in chat_messages]
 
     def chat_completion_to_responses_create_params(
         self, params: Any
     ) -> NeMoGymResponseCreateParamsNonStreaming:
         """What a chat request asks, of the Responses API."""
-        given = ChatCreateParams.model_validate(to_plain(plain(params)))
+        chat_params = ChatCreateParams.model_validate(to_plain(plain(params)))
         return NeMoGymResponseCreateParamsNonStreaming.model_validate(
-            to_plain(params_from_chat(given))
+            to_plain(params_from_chat(chat_params))
         )
 
     def chat_completions_messages_to_responses_items(self, messages: Sequence[Any]) -> list[Any]:
         """Chat messages as items of a conversation."""
-        given = ChatCreateParams.model_validate(
+        chat_params = ChatCreateParams.model_validate(
             {"messages": [to_plain(plain(m)) for m in messages]}
         )
-        params = to_plain(params_from_chat(given))
+        params = to_plain(params_from_chat(chat_params))
         items = params["input"]
-        said = params.get("instructions")
-        if said:
-            items = [{"role": "system", "content": said}, *input_messages(items)]
+        instructions = params.get("instructions")
+        if instructions:
+            items = [{"role": "system", "content": instructions}, *input_messages(items)]
         return _ITEMS.validate_python(input_messages(items))
 
     # Answers
@@ -105,23 +105,25 @@ class ResponsesConverter(BaseModel):
     ) -> NeMoGymResponse:
         """A completion as a response to `responses_create_params`."""
         completion = to_plain(plain(chat_completion))
-        asked = {"input": []} if responses_create_params is None else responses_create_params
-        params = ResponseCreateParams.model_validate(to_plain(plain(asked)))
-        found = to_response(
+        request_params = (
+            {"input": []} if responses_create_params is None else responses_create_params
+        )
+        params = ResponseCreateParams.model_validate(to_plain(plain(request_params)))
+        converted = to_response(
             decode_completion(encode_json(completion)),
             params,
             model=str(completion.get("model") or _NAMELESS),
             settings=self._settings,
         )
-        answer = to_plain(found)
+        answer = to_plain(converted)
         message = completion["choices"][0]["message"]
         self._put_tokens(answer["output"], message)
         return NeMoGymResponse.model_validate(answer)
 
     def postprocess_chat_response(self, choice: Any) -> list[Any]:
         """The items of one choice."""
-        held = to_plain(plain(choice))
-        completion = {"id": "", "created": 0, "model": _NAMELESS, "choices": [held]}
+        choice_fields = to_plain(plain(choice))
+        completion = {"id": "", "created": 0, "model": _NAMELESS, "choices": [choice_fields]}
         return list(self.chat_completion_to_response(completion).output)
 
     def postprocess_assistant_message_dict(self, message_dict: JsonObject) -> list[Any]:
@@ -133,8 +135,10 @@ class ResponsesConverter(BaseModel):
         from palestra.schema import Response
         from palestra.server import completion_from_response
 
-        found = completion_from_response(Response.model_validate(to_plain(plain(response))))
-        return NeMoGymChatCompletion.model_validate(to_plain(found))
+        chat_completion = completion_from_response(
+            Response.model_validate(to_plain(plain(response)))
+        )
+        return NeMoGymChatCompletion.model_validate(to_plain(chat_completion))
 
     def _put_tokens(self, items: list[JsonDict], message: JsonObject) -> None:
         if not self.return_token_id_information or not items:

@@ -63,21 +63,21 @@ def compute_pass_majority_metrics(
     `score_fn` gives the scores of a rollout by name (default: its reward). A score that a rollout
     lacks counts as 0.
     """
-    given = how.get("score_names")
-    scores = [[_scores(row, score_fn, given) for row in task] for task in tasks]
+    score_names = how.get("score_names")
+    scores = [[_scores(row, score_fn, score_names) for row in task] for task in tasks]
     names = list(dict.fromkeys(name for task in scores for row in task for name in row))
     rows = [
         [
-            {**dict.fromkeys(names, 0.0), **found, **_answer(row, answer_key)}
-            for row, found in zip(task, own, strict=True)
+            {**dict.fromkeys(names, 0.0), **row_scores, **_answer(row, answer_key)}
+            for row, row_scores in zip(task, task_scores, strict=True)
         ]
-        for task, own in zip(tasks, scores, strict=True)
+        for task, task_scores in zip(tasks, scores, strict=True)
     ]
     metrics = pass_metrics.compute_pass_majority_metrics(
         rows, score_names=names, answer_key=_ANSWER
     )
-    most = max((len(task) for task in tasks), default=0)
-    return PassMetrics((metrics, scores, names, most))
+    most_rollouts = max((len(task) for task in tasks), default=0)
+    return PassMetrics((metrics, scores, names, most_rollouts))
 
 
 def compute_subset_metrics(
@@ -140,11 +140,11 @@ def _means(metrics: JsonObject) -> JsonDict:
 
 def _scores(row: JsonObject, score_fn: ScoreFunction | None, names: Any) -> dict[str, float]:
     if score_fn is None:
-        given: JsonObject = {name: row.get(name) for name in names or (REWARD,)}
+        named_values: JsonObject = {name: row.get(name) for name in names or (REWARD,)}
     else:
-        given = score_fn(dict(row))
-    found = {name: finite_reward(value) for name, value in given.items()}
-    return {name: value for name, value in found.items() if value is not None}
+        named_values = score_fn(dict(row))
+    finite = {name: finite_reward(value) for name, value in named_values.items()}
+    return {name: value for name, value in finite.items() if value is not None}
 
 
 def _answer(row: JsonObject, key: str | None) -> JsonDict:

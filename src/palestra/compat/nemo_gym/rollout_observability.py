@@ -73,6 +73,6 @@ class AgentObservationBundle(Observation):
 def __getattr__(name: str) -> Any:
     if not name[:1].isupper():
         raise AttributeError(f"module 'nemo_gym.rollout_observability' has no attribute {name!r}")
-    made = type(name, (Observation,), {"__module__": __name__})
-    globals()[name] = made  # the same class for everybody who asks
-    return made
+    observation_class = type(name, (Observation,), {"__module__": __name__})
+    globals()[name] = observation_class  # the same class for everybody who asks
+    return observation_class

@@ -74,11 +74,11 @@ class OpenDict(dict[str, Any]):
 
     @classmethod
     def _checked(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Self:
-        given = plain(value)
-        given = dict(given) if isinstance(given, Mapping) else given
-        check(given)
+        fields = plain(value)
+        fields = dict(fields) if isinstance(fields, Mapping) else fields
+        check(fields)
         # What was given, in its order: templates show a tool as it is written.
-        return cls({key: _opened(inner) for key, inner in given.items()})
+        return cls({key: _opened(inner) for key, inner in fields.items()})
 
 
 def _opened(value: Any) -> Any:

@@ -165,8 +165,8 @@ def _item_tag(value: Any) -> str:
     trained = all(field_of(value, name) is not None for name in _TRAINED)
     for tag, kind in _KINDS.items():
         if isinstance(value, kind):
-            known = trained and isinstance(value, TokenIDLogProbMixin)
-            return f"{tag}_trained" if known else tag
+            has_tokens = trained and isinstance(value, TokenIDLogProbMixin)
+            return f"{tag}_trained" if has_tokens else tag
     kind_of = field_of(value, "type")
     is_message = kind_of == "message" or (kind_of is None and field_of(value, "role") is not None)
     tag = _message_tag(value) if is_message else str(kind_of)

@@ -141,20 +141,25 @@ def accumulate_response_usage(total: Any, turn: Any) -> NeMoGymResponseUsage | N
 
     Either may be None, a usage, or a response, which stands for its usage.
     """
-    held, added = _usage(total), _usage(turn)
-    if added is None or held is None:
-        return held if added is None else added.model_copy(deep=True)
-    held.input_tokens += added.input_tokens
-    held.output_tokens += added.output_tokens
-    held.total_tokens += added.total_tokens
+    total_usage, added = _usage(total), _usage(turn)
+    if added is None or total_usage is None:
+        return total_usage if added is None else added.model_copy(deep=True)
+    total_usage.input_tokens += added.input_tokens
+    total_usage.output_tokens += added.output_tokens
+    total_usage.total_tokens += added.total_tokens
     # Objects of their own: details may be shared between responses.
-    read = held.input_tokens_details.cached_tokens + added.input_tokens_details.cached_tokens
-    held.input_tokens_details = NeMoGymResponseInputTokensDetails(cached_tokens=read)
-    thought = (
-        held.output_tokens_details.reasoning_tokens + added.output_tokens_details.reasoning_tokens
+    cached_tokens = (
+        total_usage.input_tokens_details.cached_tokens + added.input_tokens_details.cached_tokens
     )
-    held.output_tokens_details = NeMoGymResponseOutputTokensDetails(reasoning_tokens=thought)
-    return held
+    total_usage.input_tokens_details = NeMoGymResponseInputTokensDetails(
+        cached_tokens=cached_tokens
+    )
+    thought = (
+        total_usage.output_tokens_details.reasoning_tokens
+        + added.output_tokens_details.reasoning_tokens
+    )
+    total_usage.output_tokens_details = NeMoGymResponseOutputTokensDetails(reasoning_tokens=thought)
+    return total_usage
 
 
 def _usage(value: Any) -> NeMoGymResponseUsage | None:
@@ -167,8 +172,8 @@ def _usage(value: Any) -> NeMoGymResponseUsage | None:
     return NeMoGymResponseUsage.model_validate(value)
 
 
-def input_messages(given: str | list[Any] | None) -> list[Any]:
+def input_messages(conversation: str | list[Any] | None) -> list[Any]:
     """An input as a list of items: text is one message of the user's."""
-    if isinstance(given, str):
-        return [NeMoGymEasyInputMessage(role="user", content=given)]
-    return [dict(item) if isinstance(item, Mapping) else item for item in given or ()]
+    if isinstance(conversation, str):
+        return [NeMoGymEasyInputMessage(role="user", content=conversation)]
+    return [dict(item) if isinstance(item, Mapping) else item for item in conversation or ()]

@@ -54,10 +54,10 @@ class _Reasoning(TypedDict, total=False):
     summary: str | None
 
 
-def _by_type(known: Mapping[str, str]) -> Callable[[Any], str]:
+def _by_type(tag_of_kind: Mapping[str, str]) -> Callable[[Any], str]:
     def tag(value: Any) -> str:
         kind = field_of(value, "type")
-        return known.get(kind, "other") if isinstance(kind, str) else "other"
+        return tag_of_kind.get(kind, "other") if isinstance(kind, str) else "other"
 
     return tag
 

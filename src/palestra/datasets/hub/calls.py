@@ -66,8 +66,8 @@ class Hub:
     @classmethod
     def of(cls, tree: ConfigTree, environ: Mapping[str, str], patience: TransferPatience) -> "Hub":
         """With the token of `hf_token`, else of HF_TOKEN, else of the hub's own login."""
-        given = tree.get("hf_token")
-        token = given if isinstance(given, str) and given else get_token()
+        own_token = tree.get("hf_token")
+        token = own_token if isinstance(own_token, str) and own_token else get_token()
         return cls(token, environ.get("HF_ENDPOINT") or None, patience)
 
     def require_token(self) -> None:
@@ -104,9 +104,9 @@ class Hub:
 
         def hurry(request: httpx2.Request) -> None:
             """Most of the library's calls ask for no timeout at all, whatever the client has."""
-            asked = request.extensions.get("timeout", {})
+            timeouts = request.extensions.get("timeout", {})
             request.extensions["timeout"] = {
-                phase: min(asked.get(phase) or longest_s, longest_s)
+                phase: min(timeouts.get(phase) or longest_s, longest_s)
                 for phase in ("connect", "read", "write", "pool")
             }
 
@@ -177,8 +177,8 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _retry_after_s(response: httpx2.Response) -> float | None:
-    given = response.headers.get("retry-after", "")
-    return float(given) if given.isdecimal() else None
+    retry_after = response.headers.get("retry-after", "")
+    return float(retry_after) if retry_after.isdecimal() else None
 
 
 def as_error(what: str, error: Exception) -> PalestraError:
@@ -213,18 +213,21 @@ def _refused(what: str, error: HfHubHTTPError) -> PalestraError:
             hint=f"ask for access on its page; {HOW_TO_BE_LET_IN}",
             status=status,
         )
-    for kind, told in _ABSENT:
+    for kind, reason in _ABSENT:
         if isinstance(error, kind):
             return ConfigError(
-                f"{what}: {told}", hint=HOW_TO_BE_LET_IN if kind is RepositoryNotFoundError else ""
+                f"{what}: {reason}",
+                hint=HOW_TO_BE_LET_IN if kind is RepositoryNotFoundError else "",
             )
-    said = _said(error)
+    server_words = _said(error)
     if status in {401, 403}:
-        told = "the hub rejects the token" if status == 401 else "this token may not do that"
-        return CredentialsRejected(f"{what}: {told}{said}", hint=HOW_TO_BE_LET_IN, status=status)
+        reason = "the hub rejects the token" if status == 401 else "this token may not do that"
+        return CredentialsRejected(
+            f"{what}: {reason}{server_words}", hint=HOW_TO_BE_LET_IN, status=status
+        )
     if status == 404:
-        return ConfigError(f"{what}: the hub has no such thing{said}")
-    return RunFailed(f"{what}: the hub answered {status}{said}")
+        return ConfigError(f"{what}: the hub has no such thing{server_words}")
+    return RunFailed(f"{what}: the hub answered {status}{server_words}")
 
 
 def _said(error: HfHubHTTPError) -> str:

@@ -36,9 +36,9 @@ def check_rows(path: Path) -> tuple[str, ...]:
             for name in WANTED:
                 lacking[name] += name not in line.row
     if wrong:
-        told = "; ".join(f"{why}: rows {lines}" for why, lines in wrong.items())
+        problems = "; ".join(f"{why}: rows {lines}" for why, lines in wrong.items())
         raise InputDataError(
-            f"{path} is not a train split: {told}",
+            f"{path} is not a train split: {problems}",
             hint="nothing was uploaded; `palestra prepare` makes and checks such files, and split "
             "validation or test is not checked",
         )
@@ -82,16 +82,16 @@ def _resources_server(config_path: str) -> tuple[str, str]:
         config_paths=[config_path], use_env_yaml=False, require_all=False, required=()
     )
     servers = config.instances_of(ServerType.RESOURCES)
-    found = {(server.implementation, server.domain) for server in servers}
-    if not found:
+    kinds = {(server.implementation, server.domain) for server in servers}
+    if not kinds:
         raise ConfigError(
             f"resource_config_path: {config_path} has no resources server",
             hint="it is the config of the environment that the dataset is for",
         )
-    if len(found) > 1:
+    if len(kinds) > 1:
         names = ", ".join(sorted(server.name for server in servers))
         raise ConfigError(f"resource_config_path: {config_path} has several servers: {names}")
-    implementation, domain = found.pop()
+    implementation, domain = kinds.pop()
     if not domain:
         raise ConfigError(
             f"{config_path}: the resources server {implementation} has no domain, which the "

@@ -59,13 +59,13 @@ def download(
     if settings.split is not None:
         otherwise = or_split is not None and settings.split not in splits and or_split in splits
         name = or_split if or_split is not None and otherwise else settings.split
-        wanted = [chosen(splits, name, settings.repo_id)]
+        split_names = [chosen(splits, name, settings.repo_id)]
     else:
-        wanted = list(splits.values())
-    if not wanted:
+        split_names = list(splits.values())
+    if not split_names:
         raise ConfigError(f"{settings.repo_id} has no data", hint=NOTHING_READABLE)
     written = []
-    for split in wanted:
+    for split in split_names:
         destination = free_destination(settings.destination(f"{split.name}.jsonl"))
         _fetch_split(repository, split, destination)
         written.append(destination)
@@ -136,15 +136,15 @@ def _fetch(repository: _Repository, file: str, destination: Path) -> None:
         endpoint=hub.api.endpoint,
     )
     what = f"{file} of {repository.repo_id}"
-    told = hub.ask(what, partial(_metadata, hub, url))
-    digest = Digest(told.etag or "")
+    metadata = hub.ask(what, partial(_metadata, hub, url))
+    digest = Digest(metadata.etag or "")
     with (
-        arriving(destination, digest, told.size) as part,
-        _shown(repository.progress, file, told, part),
+        arriving(destination, digest, metadata.size) as part,
+        _shown(repository.progress, file, metadata, part),
     ):
         hub.ask(
             what,
-            lambda: _receive(hub, url, told, part, repository.progress),
+            lambda: _receive(hub, url, metadata, part, repository.progress),
             moved=lambda: part.here_bytes,
         )
         part.put_in_place()
@@ -157,9 +157,9 @@ def _metadata(hub: Hub, url: str) -> HfFileMetadata:
 
 @contextlib.contextmanager
 def _shown(
-    progress: UploadProgress, name: str, told: HfFileMetadata, part: Arriving
+    progress: UploadProgress, name: str, metadata: HfFileMetadata, part: Arriving
 ) -> Iterator[None]:
-    progress.start(name, told.size, part.here_bytes)
+    progress.start(name, metadata.size, part.here_bytes)
     try:
         yield
     finally:
@@ -167,29 +167,29 @@ def _shown(
 
 
 def _receive(
-    hub: Hub, url: str, told: HfFileMetadata, part: Arriving, progress: UploadProgress
+    hub: Hub, url: str, metadata: HfFileMetadata, part: Arriving, progress: UploadProgress
 ) -> None:
     """The rest of the bytes."""
-    if told.size is None:
+    if metadata.size is None:
         part.start_afresh()  # nobody could tell where it ends
-    here = part.here_bytes
-    if here == told.size:
+    here_bytes = part.here_bytes
+    if here_bytes == metadata.size:
         return
     headers = dict(build_hf_headers(token=hub.token or False))
     headers["Accept-Encoding"] = "identity"
-    if urlsplit(told.location).netloc != urlsplit(url).netloc:
+    if urlsplit(metadata.location).netloc != urlsplit(url).netloc:
         headers.pop("authorization", None)  # a store of files knows nothing of our token
-    if here:
-        headers["Range"] = f"bytes={here}-"
-    with get_session().stream("GET", told.location, headers=headers) as answer:
+    if here_bytes:
+        headers["Range"] = f"bytes={here_bytes}-"
+    with get_session().stream("GET", metadata.location, headers=headers) as answer:
         if answer.is_error:
             answer.read()
         hf_raise_for_status(answer)
-        if here and answer.status_code != 206:
+        if here_bytes and answer.status_code != 206:
             part.start_afresh()
-            progress.advance(-here)
+            progress.advance(-here_bytes)
         part.append(answer.iter_raw(), progress.advance)
-    if told.size is not None and part.here_bytes < told.size:
+    if metadata.size is not None and part.here_bytes < metadata.size:
         raise httpx2.RemoteProtocolError(
-            f"the answer ended after {part.here_bytes:,} of {told.size:,} bytes"
+            f"the answer ended after {part.here_bytes:,} of {metadata.size:,} bytes"
         )

@@ -52,21 +52,21 @@ def splits_of(files: Sequence[str], card: JsonObject) -> dict[str, Split]:
     """
     listed = dict(_by_card(files, card.get("configs"))) or _by_name(files)
     return {
-        name: Split(name, tuple(sorted(_one_format(found))))
-        for name, found in listed.items()
-        if found
+        name: Split(name, tuple(sorted(_one_format(split_files))))
+        for name, split_files in listed.items()
+        if split_files
     }
 
 
 def chosen(splits: Mapping[str, Split], name: str, repo_id: str) -> Split:
     """One of them. Raises ConfigError that names those there are."""
-    found = splits.get(name)
-    if found is None:
+    split = splits.get(name)
+    if split is None:
         raise ConfigError(
             f"{repo_id} has no split {name!r}",
             hint=f"it has {', '.join(splits)}" if splits else NOTHING_READABLE,
         )
-    return found
+    return split
 
 
 NOTHING_READABLE: Final = (
@@ -78,18 +78,18 @@ def _by_card(files: Sequence[str], configs: Any) -> Iterator[tuple[str, list[str
     """By the `configs` of the card: the default one, else the first."""
     if not isinstance(configs, list):
         return
-    named = [config for config in configs if isinstance(config, Mapping)]
-    named.sort(key=lambda config: not (config.get("default") or _is_default(config)))
-    if not named:
+    configs_named = [config for config in configs if isinstance(config, Mapping)]
+    configs_named.sort(key=lambda config: not (config.get("default") or _is_default(config)))
+    if not configs_named:
         return
-    data = named[0].get("data_files")
+    data = configs_named[0].get("data_files")
     if isinstance(data, str | list) and not _is_list_of_splits(data):
         data = [{"split": "train", "path": data}]
     for entry in data or ():
         patterns = entry.get("path", ())
         patterns = [patterns] if isinstance(patterns, str) else patterns
-        found = [file for file in files if any(_fits(file, pattern) for pattern in patterns)]
-        yield str(entry.get("split")), found
+        matching = [file for file in files if any(_fits(file, pattern) for pattern in patterns)]
+        yield str(entry.get("split")), matching
 
 
 def _is_default(config: JsonObject) -> bool:
@@ -105,12 +105,12 @@ def _fits(file: str, pattern: str) -> bool:
 
 
 def _by_name(files: Iterable[str]) -> dict[str, list[str]]:
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    by_split: defaultdict[str, list[str]] = defaultdict(list)
     readable = [file for file in files if _is_data(file)]
     for file in readable:
         for name in _said_by(file):
-            found[name].append(file)
-    return dict(found) if found else {"train": readable}
+            by_split[name].append(file)
+    return dict(by_split) if by_split else {"train": readable}
 
 
 def _said_by(file: str) -> list[str]:
@@ -126,8 +126,8 @@ def _said_by(file: str) -> list[str]:
 def _one_format(files: Sequence[str]) -> list[str]:
     """Only those of the best format that is there."""
     for endings in FORMATS:
-        if found := [file for file in files if PurePosixPath(file).suffix in endings]:
-            return found
+        if of_format := [file for file in files if PurePosixPath(file).suffix in endings]:
+            return of_format
     return []
 
 

@@ -145,11 +145,11 @@ class _Upload:
         branch, api = self._settings.new_branch, self._hub.api
         if branch is None:
             return
-        there = self._hub.ask(
+        branch_exists = self._hub.ask(
             f"branch {branch} of {self._repo}",
             lambda: api.revision_exists(self._repo, branch, repo_type=DATASET),
         )
-        if there:
+        if branch_exists:
             raise ConfigError(
                 f"{self._repo} has the revision {branch!r} already, and create_pr makes a new "
                 "branch for its pull request; nothing was uploaded",
@@ -226,13 +226,13 @@ class _Upload:
 
     def _on_hub(self, revision: str) -> str | None:
         """The digest of the file of that name there."""
-        found = self._hub.ask(
+        on_hub = self._hub.ask(
             self._what,
             lambda: self._hub.api.get_paths_info(
                 self._repo, [self._name], revision=revision, repo_type=DATASET
             ),
         )
-        for entry in found:
+        for entry in on_hub:
             if isinstance(entry, RepoFile):
                 return entry.lfs.sha256 if entry.lfs else entry.blob_id
         return None
@@ -244,11 +244,11 @@ class _Upload:
         return self._file.sha256
 
     def _verify(self, revision: str) -> None:
-        there = self._on_hub(revision)
-        wanted = self._expected(there)
-        if there != wanted:
+        on_hub = self._on_hub(revision)
+        expected = self._expected(on_hub)
+        if on_hub != expected:
             raise RunFailed(
-                f"{self._what}: the hub's file has the digest {there}, and ours {wanted}",
+                f"{self._what}: the hub's file has the digest {on_hub}, and ours {expected}",
                 hint="upload it again; do not trust what is there",
             )
 

@@ -33,10 +33,10 @@ class ColumnMapping:
         """The row of a record. Raises ValueError saying what is missing or wrong."""
         if not isinstance(record, Mapping):
             raise ValueError("is no object")  # noqa: TRY004  # data, not code
-        wanted = {**self.fields, **({ANSWER: self.answer} if self.answer else {})}
-        found = {name: _value(record, column) for name, column in wanted.items()}
-        kept = {name: value for name, value in record.items() if name not in wanted.values()}
-        row = {**kept, **found}
+        columns = {**self.fields, **({ANSWER: self.answer} if self.answer else {})}
+        mapped = {name: _value(record, column) for name, column in columns.items()}
+        unmapped = {name: value for name, value in record.items() if name not in columns.values()}
+        row = {**unmapped, **mapped}
         if not self.answer and ANSWER not in row:
             _guess_answer(row)
         if self.prompt is not None:
@@ -85,9 +85,9 @@ def _asking(row: JsonDict) -> JsonDict:
 
 
 def _guess_answer(row: JsonDict) -> None:
-    found = _first(row, ANSWERS)
-    if found is not None:
-        row[ANSWER] = row.pop(found)
+    answer = _first(row, ANSWERS)
+    if answer is not None:
+        row[ANSWER] = row.pop(answer)
 
 
 def _first(row: JsonObject, names: Sequence[str]) -> str | None:
@@ -125,8 +125,8 @@ def _items(message: Any) -> Iterator[JsonDict]:
         yield {"type": "function_call_output", "call_id": call_id, "output": output}
         return
     if content:
-        said = content if isinstance(content, str) else [_part(part) for part in content]
-        yield {"role": _ROLES.get(str(role), role), "content": said}
+        parts = content if isinstance(content, str) else [_part(part) for part in content]
+        yield {"role": _ROLES.get(str(role), role), "content": parts}
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
         arguments = function.get("arguments", "{}")

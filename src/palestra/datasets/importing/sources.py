@@ -30,8 +30,8 @@ def records_of(path: Path) -> Records:
 
     Raises InputDataError when it cannot be read as that.
     """
-    read = _READERS.get(path.suffix.lower())
-    if read is None:
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
         raise InputDataError(
             f"{path}: {path.suffix or 'a file without an ending'} is no format that can be imported",
             hint=f"known: {', '.join(sorted(_READERS))}",
@@ -39,7 +39,7 @@ def records_of(path: Path) -> Records:
     if not path.is_file():
         raise InputDataError(f"{path} does not exist")
     try:
-        yield from read(path)
+        yield from reader(path)
     except UnicodeDecodeError as error:
         raise InputDataError(
             f"{path} cannot be read: {error}", hint="save it as UTF-8: iconv -f latin1 -t utf-8"
@@ -65,16 +65,16 @@ def write_lines(path: Path, output: IO[bytes]) -> None:
 def _json(path: Path) -> Records:
     """A list of objects, or an object with one list in it."""
     try:
-        found: object = orjson.loads(path.read_bytes())
+        records: object = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError:
         yield from read_jsonl(path)  # many a .json holds a row a line
         return
-    if isinstance(found, Mapping):
-        lists = [value for value in found.values() if isinstance(value, list)]
-        found = lists[0] if len(lists) == 1 else [found]
-    if not isinstance(found, list):
+    if isinstance(records, Mapping):
+        lists = [value for value in records.values() if isinstance(value, list)]
+        records = lists[0] if len(lists) == 1 else [records]
+    if not isinstance(records, list):
         raise InputDataError(f"{path} is neither a list of objects nor an object")
-    for number, record in enumerate(found, start=1):
+    for number, record in enumerate(records, start=1):
         yield Line(number, record)
 
 

@@ -43,9 +43,9 @@ class Uniques:
         if self._pending >= max(self._most // 4, len(self._seen) // 2):
             self._settle()
 
-    def merge(self, other: "Uniques") -> None:
-        """Take all that `other` has."""
-        for run in other.runs():
+    def merge(self, added: "Uniques") -> None:
+        """Take all that `added` has."""
+        for run in added.runs():
             for start in range(0, len(run), self._most):
                 self.add(run[start : start + self._most])
 
@@ -71,14 +71,14 @@ class Uniques:
     def runs(self) -> list[Digests]:
         """Sorted runs, without duplicates in each; those in the file are mapped, not read."""
         self._settle()
-        found: list[Digests] = []
+        runs: list[Digests] = []
         if self._file is not None:
             at = 0
             for length in self._runs:
                 run = np.memmap(self._file, np.uint64, "r", offset=at * _BYTES, shape=(length,))
-                found.append(run)
+                runs.append(run)
                 at += length
-        return [*found, self._seen] if len(self._seen) else found
+        return [*runs, self._seen] if len(self._seen) else runs
 
     def _settle(self) -> None:
         if not self._new:
@@ -104,16 +104,16 @@ class Uniques:
             raise TypeError("digests that were written to a file stay in their process")
         return self.held()
 
-    def __setstate__(self, seen: Digests) -> None:
+    def __setstate__(self, digests: Digests) -> None:
         """As it was given."""
         self.__init__()  # type: ignore[misc]
-        self._seen = seen
+        self._seen = digests
 
 
-def _each_once(held: Sequence[Digests]) -> Digests:
+def _each_once(runs: Sequence[Digests]) -> Digests:
     """All of them, sorted. (`np.unique` hashes, which takes ten times as long for what is random.)"""
-    found = np.sort(np.concatenate(held))
-    first = np.empty(len(found), np.bool_)
+    merged = np.sort(np.concatenate(runs))
+    first = np.empty(len(merged), np.bool_)
     first[:1] = True
-    np.not_equal(found[1:], found[:-1], out=first[1:])
-    return found[first]
+    np.not_equal(merged[1:], merged[:-1], out=first[1:])
+    return merged[first]

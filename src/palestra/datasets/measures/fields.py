@@ -34,21 +34,21 @@ class Numbers:
 
     def add(self, values: Iterable[float]) -> None:
         """Take `values`; those beyond 1e140, infinite ones included, are no numbers here."""
-        taken = [value for value in values if -_LARGEST <= value <= _LARGEST]
-        if taken:
-            mean = math.fsum(taken) / len(taken)
-            squares = math.fsum((value - mean) * (value - mean) for value in taken)
-            self.merge(Numbers(len(taken), min(taken), max(taken), mean, squares))
+        fitting = [value for value in values if -_LARGEST <= value <= _LARGEST]
+        if fitting:
+            mean = math.fsum(fitting) / len(fitting)
+            squares = math.fsum((value - mean) * (value - mean) for value in fitting)
+            self.merge(Numbers(len(fitting), min(fitting), max(fitting), mean, squares))
 
-    def merge(self, other: "Numbers") -> None:
-        """Take all that `other` has taken."""
-        if not other.count:
+    def merge(self, added: "Numbers") -> None:
+        """Take all that `added` has taken."""
+        if not added.count:
             return
-        count = self.count + other.count
-        apart = other.average - self.average
-        self.squares += other.squares + apart * apart * self.count * other.count / count
-        self.average += apart * other.count / count
-        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        count = self.count + added.count
+        apart = added.average - self.average
+        self.squares += added.squares + apart * apart * self.count * added.count / count
+        self.average += apart * added.count / count
+        self.low, self.high = min(self.low, added.low), max(self.high, added.high)
         self.count = count
 
     @property
@@ -94,10 +94,10 @@ class Texts:
         self.count += len(digests)
         self.uniques.add(digests)
 
-    def merge(self, other: "Texts") -> None:
-        """Take all that `other` has taken."""
-        self.count += other.count
-        self.uniques.merge(other.uniques)
+    def merge(self, added: "Texts") -> None:
+        """Take all that `added` has taken."""
+        self.count += added.count
+        self.uniques.merge(added.uniques)
 
     def summary(self) -> dict[str, int]:
         """As metrics files hold it."""
@@ -128,10 +128,10 @@ class Field:
         if not kinds.isdisjoint(_NUMBERS):
             self.numbers.add([x for x in leaves if type(x) in _NUMBERS])
 
-    def merge(self, other: "Field") -> None:
-        """Take all that `other` has taken."""
-        self.numbers.merge(other.numbers)
-        self.texts.merge(other.texts)
+    def merge(self, added: "Field") -> None:
+        """Take all that `added` has taken."""
+        self.numbers.merge(added.numbers)
+        self.texts.merge(added.texts)
 
     def __bool__(self) -> bool:
         """Whether there is anything to say of it."""

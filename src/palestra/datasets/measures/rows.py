@@ -50,8 +50,8 @@ class RequestBatch:
         gaps = np.bitwise_count(_gaps(np.frombuffer(b"".join(self._texts), np.uint8)))
         blocks = np.array(self._blocks, np.int64)
         counts = np.add.reduceat(gaps, np.cumsum(blocks) - blocks, dtype=np.int64) + 1
-        found: list[int] = counts.tolist()
-        return found
+        word_counts: list[int] = counts.tolist()
+        return word_counts
 
 
 def _compact(value: Any) -> bytes:
@@ -97,12 +97,12 @@ def _within_strings(quotes: Bits) -> Bits:
 
 def user_texts(params: JsonObject) -> list[str]:
     """What users say in a request: texts, or what stands for them."""
-    given = params.get("input", "")
-    if isinstance(given, str):
-        return [given]
+    conversation = params.get("input", "")
+    if isinstance(conversation, str):
+        return [conversation]
     return [
         content if type(content := item.get("content")) is str else _compact(content).decode()
-        for item in given
+        for item in conversation
         if type(item) is dict and item.get("role") == "user"
     ]
 
@@ -160,41 +160,43 @@ class RowMeasures:
                 self._field(name).add(values)
 
     def _add_requests(self, requests: Sequence[JsonObject]) -> None:
-        taken = RequestBatch()
+        batch = RequestBatch()
         users: list[str] = []
         turns: list[int] = []
         for params in requests:
-            taken.add(params)
-            said = user_texts(params)
-            users += said
-            turns.append(len(said))
-        self.params.add_digests(as_array(taken.digests))
+            batch.add(params)
+            texts = user_texts(params)
+            users += texts
+            turns.append(len(texts))
+        self.params.add_digests(as_array(batch.digests))
         self.users.add(users)
-        self.requests[WORDS].add(taken.words())
+        self.requests[WORDS].add(batch.words())
         self.requests[TURNS].add(turns)
         tools = [params["tools"] for params in requests if "tools" in params]
-        self.requests[TOOLS].add(len(given) for given in tools if isinstance(given, list))
+        self.requests[TOOLS].add(
+            len(tool_list) for tool_list in tools if isinstance(tool_list, list)
+        )
         self.requests[TEMPERATURE].add(_numbers(requests, "temperature"))
         if self._count_tokens is not None:
             self.tokens.add([self._count_tokens(all_text(params)) for params in requests])
         for name in _SAMPLED_BY:
-            if found := _numbers(requests, name):
-                self.sampling.setdefault(name, Numbers()).add(found)
+            if numbers := _numbers(requests, name):
+                self.sampling.setdefault(name, Numbers()).add(numbers)
 
     def _field(self, name: str) -> Field:
         return self.fields.setdefault(name, Field())
 
-    def merge(self, other: "RowMeasures") -> None:
-        """Take all that `other` has taken."""
-        self.examples += other.examples
-        for name, numbers in other.requests.items():
+    def merge(self, added: "RowMeasures") -> None:
+        """Take all that `added` has taken."""
+        self.examples += added.examples
+        for name, numbers in added.requests.items():
             self.requests[name].merge(numbers)
-        for name, numbers in other.sampling.items():
+        for name, numbers in added.sampling.items():
             self.sampling.setdefault(name, Numbers()).merge(numbers)
-        self.tokens.merge(other.tokens)
-        self.params.merge(other.params)
-        self.users.merge(other.users)
-        for name, field in other.fields.items():
+        self.tokens.merge(added.tokens)
+        self.params.merge(added.params)
+        self.users.merge(added.users)
+        for name, field in added.fields.items():
             self._field(name).merge(field)
 
     def summary(self) -> JsonDict:

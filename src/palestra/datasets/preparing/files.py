@@ -36,13 +36,15 @@ class Located:
 
 def in_scope(datasets: Iterable[AgentDataset], mode: Mode) -> list[AgentDataset]:
     """The datasets of the types that `mode` is about, type by type."""
-    held = list(datasets)
-    return [found for kind in TYPES[mode] for found in held if found.entry.type == kind]
+    all_datasets = list(datasets)
+    return [
+        dataset for kind in TYPES[mode] for dataset in all_datasets if dataset.entry.type == kind
+    ]
 
 
-def locate(datasets: Iterable[AgentDataset], place: Callable[[str], Path]) -> list[Located]:
-    """Where their files are; `place`: of a path as the configuration gives it."""
-    return [Located(found, place(found.entry.jsonl_fpath)) for found in datasets]
+def locate(datasets: Iterable[AgentDataset], place_of: Callable[[str], Path]) -> list[Located]:
+    """Where their files are; `place_of`: of a path as the configuration gives it."""
+    return [Located(dataset, place_of(dataset.entry.jsonl_fpath)) for dataset in datasets]
 
 
 def fetch(
@@ -56,35 +58,35 @@ def fetch(
 
     Raises InputDataError naming every file that cannot be had, before any is downloaded.
     """
-    missing = list({found.path: found for found in located if not found.there}.values())
+    missing = list({absent.path: absent for absent in located if not absent.there}.values())
     hopeless = [
-        found for found in missing if download is None or found.entry.source(preferred) is None
+        absent for absent in missing if download is None or absent.entry.source(preferred) is None
     ]
     if hopeless:
         raise InputDataError(
-            "these files are missing:\n" + "\n".join(_missing(found) for found in hopeless),
+            "these files are missing:\n" + "\n".join(_missing(absent) for absent in hopeless),
             hint=_how_to_get(hopeless, may_download=download is not None),
         )
-    for found in missing:
-        source = found.entry.source(preferred)
+    for absent in missing:
+        source = absent.entry.source(preferred)
         if download is None or source is None:
             continue
-        tell(f"downloading {found.dataset} from {source} to {found.path}")
-        found.path.parent.mkdir(parents=True, exist_ok=True)
-        download(found.entry, source, found.path)
-        if not found.there:
-            raise InputDataError(f"the download of {found.dataset} has not made {found.path}")
+        tell(f"downloading {absent.dataset} from {source} to {absent.path}")
+        absent.path.parent.mkdir(parents=True, exist_ok=True)
+        download(absent.entry, source, absent.path)
+        if not absent.there:
+            raise InputDataError(f"the download of {absent.dataset} has not made {absent.path}")
 
 
-def _missing(found: Located) -> str:
-    return f"  {found.path} ({found.entry.type} dataset {found.dataset})"
+def _missing(absent: Located) -> str:
+    return f"  {absent.path} ({absent.entry.type} dataset {absent.dataset})"
 
 
 def _how_to_get(missing: Sequence[Located], *, may_download: bool) -> str:
     hints = []
-    entries = [found.entry for found in missing]
-    known = [entry for entry in entries if entry.source("huggingface")]
-    if known and not may_download:
+    entries = [absent.entry for absent in missing]
+    hub_entries = [entry for entry in entries if entry.source("huggingface")]
+    if hub_entries and not may_download:
         hints.append("+should_download=true (--download) downloads those with an identifier")
     if any(entry.prepare_script for entry in entries):
         hints.append("`palestra benchmark prepare` makes those with a prepare_script")

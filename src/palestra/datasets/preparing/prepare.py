@@ -92,7 +92,7 @@ def prepare_datasets(
     settings: PrepareSettings,
     *,
     doors: Mapping[str, Sequence[RowEndpoint]],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> list[PreparedFile]:
     """Check and measure every row, and write it with its agent; then write the metrics.
 
@@ -103,13 +103,13 @@ def prepare_datasets(
     examined = _planned(located, settings, doors)
     _refuse_own_inputs(examined, settings)
     with Outputs() as outputs:
-        _write_rows(examined, outputs, settings, tell)
+        _write_rows(examined, outputs, settings, report)
         _compare(examined, overwrite=settings.overwrite_metrics_conflicts)
-        made = _write_metrics(examined, outputs, settings)
+        prepared = _write_metrics(examined, outputs, settings)
         outputs.put_in_place()
-    for one in examined:
-        one.conflict_path.unlink(missing_ok=True)
-    return made
+    for dataset in examined:
+        dataset.conflict_path.unlink(missing_ok=True)
+    return prepared
 
 
 def _planned(
@@ -119,11 +119,11 @@ def _planned(
 ) -> list[_Examined]:
     stems = _stems(located)
     planned = []
-    for found, stem in zip(located, stems, strict=True):
-        entry, agent = found.entry, found.dataset.agent
+    for dataset, stem in zip(located, stems, strict=True):
+        entry, agent = dataset.entry, dataset.dataset.agent
         prompt = load_prompt(settings.place(entry.prompt_config)) if entry.prompt_config else None
         rows = DatasetRows(
-            path=found.path,
+            path=dataset.path,
             agent=agent,
             repeats=entry.num_repeats,
             start=entry.start_idx or 0,
@@ -132,7 +132,7 @@ def _planned(
             doors=tuple(doors.get(agent, ())),
             tokenizer=settings.tokenizer,
         )
-        planned.append(_Examined(found, rows, stem, _folder_of(found, settings)))
+        planned.append(_Examined(dataset, rows, stem, _folder_of(dataset, settings)))
     return planned
 
 
@@ -149,15 +149,16 @@ def _folder_of(located: Located, settings: PrepareSettings) -> Path:
 def _stems(located: Sequence[Located]) -> list[str]:
     """What the files of each dataset are called after: its file, told apart where two share it."""
     names = [
-        (found.path, (found.path.stem, found.entry.name, found.dataset.agent)) for found in located
+        (dataset.path, (dataset.path.stem, dataset.entry.name, dataset.dataset.agent))
+        for dataset in located
     ]
     stems = []
     for number, (path, name) in enumerate(names):
         for length in (1, 2, 3):
             stem = "_".join(name[:length])
             if not any(
-                path == other and name[:length] == held[:length]
-                for at, (other, held) in enumerate(names)
+                path == other_path and name[:length] == other_name[:length]
+                for at, (other_path, other_name) in enumerate(names)
                 if at != number
             ):
                 break
@@ -168,9 +169,9 @@ def _stems(located: Sequence[Located]) -> list[str]:
 
 
 def _refuse_own_inputs(examined: Sequence[_Examined], settings: PrepareSettings) -> None:
-    inputs = {one.located.path.resolve() for one in examined}
-    outputs = [one.prepared_path for one in examined]
-    outputs += [_of_type(settings, one.located.entry.type) for one in examined]
+    inputs = {dataset.located.path.resolve() for dataset in examined}
+    outputs = [dataset.prepared_path for dataset in examined]
+    outputs += [_of_type(settings, dataset.located.entry.type) for dataset in examined]
     if clash := next((path for path in outputs if path.resolve() in inputs), None):
         raise InputDataError(
             f"{clash} is one of the datasets, and would be written over",
@@ -186,7 +187,7 @@ def _write_rows(
     examined: Sequence[_Examined],
     outputs: Outputs,
     settings: PrepareSettings,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     """Check, measure and write every row of every dataset; those of a type stand in their order.
 
@@ -194,23 +195,25 @@ def _write_rows(
     """
     problems = RowProblems()
     empty: list[str] = []
-    for kind, group in itertools.groupby(examined, key=lambda one: one.located.entry.type):
+    for kind, group in itertools.groupby(examined, key=lambda dataset: dataset.located.entry.type):
         write_of_type = outputs.make(_of_type(settings, kind))
-        for one in group:
-            write_own = outputs.make(one.prepared_path)
-            taken = TakenRows(one.rows, problems)
-            for line in taken.lines():
+        for dataset in group:
+            write_own = outputs.make(dataset.prepared_path)
+            taken_rows = TakenRows(dataset.rows, problems)
+            for line in taken_rows.lines():
                 if problems:
                     continue  # nothing will be put in place; the rest is looked at
-                for _ in range(one.rows.repeats):
+                for _ in range(dataset.rows.repeats):
                     write_own(line)
                     write_of_type(line)
-            one.measures = taken.measures
-            _warn_of(taken.unknown_params, one, tell)
-            if not taken.count:
-                empty.append(f"{one.rows.path} has no rows")
-            elif not one.measures.examples and not problems:
-                empty.append(f"{one.rows.path} has no rows from {one.rows.start} to {one.rows.end}")
+            dataset.measures = taken_rows.measures
+            _warn_of(taken_rows.unknown_params, dataset, report)
+            if not taken_rows.count:
+                empty.append(f"{dataset.rows.path} has no rows")
+            elif not dataset.measures.examples and not problems:
+                empty.append(
+                    f"{dataset.rows.path} has no rows from {dataset.rows.start} to {dataset.rows.end}"
+                )
     problems.raise_if_any(hint="nothing was written; mend these rows, or take them out")
     if empty:
         raise InputDataError(
@@ -218,90 +221,90 @@ def _write_rows(
         )
 
 
-def _warn_of(unknown: Collection[str], one: _Examined, tell: Callable[[str], None]) -> None:
+def _warn_of(unknown: Collection[str], dataset: _Examined, report: Callable[[str], None]) -> None:
     for name in sorted(unknown):
         if near := nearest(name, KNOWN_PARAMS, cutoff=MISSPELT_FROM):
-            tell(
-                f"warning: {one.rows.path}: /{CREATE_PARAMS}/{name} is no parameter that we know, "
+            report(
+                f"warning: {dataset.rows.path}: /{CREATE_PARAMS}/{name} is no parameter that we know, "
                 f"so the endpoint gets it as it is; did you mean {near!r}?"
             )
 
 
 def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
     """Hold the metrics to those that are there already."""
-    told: list[str] = []
+    report_lines: list[str] = []
     conflicts = []
-    for one in examined:
-        differing = _contradicted(one)
-        one.agreed = differing == [] and one.metrics_path.exists()
+    for dataset in examined:
+        differing = _contradicted(dataset)
+        dataset.agreed = differing == [] and dataset.metrics_path.exists()
         if differing and not overwrite:
-            conflicts.append(one)
-            told.append(f"{one.stored_metrics_path} says otherwise:")
-            told += [f"  {difference}" for difference in differing]
+            conflicts.append(dataset)
+            report_lines.append(f"{dataset.stored_metrics_path} says otherwise:")
+            report_lines += [f"  {difference}" for difference in differing]
     if not conflicts:
         return
     with Outputs() as outputs:
-        for one in conflicts:
-            outputs.make(one.conflict_path)(_as_json(one.metrics()))
+        for dataset in conflicts:
+            outputs.make(dataset.conflict_path)(_as_json(dataset.metrics()))
         outputs.put_in_place()
     raise InputDataError(
-        "\n".join(told),
+        "\n".join(report_lines),
         hint="the new numbers are in "
-        + ", ".join(str(one.conflict_path) for one in conflicts)
+        + ", ".join(str(dataset.conflict_path) for dataset in conflicts)
         + "; if they are right, +overwrite_metrics_conflicts=true (--overwrite-metrics-conflicts)",
     )
 
 
-def _contradicted(one: _Examined) -> list[str] | None:
+def _contradicted(dataset: _Examined) -> list[str] | None:
     """What the metrics that are there say otherwise; None when there are none to keep."""
     try:
-        stored = json.loads(one.stored_metrics_path.read_bytes())
+        stored = json.loads(dataset.stored_metrics_path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         return [f"it cannot be read: {error}"]
     if not isinstance(stored, dict):
         return ["it is no JSON object"]
-    metrics = one.metrics()
+    metrics = dataset.metrics()
     return contradictions(stored, json.loads(_as_json(metrics))) or _none_missing(stored, metrics)
 
 
-def _none_missing(stored: JsonObject, found: DatasetMetrics) -> list[str] | None:
+def _none_missing(stored: JsonObject, metrics: DatasetMetrics) -> list[str] | None:
     """Nothing, when tokens are counted in both or in none."""
-    return None if TOKENS in found and TOKENS not in stored else []
+    return None if TOKENS in metrics and TOKENS not in stored else []
 
 
 def _write_metrics(
     examined: Sequence[_Examined], outputs: Outputs, settings: PrepareSettings
 ) -> list[PreparedFile]:
     """Write the metrics of each dataset, and of all of a type."""
-    made = []
-    for kind, group in itertools.groupby(examined, key=lambda one: one.located.entry.type):
+    prepared = []
+    for kind, group in itertools.groupby(examined, key=lambda dataset: dataset.located.entry.type):
         together = list(group)
-        for one in together:
-            if not one.agreed:
-                outputs.make(one.metrics_path)(_as_json(one.metrics()))
-            examples = one.measures.examples
-            made.append(
+        for dataset in together:
+            if not dataset.agreed:
+                outputs.make(dataset.metrics_path)(_as_json(dataset.metrics()))
+            examples = dataset.measures.examples
+            prepared.append(
                 PreparedFile(
-                    one.prepared_path,
-                    one.metrics_path,
+                    dataset.prepared_path,
+                    dataset.metrics_path,
                     examples,
-                    examples * one.rows.repeats,
-                    one.measures.summary(),
-                    one.located.dataset,
+                    examples * dataset.rows.repeats,
+                    dataset.measures.summary(),
+                    dataset.located.dataset,
                 )
             )
-        made.append(_of_all(kind, _of_type(settings, kind), together, outputs))
-    return made
+        prepared.append(_of_all(kind, _of_type(settings, kind), together, outputs))
+    return prepared
 
 
 def _of_all(kind: str, path: Path, together: Sequence[_Examined], outputs: Outputs) -> PreparedFile:
     """The metrics of all datasets of a type."""
     measures = RowMeasures()
-    for one in together:
-        measures.merge(one.measures)
-    rows = sum(one.measures.examples * one.rows.repeats for one in together)
+    for dataset in together:
+        measures.merge(dataset.measures)
+    rows = sum(dataset.measures.examples * dataset.rows.repeats for dataset in together)
     about = {"name": kind, "type": kind, "jsonl_fpath": str(path), "Number of rows": rows}
     metrics = path.with_name(f"{kind}_metrics.json")
     summary = measures.summary()
@@ -315,9 +318,11 @@ def described(entry: DatasetEntry) -> JsonDict:
         "name", "type", "jsonl_fpath", "num_repeats", "gitlab_identifier",
         "huggingface_identifier", "license",
     }  # fmt: skip
-    held = entry.model_dump()
+    entry_fields = entry.model_dump()
     return {
-        name: value for name, value in held.items() if name in of_the_field or value is not None
+        name: value
+        for name, value in entry_fields.items()
+        if name in of_the_field or value is not None
     }
 
 

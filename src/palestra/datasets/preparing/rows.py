@@ -108,14 +108,14 @@ class TakenRows:
         """A line as it is to be written: its bytes stay as they are where that is possible."""
         text = line.strip()
         if self.rows.prompt is not None:
-            made = self._dumped(fill_row(self.rows.prompt, json.loads(text)))
+            encoded = self._dumped(fill_row(self.rows.prompt, json.loads(text)))
         elif AGENT_REF not in row:
-            made = text[:-1] + self._ending
+            encoded = text[:-1] + self._ending
         elif row[AGENT_REF] == self.rows.reference:
-            made = text
+            encoded = text
         else:
-            made = self._dumped(json.loads(text))
-        return made + b"\n"
+            encoded = self._dumped(json.loads(text))
+        return encoded + b"\n"
 
     def _dumped(self, row: JsonDict) -> bytes:
         # Python's own coder keeps numbers of any size as they are.

@@ -55,11 +55,11 @@ class RegistryAddress:
 
         Raises ConfigError that names all that is missing, and where to put it.
         """
-        found = {
+        settings = {
             name: str(tree.get(name) or environ.get(variable) or "")
             for name, (variable, _) in _WHERE.items()
         }
-        missing = [name for name, value in found.items() if not value]
+        missing = [name for name, value in settings.items() if not value]
         if missing:
             lines = "; ".join(
                 f"put {name}: {_WHERE[name][1]} into env.yaml, or set {_WHERE[name][0]}"
@@ -67,7 +67,9 @@ class RegistryAddress:
             )
             are = "is" if len(missing) == 1 else "are"
             raise ConfigError(f"{' and '.join(missing)} {are} not set", hint=lines)
-        address = cls(found["mlflow_tracking_uri"].rstrip("/"), found["mlflow_tracking_token"])
+        address = cls(
+            settings["mlflow_tracking_uri"].rstrip("/"), settings["mlflow_tracking_token"]
+        )
         parts = urlsplit(address.uri)
         if parts.scheme not in {"http", "https"} or not parts.netloc:
             raise ConfigError(
@@ -158,10 +160,10 @@ def open_registry(address: RegistryAddress, patience: TransferPatience) -> Itera
 
 
 @contextlib.contextmanager
-def _environment(**wanted: str | None) -> Iterator[None]:
+def _environment(**variables: str | None) -> Iterator[None]:
     """These variables have these values, or none, while the body runs."""
-    before = {name: os.environ.get(name) for name in wanted}
-    _set(wanted)
+    before = {name: os.environ.get(name) for name in variables}
+    _set(variables)
     try:
         yield
     finally:
@@ -204,10 +206,10 @@ def _status_of(error: "MlflowException") -> int:
 
     Of an answer that does not name one of MLflow's own errors, the client keeps only the text.
     """
-    told = getattr(error, "json", None)
-    if not isinstance(told, dict) or "error_code" in told:
+    error_fields = getattr(error, "json", None)
+    if not isinstance(error_fields, dict) or "error_code" in error_fields:
         return int(error.get_http_status_code())
-    for text in map(str, (told.get("message", ""), told.get("error", ""))):
+    for text in map(str, (error_fields.get("message", ""), error_fields.get("error", ""))):
         if text in _STATUSES:
             return _STATUSES[text]
         if text[:3].isdecimal() and text[3:4] in {"", " "}:  # as in `401 Unauthorized`
@@ -227,8 +229,8 @@ def _broken(error: BaseException) -> Trouble | None:
     from urllib3.exceptions import ReadTimeoutError
 
     # What urllib3 met stands in what it raised, which stands in what requests raised.
-    met = getattr(error.args[0], "reason", None) if error.args else None
-    if isinstance(error, exceptions.Timeout) or isinstance(met, ReadTimeoutError):
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    if isinstance(error, exceptions.Timeout) or isinstance(reason, ReadTimeoutError):
         return Trouble("the registry did not answer in time")
     if isinstance(error, exceptions.RetryError):
         return Trouble("the registry answers that it is in trouble")
@@ -251,25 +253,29 @@ def as_error(what: str, error: Exception) -> PalestraError:
     return RunFailed(f"{what}: {type(error).__name__}: {_in_short(str(error))}")
 
 
-def _refused(what: str, status: int, said: str) -> PalestraError:
-    told = _in_short(said).removeprefix("INTERNAL_ERROR: ")
+def _refused(what: str, status: int, server_words: str) -> PalestraError:
+    short_words = _in_short(server_words).removeprefix("INTERNAL_ERROR: ")
     if status == 401:
         return CredentialsRejected(
-            f"{what}: the registry rejects the token ({told})", hint=HOW_TO_BE_LET_IN, status=status
+            f"{what}: the registry rejects the token ({short_words})",
+            hint=HOW_TO_BE_LET_IN,
+            status=status,
         )
     if status == 403:
         return CredentialsRejected(
-            f"{what}: this token may not do that ({told})", hint=HOW_TO_BE_LET_IN, status=status
+            f"{what}: this token may not do that ({short_words})",
+            hint=HOW_TO_BE_LET_IN,
+            status=status,
         )
     if status == 404:
         return ConfigError(
-            f"{what}: the registry has no such thing ({told})",
+            f"{what}: the registry has no such thing ({short_words})",
             hint="names are case-sensitive; mlflow_tracking_uri names the project",
         )
-    answered = f"the registry answered {status}" if status else "the registry refuses"
-    return RunFailed(f"{what}: {answered} ({told})")
+    answer_text = f"the registry answered {status}" if status else "the registry refuses"
+    return RunFailed(f"{what}: {answer_text} ({short_words})")
 
 
-def _in_short(said: str) -> str:
-    lines = said.strip().splitlines()
+def _in_short(server_words: str) -> str:
+    lines = server_words.strip().splitlines()
     return excerpt(lines[0]) if lines else "without a word"

@@ -55,11 +55,11 @@ class Artifacts:
     def fetch(self, name: str, destination: Path) -> bool:
         """A file comes to `destination`, whole; whether its digest was known, and was right."""
         what = f"{name} of {self._version.name!r} {self._version.version}"
-        known = self._version.sha256_of(name)
+        sha256 = self._version.sha256_of(name)
         size = self._registry.ask(what, lambda: self._size(name))
-        key = Digest(known) if known else Digest(f"{self._base}/{name} {size}")
+        key = Digest(sha256) if sha256 else Digest(f"{self._base}/{name} {size}")
         with arriving(destination, key, size) as part:
-            if not known:
+            if not sha256:
                 part.start_afresh()  # nothing would tell that the rest is of other bytes
             self._progress.start(name, size, part.here_bytes)
             try:
@@ -69,7 +69,7 @@ class Artifacts:
             finally:
                 self._progress.end()
             part.put_in_place()
-        return known is not None
+        return sha256 is not None
 
     def _url(self, name: str) -> str:
         return f"{self._base}/{quote(name)}"
@@ -113,17 +113,17 @@ class Artifacts:
         """The rest of the bytes."""
         if part.total_bytes is None:
             part.start_afresh()  # nobody could tell where it ends
-        here = part.here_bytes
-        if here == part.total_bytes:
+        here_bytes = part.here_bytes
+        if here_bytes == part.total_bytes:
             return
-        headers = _asking(f"bytes={here}-" if here else None)
+        headers = _asking(f"bytes={here_bytes}-" if here_bytes else None)
         options = {"stream": True, "extra_headers": headers}
         with closing(self._registry.send("GET", self._url(name), **options)) as answer:
             _raise_for(answer)
             _raise_for_a_page(answer, name)
-            if here and answer.status_code != 206:
+            if here_bytes and answer.status_code != 206:
                 part.start_afresh()
-                self._progress.advance(-here)
+                self._progress.advance(-here_bytes)
             part.append(_chunks(answer), self._progress.advance)
         if part.total_bytes is not None and part.here_bytes < part.total_bytes:
             raise ConnectionError(
@@ -159,12 +159,12 @@ def _address_of(files_uri: str, tracking_uri: str) -> str:
 def _raise_for(answer: "Response") -> None:
     if answer.status_code < 400:
         return
-    given = answer.headers.get("retry-after", "")
-    said = ""
+    retry_after = answer.headers.get("retry-after", "")
+    server_words = ""
     if "html" not in answer.headers.get("content-type", ""):
-        said = answer.raw.read(2000, decode_content=True).decode("utf-8", "replace")
-    after = float(given) if given.isdecimal() else None
-    raise RegistryRefused(answer.status_code, said, after)
+        server_words = answer.raw.read(2000, decode_content=True).decode("utf-8", "replace")
+    after = float(retry_after) if retry_after.isdecimal() else None
+    raise RegistryRefused(answer.status_code, server_words, after)
 
 
 def _raise_for_a_page(answer: "Response", name: str) -> None:
@@ -194,23 +194,23 @@ def upload_to_registry(
     """
     name, version, artifact = settings.dataset_name, settings.version, file.path.name
     catalogue = Catalogue(registry)
-    found = catalogue.find(name, version)
-    if found is None:
-        found = catalogue.create(name, version, artifact, file.sha256)
-    artifacts = Artifacts(registry, found, progress)
-    there = artifacts.sha256_of(artifact)
-    if there == file.sha256:
+    model_version = catalogue.find(name, version)
+    if model_version is None:
+        model_version = catalogue.create(name, version, artifact, file.sha256)
+    artifacts = Artifacts(registry, model_version, progress)
+    there_sha256 = artifacts.sha256_of(artifact)
+    if there_sha256 == file.sha256:
         return Stored(name, version, artifact, unchanged=True)
     # A file without one is what an upload that was stopped leaves of a version.
-    if there is not None and found.sha256_of(artifact) != file.sha256:
+    if there_sha256 is not None and model_version.sha256_of(artifact) != file.sha256:
         raise ConfigError(
             f"version {version} of {name!r} has a file {artifact} with other bytes",
             hint="nothing was uploaded; versions do not change: choose another",
         )
     artifacts.put(file.path, file.size_bytes)
-    if (there := artifacts.sha256_of(artifact)) != file.sha256:
+    if (there_sha256 := artifacts.sha256_of(artifact)) != file.sha256:
         raise RunFailed(
-            f"{artifact} of {name!r} {version}: the registry's file has the sha256 {there}, and "
+            f"{artifact} of {name!r} {version}: the registry's file has the sha256 {there_sha256}, and "
             f"ours {file.sha256}",
             hint="upload it again; do not trust what is there",
         )
@@ -223,12 +223,12 @@ def download_from_registry(
     """Fetch a file of a version; whether there was a digest to hold it to."""
     destination = free_destination(Path(settings.output_fpath))
     catalogue = Catalogue(registry)
-    found = catalogue.find(settings.dataset_name, settings.version)
-    if found is None:
+    model_version = catalogue.find(settings.dataset_name, settings.version)
+    if model_version is None:
         catalogue.require(settings.dataset_name)
         versions = ", ".join(catalogue.versions_of(settings.dataset_name)) or "none"
         raise ConfigError(
             f"dataset {settings.dataset_name!r} has no version {settings.version}",
             hint=f"known: {versions}",
         )
-    return Artifacts(registry, found, progress).fetch(settings.artifact_fpath, destination)
+    return Artifacts(registry, model_version, progress).fetch(settings.artifact_fpath, destination)

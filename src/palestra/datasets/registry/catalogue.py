@@ -49,24 +49,24 @@ class Catalogue:
 
     def versions_of(self, name: str) -> list[str]:
         """The versions of a dataset; of a registry that does not list them, the latest."""
-        found = self._registry.ask(f"dataset {name!r}", lambda: self._known(name))
-        return [str((version.tags or {}).get(VERSION_TAG, version.version)) for version in found]
+        versions = self._registry.ask(f"dataset {name!r}", lambda: self._known(name))
+        return [str((version.tags or {}).get(VERSION_TAG, version.version)) for version in versions]
 
     def require(self, name: str) -> None:
         """Raise ConfigError, which names what is spelt nearly so, when there is no such dataset."""
         if self.has(name):
             return
-        alike = [other for other in self._names() if other.lower() == name.lower()]
-        meant = f"; did you mean {alike[0]!r}?" if alike else ""
+        alike = [existing for existing in self._names() if existing.lower() == name.lower()]
+        suggestion = f"; did you mean {alike[0]!r}?" if alike else ""
         raise ConfigError(
-            f"the registry has no dataset {name!r}{meant}", hint="names are case-sensitive"
+            f"the registry has no dataset {name!r}{suggestion}", hint="names are case-sensitive"
         )
 
     def find(self, name: str, version: str) -> DatasetVersion | None:
         """A version, or None."""
         what = f"dataset {name!r} {version}"
-        found = self._registry.ask(what, lambda: self._version(name, version))
-        return None if found is None else self._told(what, found, version)
+        model_version = self._registry.ask(what, lambda: self._version(name, version))
+        return None if model_version is None else self._told(what, model_version, version)
 
     def create(self, name: str, version: str, artifact: str, sha256: str) -> DatasetVersion:
         """A new version, of a new dataset if need be."""
@@ -74,8 +74,8 @@ class Catalogue:
         if not self.has(name):
             self._registry.ask(what, lambda: self._create_model(name))
         tags = {VERSION_TAG: version, DIGEST_TAG: f"{sha256} {artifact}"}
-        made = self._registry.ask(what, lambda: self._create_version(name, version, tags))
-        return self._told(what, made, version)
+        model_version = self._registry.ask(what, lambda: self._create_version(name, version, tags))
+        return self._told(what, model_version, version)
 
     def delete(self, name: str) -> None:
         """Remove the dataset with all its versions."""
@@ -124,9 +124,9 @@ class Catalogue:
             if error.error_code not in {"INVALID_PARAMETER_VALUE", "BAD_REQUEST"}:
                 raise
         # A plain MLflow server counts versions from 1; ours is in a tag.
-        for found in self._listed(name):
-            if (found.tags or {}).get(VERSION_TAG) == version:
-                return found
+        for model_version in self._listed(name):
+            if (model_version.tags or {}).get(VERSION_TAG) == version:
+                return model_version
         return None
 
     def _known(self, name: str) -> "list[ModelVersion]":
@@ -146,7 +146,7 @@ class Catalogue:
             page = self._client.search_model_versions(
                 f"name='{quoted}'", 1000, ["version_number ASC"], page_token=token
             )
-            yield from (found for found in page if found.name == name)
+            yield from (model_version for model_version in page if model_version.name == name)
             token = page.token
             if not token:
                 return
@@ -154,9 +154,9 @@ class Catalogue:
     def _create_version(self, name: str, version: str, tags: dict[str, str]) -> "ModelVersion":
         from mlflow.exceptions import MlflowException
 
-        found = self._version(name, version)  # made by a try whose answer was lost
-        if found is not None:
-            return found
+        model_version = self._version(name, version)  # made by a try whose answer was lost
+        if model_version is not None:
+            return model_version
         try:
             return self._client.create_model_version(
                 name, source="", tags=tags, await_creation_for=0
@@ -176,20 +176,22 @@ class Catalogue:
         )
 
     def _experiment(self) -> str:
-        found = self._client.get_experiment_by_name(EXPERIMENT)
-        return str(found.experiment_id if found else self._client.create_experiment(EXPERIMENT))
+        experiment = self._client.get_experiment_by_name(EXPERIMENT)
+        return str(
+            experiment.experiment_id if experiment else self._client.create_experiment(EXPERIMENT)
+        )
 
-    def _told(self, what: str, found: "ModelVersion", version: str) -> DatasetVersion:
-        run = found.run_id
+    def _told(self, what: str, model_version: "ModelVersion", version: str) -> DatasetVersion:
+        run = model_version.run_id
         if run:
             info = self._registry.ask(what, lambda: self._client.get_run(run)).info
             files = info.artifact_uri
         else:
-            files = found.source
+            files = model_version.source
         if not files:
             raise RunFailed(f"{what}: the registry does not say where its files are")
-        tags = found.tags or {}
-        return DatasetVersion(found.name, version, str(files), tags.get(DIGEST_TAG))
+        tags = model_version.tags or {}
+        return DatasetVersion(model_version.name, version, str(files), tags.get(DIGEST_TAG))
 
 
 def _is_missing(error: "MlflowException") -> bool:

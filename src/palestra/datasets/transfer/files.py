@@ -101,25 +101,27 @@ class Arriving:
 
     def put_in_place(self) -> None:
         """Make it the destination. Raises InfraError, and forgets it, when the bytes are wrong."""
-        here = self.here_bytes
-        if self.total_bytes is not None and here != self.total_bytes:
+        here_bytes = self.here_bytes
+        if self.total_bytes is not None and here_bytes != self.total_bytes:
             self._forget()
             raise InfraError(
-                f"{self.destination.name}: {here:,} bytes arrived of {self.total_bytes:,}",
+                f"{self.destination.name}: {here_bytes:,} bytes arrived of {self.total_bytes:,}",
                 hint="nothing was written; try again",
             )
-        if self.digest.kind and (found := self.digest.of(self.path)) != self.digest.hex:
+        if self.digest.kind and (actual := self.digest.of(self.path)) != self.digest.hex:
             self._forget()
             raise InfraError(
-                f"{self.destination.name}: the {here:,} bytes that arrived have the "
-                f"{self.digest.kind} {found}, and should have {self.digest.hex}",
+                f"{self.destination.name}: the {here_bytes:,} bytes that arrived have the "
+                f"{self.digest.kind} {actual}, and should have {self.digest.hex}",
                 hint="nothing was written; try again",
             )
         with self.path.open("rb") as file:
             os.fsync(file.fileno())
         move(self.path, self.destination)
-        for other in self.destination.parent.glob(f".{glob.escape(self.destination.name)}.*.part"):
-            _unlink_unless_locked(other)
+        for stale_part in self.destination.parent.glob(
+            f".{glob.escape(self.destination.name)}.*.part"
+        ):
+            _unlink_unless_locked(stale_part)
 
     def _forget(self) -> None:
         self.path.unlink(missing_ok=True)

@@ -65,7 +65,7 @@ class TransferPatience:
                 wait = max(pause * random.uniform(0.5, 1.0), met.retry_after_s or 0.0)
                 elapsed = self.clock() - since
                 if elapsed + wait > self.deadline_s:
-                    failure = _given_up(what, met, tries, elapsed, asked=met.retry_after_s)
+                    failure = _given_up(what, met, tries, elapsed, retry_after_s=met.retry_after_s)
                 else:
                     failure = None
             if failure is not None:
@@ -79,12 +79,12 @@ class TransferPatience:
 
 
 def _given_up(
-    what: str, met: Trouble, tries: int, elapsed_s: float, *, asked: float | None
+    what: str, failure: Trouble, tries: int, elapsed_s: float, *, retry_after_s: float | None
 ) -> InfraError:
-    later = f" (it asks to be left alone for {asked:.0f} s)" if asked else ""
+    later = f" (it asks to be left alone for {retry_after_s:.0f} s)" if retry_after_s else ""
     times = "1 try" if tries == 1 else f"{tries} tries"
     return InfraError(
-        f"{what}: {met.said}{later}; gave up after {times} in {elapsed_s:.0f} s",
+        f"{what}: {failure.said}{later}; gave up after {times} in {elapsed_s:.0f} s",
         hint="the same command goes on where this one stopped; network_deadline_s is how long it "
         "tries",
     )

@@ -56,10 +56,10 @@ class Questions:
             )
         self._next += 1
         number = self._next
-        answered = self._open[number] = asyncio.get_running_loop().create_future()
+        future = self._open[number] = asyncio.get_running_loop().create_future()
         try:
             self._send(message_frame(ASK, self.serving.get(), number, *question))
-            answer: tuple[Any, ...] = await answered
+            answer: tuple[Any, ...] = await future
         finally:
             del self._open[number]
         if len(answer) == 1:

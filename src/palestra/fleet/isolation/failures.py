@@ -67,5 +67,5 @@ def out_of_memory(server: str, path: str) -> CallError:
     )
 
 
-def _in(place: AuthorsPlace) -> str:
-    return f" in {place.function}, {place.file}:{place.line}" if place.file else ""
+def _in(author: AuthorsPlace) -> str:
+    return f" in {author.function}, {author.file}:{author.line}" if author.file else ""

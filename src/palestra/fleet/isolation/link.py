@@ -114,13 +114,13 @@ class Link:
 
         Not to be cancelled: the worker goes on with the call.
         """
-        answered: asyncio.Future[list[Any]] = self._loop.create_future()
+        answer: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.ending is not None:
-            answered.set_exception(WorkerGone(self.ending))
+            answer.set_exception(WorkerGone(self.ending))
         else:
-            self._waiting[number] = answered
+            self._waiting[number] = answer
             self.send(frame)
-        return answered
+        return answer
 
     async def answer(self, number: int, frame: bytes) -> list[Any]:
         """Send the call `number` and wait for its answer. Raises WorkerGone."""
@@ -179,9 +179,9 @@ class Link:
     def _write(self) -> None:
         while self._outgoing:
             view = self._outgoing.popleft()
-            rest = view[self._sent(view) :]
-            if rest:
-                self._outgoing.appendleft(rest)
+            unsent = view[self._sent(view) :]
+            if unsent:
+                self._outgoing.appendleft(unsent)
                 return
         self._loop.remove_writer(self._worker.calls)
 

@@ -73,11 +73,11 @@ def packed(result: Any, body: Any) -> list[Any]:
         result = fields_of(result)
     if not isinstance(result, dict) or not all(isinstance(name, str) for name in result):
         return [PLAIN, _encoded(result)]
-    asked = fields_by_name(body)
+    request_fields = fields_by_name(body)
     changed = {
         name: value
         for name, value in result.items()
-        if name not in asked or asked[name] is not value
+        if name not in request_fields or request_fields[name] is not value
     }
     return [kind, list(result), _encoded(changed)]
 
@@ -94,8 +94,10 @@ def unpacked(packet: list[Any], body: Any) -> Any:
         case [str(kind), bytes(content)] if kind == PLAIN:
             return _decoded(content)
         case [str(kind), list(names), bytes(content)] if kind in {FIELDS, VERIFIED}:
-            changed, asked = _decoded(content), fields_by_name(body)
-            fields = {name: changed[name] if name in changed else asked[name] for name in names}
+            changed, request_fields = _decoded(content), fields_by_name(body)
+            fields = {
+                name: changed[name] if name in changed else request_fields[name] for name in names
+            }
             return _as_verified(fields) if kind == VERIFIED else fields
     raise ValueError(f"a result of the kind {packet[:1]!r}")
 
@@ -117,8 +119,8 @@ def _decoded(content: bytes) -> Any:
 
 
 def _as_verified(fields: dict[str, Any]) -> VerifyResponse:
-    known = {name: fields.pop(name) for name in _OF_VERIFY_RESPONSE if name in fields}
-    return _make_verify_response(known, fields)
+    protocol_fields = {name: fields.pop(name) for name in _OF_VERIFY_RESPONSE if name in fields}
+    return _make_verify_response(protocol_fields, fields)
 
 
 def fields_by_name(body: Any) -> Mapping[str, Any]:

@@ -90,12 +90,12 @@ class SessionWorker:
         """Less is better for another session."""
         return self.is_stuck(latest), len(self.sessions)
 
-    def take_answer(self, number: int, call: SessionCall, server: str, answered: Answered) -> None:
+    def take_answer(self, number: int, call: SessionCall, server: str, answer: Answered) -> None:
         """The call `number` has its answer, or has lost its worker."""
-        gone = answered.exception()
+        gone = answer.exception()
         if isinstance(gone, WorkerGone):
             self._note_loss(number, call, server, gone.ending)
-        elif call.endpoint.ends_session and answered.result()[0] == VALUE:
+        elif call.endpoint.ends_session and answer.result()[0] == VALUE:
             self.sessions.discard(call.session_id)  # the worker has closed it as well
         del self.contexts[number]
         if self.running == number:
@@ -106,8 +106,8 @@ class SessionWorker:
         """Find the call that the worker ended for. Every call is told of it before any fails."""
         if not self.culprit and isinstance(ending, WorkerEnded):
             # The plain method that runs is the first suspect; or the only call there is.
-            alone = number if len(self.contexts) == 1 else UNKNOWN_CALL
-            self.culprit = self.running or alone
+            only_call = number if len(self.contexts) == 1 else UNKNOWN_CALL
+            self.culprit = self.running or only_call
         if self.culprit in {number, UNKNOWN_CALL}:
             path = call.endpoint.path
             self.faults[call.session_id] = path, ending
@@ -132,14 +132,14 @@ class SessionPlaces:
         keeper: Forking,
         *,
         server: str,
-        most: int,
+        most_workers: int,
         on_message: Callable[[Link, list[Any]], None],
         keep: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]],
     ) -> None:
         """`on_message`: gets what a worker says unasked. `keep`: runs a task to its end."""
         self._keeper = keeper
         self._server = server
-        self._most = most
+        self._most = most_workers
         self._on_message = on_message
         self._keep = keep
         self._workers: dict[Link, SessionWorker] = {}

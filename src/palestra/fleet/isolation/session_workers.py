@@ -82,9 +82,9 @@ class SessionWorkers:
         client: ServerClient,
         sessions: SessionStore,
         errors: OwnErrors,
-        most: int = MOST,
+        most_workers: int = MOST,
     ) -> None:
-        """`most`: workers; sessions beyond that share them. Those that are stuck do not count."""
+        """`most_workers`: workers; sessions beyond that share them. Those that are stuck do not count."""
         weakref.finalize(self, keeper.end)
         self._server = server
         self._client = client
@@ -92,7 +92,11 @@ class SessionWorkers:
         self._errors = errors
         self._tasks: set[asyncio.Task[Any]] = set()
         self._places = SessionPlaces(
-            keeper, server=server, most=most, on_message=self._on_message, keep=self._keep
+            keeper,
+            server=server,
+            most_workers=most_workers,
+            on_message=self._on_message,
+            keep=self._keep,
         )
 
     async def start(self) -> None:
@@ -132,7 +136,7 @@ class SessionWorkers:
         worker.began = time.monotonic()
         worker.running, worker.path = number, f"{self._server}{call.endpoint.path}"
         try:
-            answered = self._asked_of(worker, number, call)
+            answer = self._asked_of(worker, number, call)
         except BaseException:
             worker.running = 0
             worker.turn.release()
@@ -142,12 +146,12 @@ class SessionWorkers:
             loop = asyncio.get_running_loop()
             hang = loop.call_later(left_s, self._stop_hung, worker, number, call, left_s)
         try:
-            return self._result(call, await asyncio.shield(answered))
+            return self._result(call, await asyncio.shield(answer))
         except WorkerGone:
             raise self._loss(worker, call.session_id) from None
         except asyncio.CancelledError:
-            if not answered.done():
-                self._keep(self._abandon(worker, number, call, answered))
+            if not answer.done():
+                self._keep(self._abandon(worker, number, call, answer))
             raise
         finally:
             if hang is not None:
@@ -156,36 +160,36 @@ class SessionWorkers:
     async def _async(self, worker: SessionWorker, call: SessionCall, *, has_turn: bool) -> Any:
         del has_turn  # async methods run beside each other
         number = worker.link.number()
-        answered = self._asked_of(worker, number, call)
+        answer = self._asked_of(worker, number, call)
         try:
-            return await self._in_time(worker, number, call, answered)
+            return await self._in_time(worker, number, call, answer)
         except WorkerGone:
             raise self._loss(worker, call.session_id) from None
 
     async def _in_time(
-        self, worker: SessionWorker, number: int, call: SessionCall, answered: Answered
+        self, worker: SessionWorker, number: int, call: SessionCall, answer: Answered
     ) -> Any:
         """The result of an async method, which is cancelled at its limit."""
         left_s = call.left_s()
         try:
             async with asyncio.timeout(left_s) as limit:
-                message = await asyncio.shield(answered)
+                message = await asyncio.shield(answer)
             return self._result(call, message)
         except asyncio.CancelledError:
             worker.link.send(order_frame(CANCEL, number))
-            if not answered.done():
-                self._keep(self._abandon(worker, number, call, answered))
+            if not answer.done():
+                self._keep(self._abandon(worker, number, call, answer))
             raise
         except TimeoutError:
             if not limit.expired():
                 raise
         worker.link.send(order_frame(CANCEL, number))
-        await asyncio.wait({answered}, timeout=CANCEL_GRACE_S)
+        await asyncio.wait({answer}, timeout=CANCEL_GRACE_S)
         ran_s = left_s or 0.0
-        if not answered.done():
+        if not answer.done():
             await self._end_hung(worker, number, call.endpoint, ran_s)
         with contextlib.suppress(DeadlineExceeded):
-            return self._result(call, await answered)
+            return self._result(call, await answer)
         raise DeadlineExceeded(
             f"{self._server}{call.endpoint.path} was not done after {ran_s:.1f} s",
             hint=f"raise {TIME_LIMIT}, or find out what it waits for",
@@ -195,9 +199,9 @@ class SessionWorkers:
         """Send a call to a worker."""
         frame = _call_frame(number, call)
         worker.contexts[number] = call.context
-        answered = worker.link.ask(number, frame)
-        answered.add_done_callback(partial(worker.take_answer, number, call, self._server))
-        return answered
+        answer = worker.link.ask(number, frame)
+        answer.add_done_callback(partial(worker.take_answer, number, call, self._server))
+        return answer
 
     def _result(self, call: SessionCall, message: list[Any]) -> Any:
         """What a worker's answer says. Raises `CallError`."""
@@ -242,14 +246,14 @@ class SessionWorkers:
         await worker.link.stop_hung(number, ran_s)
 
     async def _abandon(
-        self, worker: SessionWorker, number: int, call: SessionCall, answered: Answered
+        self, worker: SessionWorker, number: int, call: SessionCall, answer: Answered
     ) -> None:
         """Nobody waits for a call any more: it must not hold its worker for long."""
-        await asyncio.wait({answered}, timeout=ABANDONED_S)
-        if not answered.done():
+        await asyncio.wait({answer}, timeout=ABANDONED_S)
+        if not answer.done():
             await self._end_hung(worker, number, call.endpoint, ABANDONED_S)
         with contextlib.suppress(WorkerGone):
-            await answered
+            await answer
 
     # What workers ask
 
@@ -290,8 +294,8 @@ def workers_of(
     server: ResourcesServer, instance: InstanceConfig, client: ServerClient
 ) -> SessionWorkers:
     """The workers of one server of a fleet."""
-    places = {t.name: (t.server_type, t.urls) for t in client.targets.values()}
-    order = (instance, places, dict(client.tree))
+    targets = {t.name: (t.server_type, t.urls) for t in client.targets.values()}
+    order = (instance, targets, dict(client.tree))
     argument = base64.b64encode(pickle.dumps(order)).decode()
     return SessionWorkers(
         AuthorsKeeper(

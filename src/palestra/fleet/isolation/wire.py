@@ -40,11 +40,11 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class Rubbish(Exception):
-    """What came is no message. `rest`: all that has come where a message had to begin."""
+    """What came is no message. `remainder`: all that has come where a message had to begin."""
 
-    def __init__(self, reason: str, rest: bytes = b"") -> None:
+    def __init__(self, reason: str, remainder: bytes = b"") -> None:
         super().__init__(reason)
-        self.rest = rest
+        self.rest = remainder
 
 
 def order_frame(*order: Any) -> bytes:

@@ -174,8 +174,8 @@ class WorkerPool:
         self._slow_down()
         count = len(self._links) + self._forking
         stalled = time.monotonic() - self._last_answer > STALLED_S
-        most = MOST_OF_ALL if stalled else MOST
-        for _ in range(min(AT_A_TIME, len(self._waiting) - self._forking, most - count)):
+        most_workers = MOST_OF_ALL if stalled else MOST
+        for _ in range(min(AT_A_TIME, len(self._waiting) - self._forking, most_workers - count)):
             self._begin_fork()
         self._grow()
 

@@ -55,7 +55,7 @@ def callgrind_of(functions: Sequence[FunctionTimes]) -> str:
 
 
 def _named_first(lines: Sequence[str], functions: Sequence[FunctionTimes]) -> str:
-    names = {f"({one.index})": one for one in functions}
+    names = {f"({function.index})": function for function in functions}
     told: set[str] = set()
     out: list[str] = []
     for line in lines:
@@ -155,7 +155,9 @@ class Profiler:
     def write(self, name: str) -> str:
         """Write the files of one server as of now; the table of its own code."""
         functions = self._functions(self._numbers[name])
-        table = table_of([one for one in functions if one.is_of(self._folders[name])])
+        table = table_of(
+            [function for function in functions if function.is_of(self._folders[name])]
+        )
         for suffix, text in (
             (".log", table),
             (".all.log", table_of(functions)),
@@ -171,19 +173,19 @@ class Profiler:
 
     def _functions(self, number: int) -> list[FunctionTimes]:
         # A process of its own is the server's, all that runs in it.
-        found = self._yappi.get_func_stats(filter={"tag": number} if self._shared else None)
+        statistics = self._yappi.get_func_stats(filter={"tag": number} if self._shared else None)
         return [
             FunctionTimes(
-                index=one.index,
-                module=one.module,
-                line=one.lineno,
-                function=one.name,
-                ncall=one.ncall,
-                tsub=one.tsub,
-                ttot=one.ttot,
-                callees=tuple(Callee(c.index, c.ncall, c.ttot) for c in one.children),
+                index=function.index,
+                module=function.module,
+                line=function.lineno,
+                function=function.name,
+                ncall=function.ncall,
+                tsub=function.tsub,
+                ttot=function.ttot,
+                callees=tuple(Callee(c.index, c.ncall, c.ttot) for c in function.children),
             )
-            for one in found
+            for function in statistics
         ]
 
     def _stats_app(self, name: str, token: str) -> ASGIApp:

@@ -92,8 +92,8 @@ def _opened(params: ResponseCreateParams, observation: str | None) -> ResponseCr
     return changed(params, {"input": [*_as_items(params.input), opening]})
 
 
-def _as_items(given: str | list[Any]) -> list[Any]:
-    return [_said_by_the_environment(given)] if isinstance(given, str) else given
+def _as_items(observation: str | list[Any]) -> list[Any]:
+    return [_said_by_the_environment(observation)] if isinstance(observation, str) else observation
 
 
 def _said_by_the_environment(text: str) -> Message:

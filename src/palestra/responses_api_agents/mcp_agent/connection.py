@@ -110,20 +110,20 @@ class McpConnection:
 
     async def tools(self) -> list["Tool"]:
         """What the server offers, page by page, of what the settings allow."""
-        found: list[Tool] = []
+        tools: list[Tool] = []
         cursor: str | None = None
         try:
             async with asyncio.timeout(self.settings.start_timeout_s):
                 while True:
                     page = await self._connected().list_tools(cursor=cursor)
-                    found.extend(page.tools)
+                    tools.extend(page.tools)
                     cursor = page.next_cursor
                     if not cursor:
                         break
         except Exception as error:
             raise self._lost("does not list its tools", error) from error
         allowed = self.settings.tools
-        return [tool for tool in found if allowed is None or tool.name in allowed]
+        return [tool for tool in tools if allowed is None or tool.name in allowed]
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> "CallToolResult":
         """Raises the library's MCPError for what the server refuses, NoAnswerInTime, InfraError."""
@@ -171,14 +171,14 @@ class McpConnection:
         from mcp.client.streamable_http import streamable_http_client
         from mcp.shared._httpx_utils import create_mcp_http_client
 
-        given = self.settings
-        if given.url is not None:
-            http = await stack.enter_async_context(create_mcp_http_client(headers=given.headers))
+        settings = self.settings
+        if settings.url is not None:
+            http = await stack.enter_async_context(create_mcp_http_client(headers=settings.headers))
             return await stack.enter_async_context(
-                Client(streamable_http_client(given.url, http_client=http))
+                Client(streamable_http_client(settings.url, http_client=http))
             )
         parameters = StdioServerParameters(
-            command=given.command or "", args=given.args, env=given.env, cwd=given.cwd
+            command=settings.command or "", args=settings.args, env=settings.env, cwd=settings.cwd
         )
         return await stack.enter_async_context(Client(stdio_client(parameters, self._log)))
 
@@ -236,10 +236,10 @@ class SharedServers:
         """
         if settings.shared:
             return await self._shared(name, settings)
-        own = McpConnection(name, settings)
-        rollout.push_async_callback(own.close)
-        await own.open()
-        return own
+        connection = McpConnection(name, settings)
+        rollout.push_async_callback(connection.close)
+        await connection.open()
+        return connection
 
     async def close(self) -> None:
         """End all of them."""
@@ -249,11 +249,11 @@ class SharedServers:
 
     async def _shared(self, name: str, settings: McpServerSettings) -> McpConnection:
         async with self._opening.setdefault(name, asyncio.Lock()):
-            found = self._open.get(name)
-            if found is None or not found.alive:
-                if found is not None:
-                    await found.close()
-                found = McpConnection(name, settings)
-                await found.open()
-                self._open[name] = found
-            return found
+            connection = self._open.get(name)
+            if connection is None or not connection.alive:
+                if connection is not None:
+                    await connection.close()
+                connection = McpConnection(name, settings)
+                await connection.open()
+                self._open[name] = connection
+            return connection

@@ -125,8 +125,8 @@ class EnvironmentTools:
                 hint="give it expose_tools_over_mcp: true, or the agent environment_tools: false",
                 evidence=error.evidence,
             ) from error
-        found = answer.result.tools if answer.result else []
-        return [Offered(tool.name, tool.description, tool.inputSchema) for tool in found]
+        tools = answer.result.tools if answer.result else []
+        return [Offered(tool.name, tool.description, tool.inputSchema) for tool in tools]
 
     async def call(self, tool: str, arguments: JsonObject, /) -> str:
         """The tool's text; what the server refuses is an answer too."""

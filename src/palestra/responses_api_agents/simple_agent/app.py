@@ -103,10 +103,10 @@ class SimpleAgent(BoundAgent):
         return [task.result() for task in tasks]
 
 
-def _as_items(given: str | list[InputItem]) -> list[InputItem]:
-    if isinstance(given, str):
-        return [Message(role="user", content=given, type="message")]
-    return given
+def _as_items(prompt: str | list[InputItem]) -> list[InputItem]:
+    if isinstance(prompt, str):
+        return [Message(role="user", content=prompt, type="message")]
+    return prompt
 
 
 async def _run_tool(call: FunctionCall, call_tool: CallTool) -> FunctionCallOutput:
@@ -115,9 +115,9 @@ async def _run_tool(call: FunctionCall, call_tool: CallTool) -> FunctionCallOutp
     except orjson.JSONDecodeError as error:
         return _output(call, _error(f"the arguments of {call.name} are not JSON: {error}"))
     if not isinstance(arguments, dict):
-        found = type(arguments).__name__
+        kind = type(arguments).__name__
         return _output(
-            call, _error(f"the arguments of {call.name} must be a JSON object, not {found}")
+            call, _error(f"the arguments of {call.name} must be a JSON object, not {kind}")
         )
     return _output(call, await call_tool(call.name, arguments))
 

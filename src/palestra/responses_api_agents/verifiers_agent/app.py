@@ -120,13 +120,16 @@ class VerifiersAgent(Server):
             raise client.failure
         self._check(output)
         response = response_of(output, model=client.model)
-        given = {**body.__dict__, **(body.model_extra or {})}
-        own = {"stop_condition": output.get("stop_condition"), "truncated": output["is_truncated"]}
+        fields = {**body.__dict__, **(body.model_extra or {})}
+        ending = {
+            "stop_condition": output.get("stop_condition"),
+            "truncated": output["is_truncated"],
+        }
         return VerifyResponse.model_validate(
             {
-                **{name: value for name, value in output["metrics"].items() if name not in given},
-                **given,
-                **own,
+                **{name: value for name, value in output["metrics"].items() if name not in fields},
+                **fields,
+                **ending,
                 "response": response,
                 "reward": float(output["reward"]),
             }
@@ -146,7 +149,7 @@ class VerifiersAgent(Server):
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """Metrics over many rollouts: means, and pass@k, of what the rubric reports."""
-        found = await asyncio.to_thread(
+        metrics = await asyncio.to_thread(
             partial(
                 aggregate_metrics,
                 body.verify_responses,
@@ -154,7 +157,7 @@ class VerifiersAgent(Server):
                 get_key_metrics=_means,
             )
         )
-        return AggregateMetrics.model_validate(found)
+        return AggregateMetrics.model_validate(metrics)
 
     def routes(self) -> list[Endpoint]:
         """Run and aggregate: the loop alone, without its environment, there is not."""

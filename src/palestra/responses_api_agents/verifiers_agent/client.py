@@ -40,8 +40,8 @@ class PeerClient(OpenAIChatCompletionsClient):  # type: ignore[misc]  # the libr
             {name: value for name, value in message.items() if value is not None}
             for message in prompt
         ]
-        asked = {name: value for name, value in sampling_args.items() if value is not None}
-        body: JsonDict = {"model": model, "messages": messages, **asked}
+        sampling = {name: value for name, value in sampling_args.items() if value is not None}
+        body: JsonDict = {"model": model, "messages": messages, **sampling}
         if tools:
             body["tools"] = list(tools)
         peer: Peer = self.client

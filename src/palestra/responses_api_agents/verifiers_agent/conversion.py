@@ -14,8 +14,12 @@ _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens"
 
 def input_of(params: ResponseCreateParams, task: JsonObject) -> JsonDict:
     """The library's input for a row: its prompt as chat messages, and the task's fields."""
-    given = params.input
-    prompt = [{"role": "user", "content": given}] if isinstance(given, str) else _chat(given)
+    conversation = params.input
+    prompt = (
+        [{"role": "user", "content": conversation}]
+        if isinstance(conversation, str)
+        else _chat(conversation)
+    )
     if params.instructions is not None:
         prompt.insert(0, {"role": "system", "content": params.instructions})
     return {**task, "prompt": prompt}
@@ -23,29 +27,29 @@ def input_of(params: ResponseCreateParams, task: JsonObject) -> JsonDict:
 
 def sampling_of(params: ResponseCreateParams) -> JsonDict:
     """The row's sampling settings under their names in Chat Completions."""
-    found = {theirs: getattr(params, ours) for ours, theirs in _SAMPLING.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    sampling = {theirs: getattr(params, ours) for ours, theirs in _SAMPLING.items()}
+    return {name: value for name, value in sampling.items() if value is not None}
 
 
 def response_of(output: JsonObject, *, model: str) -> Response:
     """The rollout's completion as one response; what the environment said is a user's message."""
     usage = output.get("token_usage") or {}
-    read, written = (int(usage.get(f"{kind}_tokens") or 0) for kind in ("input", "output"))
-    made: JsonDict = {
+    input_tokens, written = (int(usage.get(f"{kind}_tokens") or 0) for kind in ("input", "output"))
+    response: JsonDict = {
         "id": f"resp_{new_id()}",
         "created_at": int(time.time()),
         "model": model,
         "object": "response",
         "output": list(_items(output.get("completion") or [])),
         "usage": {
-            "input_tokens": read,
+            "input_tokens": input_tokens,
             "output_tokens": written,
-            "total_tokens": read + written,
+            "total_tokens": input_tokens + written,
         },
     }
     if output.get("is_truncated"):
-        made["incomplete_details"] = {"reason": "max_output_tokens"}
-    return Response.model_validate(made)
+        response["incomplete_details"] = {"reason": "max_output_tokens"}
+    return Response.model_validate(response)
 
 
 def _chat(items: list[Any]) -> list[JsonDict]:
@@ -102,11 +106,11 @@ def _said(message: JsonObject, content: str) -> Iterator[JsonDict]:
 
 def _call(call: Any) -> JsonDict:
     """A tool call, which some releases write as JSON text."""
-    found: JsonObject = orjson.loads(call) if isinstance(call, str) else call
-    function = found.get("function") or found
+    call_fields: JsonObject = orjson.loads(call) if isinstance(call, str) else call
+    function = call_fields.get("function") or call_fields
     return {
         "type": "function_call",
-        "call_id": found.get("id") or "",
+        "call_id": call_fields.get("id") or "",
         "name": function.get("name") or "",
         "arguments": function.get("arguments") or "{}",
     }

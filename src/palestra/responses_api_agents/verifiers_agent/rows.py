@@ -49,10 +49,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--count", type=int, default=-1)
     parser.add_argument("--split", choices=["train", "eval"], default="train")
     parser.add_argument("--args", type=orjson.loads, default={})
-    given = parser.parse_args(arguments)
-    environment = verifiers.load_environment(given.env_id, **given.args)
-    rows = rows_of(environment, split=given.split, count=given.count)
-    given.output.write_bytes(b"".join(encode_json(row) + b"\n" for row in rows))
+    options = parser.parse_args(arguments)
+    environment = verifiers.load_environment(options.env_id, **options.args)
+    rows = rows_of(environment, split=options.split, count=options.count)
+    options.output.write_bytes(b"".join(encode_json(row) + b"\n" for row in rows))
 
 
 if __name__ == "__main__":

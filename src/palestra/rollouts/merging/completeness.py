@@ -45,20 +45,22 @@ class Completeness:
 
     def gaps(self) -> list[str]:
         """What is missing, a sentence each."""
-        found = []
+        gaps = []
         if self.missing_parts:
-            named = ", ".join(map(str, self.missing_parts[:MOST_NAMED]))
-            more = len(self.missing_parts) - MOST_NAMED
-            found.append(f"of {self.parts} shards these are missing: {named}{_more(more)}")
-        if self.unknown_rollouts:
-            found.append(f"{self.unknown_rollouts} rollouts are in no shard that was given")
-        if self.open_rollouts:
-            named = ", ".join(map(str, self.first_open))
-            more = self.open_rollouts - len(self.first_open)
-            found.append(
-                f"{self.open_rollouts} rollouts are neither scored nor given up: {named}{_more(more)}"
+            part_list = ", ".join(map(str, self.missing_parts[:MOST_NAMED]))
+            hidden_count = len(self.missing_parts) - MOST_NAMED
+            gaps.append(
+                f"of {self.parts} shards these are missing: {part_list}{_more(hidden_count)}"
             )
-        return found
+        if self.unknown_rollouts:
+            gaps.append(f"{self.unknown_rollouts} rollouts are in no shard that was given")
+        if self.open_rollouts:
+            part_list = ", ".join(map(str, self.first_open))
+            hidden_count = self.open_rollouts - len(self.first_open)
+            gaps.append(
+                f"{self.open_rollouts} rollouts are neither scored nor given up: {part_list}{_more(hidden_count)}"
+            )
+        return gaps
 
     def check(self) -> None:
         """Raise MergeIncomplete unless every rollout has ended."""

@@ -84,11 +84,11 @@ def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan
     damaged, and when they contradict each other.
     """
     paths = RunPaths(output)
-    found, notices = find_shards(shards, paths.output)
-    _check_places(paths, found)
+    merge_shards, notices = find_shards(shards, paths.output)
+    _check_places(paths, merge_shards)
     with NumberedFiles() as sources:
-        scanned = scan_shards(found, sources)
-        decision = decide(scanned, found, sources)
+        scanned = scan_shards(merge_shards, sources)
+        decision = decide(scanned, merge_shards, sources)
         yield MergePlan(
             paths,
             decision.accounting,
@@ -96,17 +96,17 @@ def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan
             (*notices, *scanned.notices, *decision.notices),
             decision,
             sources,
-            _manifest(found, decision.accounting),
+            _manifest(merge_shards, decision.accounting),
         )
 
 
 def _check_places(paths: RunPaths, shards: Sequence[ShardToMerge]) -> None:
     """Raise InputDataError when a merged file would take the place of a shard's, or of a folder."""
-    taken = {path.resolve() for shard in shards for path in shard.paths.recorded()}
+    recorded_paths = {path.resolve() for shard in shards for path in shard.paths.recorded()}
     for path in paths.recorded():
         if path.is_dir():
             raise InputDataError(f"{path} is a folder", hint="give the output a name of its own")
-        if path.resolve() in taken:
+        if path.resolve() in recorded_paths:
             raise InputDataError(
                 f"the merge would write {path}, which belongs to one of its shards",
                 hint="choose another output",
@@ -124,7 +124,7 @@ def _manifest(shards: Sequence[ShardToMerge], accounting: Accounting) -> bytes |
     requested, tasks = shards[0].run_size
     versions = {shard.manifest.version for shard in shards if shard.manifest}
     ordered = orjson.dumps(first.semantics, option=orjson.OPT_SORT_KEYS)
-    whole = replace(
+    combined = replace(
         first,
         semantics=orjson.loads(ordered),
         requested=requested,
@@ -134,7 +134,7 @@ def _manifest(shards: Sequence[ShardToMerge], accounting: Accounting) -> bytes |
     )
     with tempfile.TemporaryDirectory() as aside:
         path = Path(aside) / "manifest.json"
-        whole.write(
+        combined.write(
             path, ended={outcome.value: n for outcome, n in sorted(accounting.ended.items())}
         )
         return path.read_bytes()

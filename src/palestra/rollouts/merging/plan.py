@@ -128,8 +128,8 @@ class _Merging:
             codes.astype(np.int64) * max(len(self._rollouts), 1) + ranks, return_inverse=True
         )
         ends = np.cumsum([len(table) for table in tables])
-        self._scored, self._failed, *rest = np.split(keys, ends[:-1])
-        self._inputs: IntArray = rest[0] if rest else np.arange(len(self._known))
+        self._scored, self._failed, *input_keys = np.split(keys, ends[:-1])
+        self._inputs: IntArray = input_keys[0] if input_keys else np.arange(len(self._known))
 
     def inputs(self) -> IntArray:
         """The materialized rows to write; without such files, one for each key there is."""
@@ -157,14 +157,14 @@ class _Merging:
         attempt = numbers(table.attempt)
         order = np.lexsort((attempt, self._failed))
         starts = _starts(self._failed[order], attempt[order])
-        kept: list[int] = []
+        failure_rows: list[int] = []
         for start, end in itertools.pairwise([*starts, len(order)]):
             rows = order[start:end].tolist()
             if len(rows) > 1:
                 by_text = {self._sources.read(table.place(row)): row for row in reversed(rows)}
                 rows = [by_text[text] for text in sorted(by_text)]
-            kept += rows
-        return np.array(kept, dtype=np.int64)
+            failure_rows += rows
+        return np.array(failure_rows, dtype=np.int64)
 
     def check_membership(self) -> None:
         """Raise InputDataError for results that their own shard has no materialized row for."""
@@ -172,12 +172,12 @@ class _Merging:
         if table is None:
             return
         width = len(self._known)
-        asked = numbers(table.shard) * width + self._inputs
+        expected_keys = numbers(table.shard) * width + self._inputs
         for rows, keys in (
             (self._scanned.scored, self._scored),
             (self._scanned.failures, self._failed),
         ):
-            stray = np.flatnonzero(~np.isin(numbers(rows.shard) * width + keys, asked))
+            stray = np.flatnonzero(~np.isin(numbers(rows.shard) * width + keys, expected_keys))
             if len(stray):
                 raise self._not_asked(rows, keys, stray)
 
@@ -185,16 +185,16 @@ class _Merging:
         self, inputs: IntArray, scored: IntArray, failures: IntArray
     ) -> tuple[Accounting, Completeness]:
         """How every rollout of the run ended. `inputs`, `scored`, `failures`: rows to write."""
-        asked, has_score = self._inputs[inputs], self._scored[scored]
+        requested_keys, has_score = self._inputs[inputs], self._scored[scored]
         requested, tasks = self._shards[0].run_size
         if self._shards[0].manifest is None:
-            requested, tasks = len(asked), len(np.unique(self._task_codes(asked)))
-        self._check_sizes(requested, len(asked))
+            requested, tasks = len(requested_keys), len(np.unique(self._task_codes(requested_keys)))
+        self._check_sizes(requested, len(requested_keys))
         accounting = Accounting(requested)
         _add_scored(accounting, self._scanned.scored, scored)
         given_up = self._add_failures(accounting, failures, has_score)
-        ended = np.isin(asked, np.concatenate([has_score, given_up]))
-        completeness = self._completeness(asked, ended, requested, tasks)
+        has_ended = np.isin(requested_keys, np.concatenate([has_score, given_up]))
+        completeness = self._completeness(requested_keys, has_ended, requested, tasks)
         if accounting.scored + accounting.failed != completeness.ended:
             raise AccountingError(
                 f"{accounting.line()}, but {completeness.ended} materialized rows have ended",
@@ -224,18 +224,18 @@ class _Merging:
         return given_up
 
     def _completeness(
-        self, asked: IntArray, ended: BoolArray, requested: int, tasks: int
+        self, requested_keys: IntArray, has_ended: BoolArray, requested: int, tasks: int
     ) -> Completeness:
-        open_keys = asked[~ended]
-        task_of = self._task_codes(asked)
+        open_keys = requested_keys[~has_ended]
+        task_of = self._task_codes(requested_keys)
         of_task = np.bincount(task_of, minlength=1)
-        ended_of_task = np.bincount(task_of[ended], minlength=1)
+        ended_of_task = np.bincount(task_of[has_ended], minlength=1)
         ended_of_task = np.pad(ended_of_task, (0, len(of_task) - len(ended_of_task)))
-        unknown = requested - len(asked)
+        unknown = requested - len(requested_keys)
         parts, missing = missing_parts(self._shards) if unknown else (0, [])
         return Completeness(
             requested=requested,
-            ended=int(ended.sum()),
+            ended=int(has_ended.sum()),
             tasks=tasks,
             complete_tasks=int(np.sum((of_task > 0) & (ended_of_task == of_task))),
             partial_tasks=int(np.sum((ended_of_task > 0) & (ended_of_task < of_task))),
@@ -246,17 +246,17 @@ class _Merging:
             missing_parts=tuple(missing),
         )
 
-    def _check_sizes(self, requested: int, asked: int) -> None:
+    def _check_sizes(self, requested: int, row_count: int) -> None:
         """Raise InputDataError when materialized inputs are not what the manifests speak of."""
         table = self._scanned.inputs
         if table is None:
             return
-        held = np.bincount(numbers(table.shard), minlength=len(self._shards)).tolist()
-        for shard, count in zip(self._shards, held, strict=True):
+        shard_sizes = np.bincount(numbers(table.shard), minlength=len(self._shards)).tolist()
+        for shard, count in zip(self._shards, shard_sizes, strict=True):
             if shard.manifest and shard.part and count != shard.manifest.requested:
                 raise _wrong_size(shard.paths.materialized_inputs, count, shard.manifest.requested)
-        if asked > requested:
-            raise _wrong_size(self._shards[0].paths.materialized_inputs, asked, requested)
+        if row_count > requested:
+            raise _wrong_size(self._shards[0].paths.materialized_inputs, row_count, requested)
 
     def _refuse(
         self, keys: IntArray, table: RowColumns, conflicts: Sequence[tuple[int, int]], what: str
@@ -264,29 +264,31 @@ class _Merging:
         """Raise InputDataError when there are pairs of rows that differ under one key."""
         if not conflicts:
             return
-        named = [
-            f"{self._key(keys[one])}: {self._where(table, one)} and {self._where(table, other)}"
-            for one, other in conflicts[:MOST_NAMED]
+        described = [
+            f"{self._key(keys[first])}: {self._where(table, first)} and {self._where(table, second)}"
+            for first, second in conflicts[:MOST_NAMED]
         ]
         raise InputDataError(
             f"{len(conflicts)} rollouts are {what} twice, differently\n  "
-            + "\n  ".join(_named(named, len(conflicts))),
+            + "\n  ".join(_named(described, len(conflicts))),
             hint="the same rollouts were collected twice; leave out one of those shards",
             cause=KnownCause.DUPLICATES,
         )
 
     def _not_asked(self, table: RowColumns, keys: IntArray, stray: IntArray) -> InputDataError:
-        named = [f"{self._key(keys[row])}: {self._where(table, row)}" for row in stray[:MOST_NAMED]]
+        described = [
+            f"{self._key(keys[row])}: {self._where(table, row)}" for row in stray[:MOST_NAMED]
+        ]
         return InputDataError(
             f"{len(stray)} rows are for rollouts that their own materialized inputs do not have\n  "
-            + "\n  ".join(_named(named, len(stray))),
+            + "\n  ".join(_named(described, len(stray))),
             hint="the shard's files are not of one run; give them back as they were",
         )
 
     def _where(self, table: RowColumns, row: int) -> str:
-        place = table.place(row)
-        number = self._sources.line_number(place.source, place.offset)
-        return f"{self._sources.paths[place.source]} line {number}"
+        row_place = table.place(row)
+        number = self._sources.line_number(row_place.source, row_place.offset)
+        return f"{self._sources.paths[row_place.source]} line {number}"
 
     def _key(self, key: int) -> RolloutKey:
         task, rollout = divmod(int(self._known[key]), len(self._rollouts))
@@ -298,28 +300,28 @@ class _Merging:
 
 
 def _distinct(
-    keys: IntArray, table: RowColumns, read: Read
+    keys: IntArray, table: RowColumns, read_row: Read
 ) -> tuple[IntArray, list[tuple[int, int]], int]:
     """Rows in key order, one for each key; pairs that differ under a key; rows left out."""
     order = np.argsort(keys, kind="stable")
     starts = _starts(keys[order])
     first = np.zeros(len(order), dtype=bool)
     first[starts] = True
-    kept = order[starts] if starts else order
+    first_rows = order[starts] if starts else order
     group = np.cumsum(first) - 1
     repeats = np.flatnonzero(~first)
     conflicts: dict[int, tuple[int, int]] = {}
     for at in repeats.tolist():
-        one, other = int(kept[group[at]]), int(order[at])
-        if int(keys[one]) not in conflicts and not _same(table, one, other, read):
-            conflicts[int(keys[one])] = one, other
-    return kept, list(conflicts.values()), len(repeats)
+        earlier, second = int(first_rows[group[at]]), int(order[at])
+        if int(keys[earlier]) not in conflicts and not _same(table, earlier, second, read_row):
+            conflicts[int(keys[earlier])] = earlier, second
+    return first_rows, list(conflicts.values()), len(repeats)
 
 
-def _same(table: RowColumns, one: int, other: int, read: Read) -> bool:
-    if table.length[one] != table.length[other]:
+def _same(table: RowColumns, first: int, second: int, read_row: Read) -> bool:
+    if table.length[first] != table.length[second]:
         return False
-    return read(table.place(one)) == read(table.place(other))
+    return read_row(table.place(first)) == read_row(table.place(second))
 
 
 def _starts(*columns: IntArray) -> list[int]:
@@ -346,9 +348,9 @@ def _add_scored(accounting: Accounting, table: ScoredColumns, rows: IntArray) ->
         accounting.note_broken(broken[row])
 
 
-def _wrong_size(path: Path, found: int, expected: int) -> InputDataError:
+def _wrong_size(path: Path, row_count: int, expected: int) -> InputDataError:
     return InputDataError(
-        f"{path} holds {found} rollouts, but its manifest says {expected}",
+        f"{path} holds {row_count} rollouts, but its manifest says {expected}",
         hint="the file is not as the collection wrote it; collect the shard again",
         cause=KnownCause.BROKEN_MANIFEST,
     )

@@ -156,9 +156,9 @@ def scan_shards(shards: Sequence[ShardToMerge], sources: NumberedFiles) -> Scann
 def _torn(files: Sequence[str]) -> tuple[str, ...]:
     if not files:
         return ()
-    more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
-    named = ", ".join(files[:MOST_NAMED])
-    return (f"left out torn last lines, which have no end: {named}{more}",)
+    addition = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
+    file_list = ", ".join(files[:MOST_NAMED])
+    return (f"left out torn last lines, which have no end: {file_list}{addition}",)
 
 
 class _Scan:
@@ -221,10 +221,12 @@ class _Scan:
         self._raise(source, path, problems)
 
     def _raise(self, source: int, path: Path, problems: Sequence[tuple[int, str]]) -> None:
-        found = RowProblems()
+        row_problems = RowProblems()
         for offset, what in problems:
-            found.add(path, self._sources.line_number(source, offset), what)
-        found.raise_if_any(hint="give back the file as a collection wrote it, or leave it out")
+            row_problems.add(path, self._sources.line_number(source, offset), what)
+        row_problems.raise_if_any(
+            hint="give back the file as a collection wrote it, or leave it out"
+        )
 
 
 class _NoRow(Exception):

@@ -38,8 +38,8 @@ class _FileState(NamedTuple):
     modified_ns: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Self:
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    def of(cls, stat: os.stat_result) -> Self:
+        return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 class NumberedFiles:
@@ -71,27 +71,29 @@ class NumberedFiles:
         self._states.append(_FileState.of(os.fstat(file.fileno())))
         return source, _lines(path, file)
 
-    def read(self, place: RowPlace) -> bytes:
+    def read(self, row_place: RowPlace) -> bytes:
         """The bytes at a place. Raises InputDataError when they are no longer there."""
-        path = self.paths[place.source]
+        path = self.paths[row_place.source]
         try:
-            found = os.pread(self._handle(place.source).fileno(), place.length, place.offset)
+            data = os.pread(
+                self._handle(row_place.source).fileno(), row_place.length, row_place.offset
+            )
         except OSError as error:
             raise _unreadable(path, error) from error
-        if len(found) != place.length:
+        if len(data) != row_place.length:
             raise _changed(path)
-        return found
+        return data
 
     def line_number(self, source: int, offset: int) -> int:
         """Which line of its file a row is, from 1."""
         file = self._handle(source)
         file.seek(0)
-        left, breaks = offset, 0
-        while left:
-            block = file.read(min(left, BUFFER_BYTES))
+        remaining, breaks = offset, 0
+        while remaining:
+            block = file.read(min(remaining, BUFFER_BYTES))
             if not block:
                 break
-            left -= len(block)
+            remaining -= len(block)
             breaks += block.count(b"\n")
         return breaks + 1
 
@@ -194,30 +196,32 @@ class ShardToMerge:
     @property
     def run_size(self) -> tuple[int, int]:
         """Rollouts and tasks of the whole run; a shard without a manifest does not know."""
-        known = self.part or self.manifest
-        return (known.requested, known.tasks) if known else (0, 0)
+        sizes = self.part or self.manifest
+        return (sizes.requested, sizes.tasks) if sizes else (0, 0)
 
 
-def find_shards(given: Sequence[str | Path], output: Path) -> tuple[list[ShardToMerge], list[str]]:
-    """The shards that `given` (files, folders, globs) names, in the order of their paths.
+def find_shards(
+    patterns: Sequence[str | Path], output: Path
+) -> tuple[list[ShardToMerge], list[str]]:
+    """The shards that `patterns` (files, folders, globs) names, in the order of their paths.
 
     Files that go with a run are passed over, and so is `output` when a folder or glob has it.
     Returns notices too. Raises InputDataError when there is no shard or one cannot be used.
     """
-    found: dict[Path, list[Path]] = {}
-    for item in given:
+    names_of_file: dict[Path, list[Path]] = {}
+    for item in patterns:
         for path in _named(str(item), output):
-            found.setdefault(path.resolve(), []).append(path)
-    if not found:
-        what = ", ".join(str(item) for item in given) or "nothing"
+            names_of_file.setdefault(path.resolve(), []).append(path)
+    if not names_of_file:
+        what = ", ".join(str(item) for item in patterns) or "nothing"
         raise InputDataError(
             f"no shards to merge in {what}",
             hint="give the shards' output files, or a folder or a quoted glob of them",
         )
-    named = [min(names) for _, names in sorted(found.items())]
-    twice = [path for path in named if len(found[path.resolve()]) > 1]
+    first_names = [min(names) for _, names in sorted(names_of_file.items())]
+    twice = [path for path in first_names if len(names_of_file[path.resolve()]) > 1]
     notices = [f"given more than once, read once: {_names(twice)}"] if twice else []
-    shards = [_shard(path) for path in named]
+    shards = [_shard(path) for path in first_names]
     _check_manifests(shards)
     _check_inputs(shards)
     if shards[0].manifest is None:
@@ -334,10 +338,10 @@ def _changes(reference: ShardToMerge, shard: ShardToMerge) -> list[str]:
     old, new = reference.manifest, shard.manifest
     if old is None or new is None:
         return []
-    found = ["the input rows differ"] if old.input_digest != new.input_digest else []
-    found += differences(old.semantics, new.semantics)
+    changes = ["the input rows differ"] if old.input_digest != new.input_digest else []
+    changes += differences(old.semantics, new.semantics)
     sizes = zip(("rollouts", "tasks"), reference.run_size, shard.run_size, strict=True)
-    return found + [f"{what} of the run: {a} -> {b}" for what, a, b in sizes if a != b]
+    return changes + [f"{what} of the run: {a} -> {b}" for what, a, b in sizes if a != b]
 
 
 def _digest(shard: ShardToMerge) -> str:
@@ -345,5 +349,5 @@ def _digest(shard: ShardToMerge) -> str:
 
 
 def _names(paths: Sequence[Path]) -> str:
-    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
-    return ", ".join(str(path) for path in paths[:MOST_NAMED]) + more
+    addition = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    return ", ".join(str(path) for path in paths[:MOST_NAMED]) + addition

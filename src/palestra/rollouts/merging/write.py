@@ -65,8 +65,8 @@ class Copied:
     def blocks(self) -> Iterator[bytes]:
         for source, offset, length in self.rows.stretches():
             for start in range(0, length, BUFFER_BYTES):
-                place = RowPlace(source, offset + start, min(BUFFER_BYTES, length - start))
-                yield self.sources.read(place)
+                block = RowPlace(source, offset + start, min(BUFFER_BYTES, length - start))
+                yield self.sources.read(block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ class MergeTarget:
     def state(self) -> _TargetState:
         """What is there already."""
         try:
-            found = self.path.stat()
+            stat = self.path.stat()
         except FileNotFoundError:
             return _TargetState.ABSENT if self.content else _TargetState.SAME
-        if self.content is None or found.st_size != self.content.size:
+        if self.content is None or stat.st_size != self.content.size:
             return _TargetState.OTHER
         with self.path.open("rb", buffering=BUFFER_BYTES) as file:
             same = all(file.read(len(block)) == block for block in self.content.blocks())
@@ -117,7 +117,7 @@ def write_targets(
     or a collection writes to them, and when a shard changes meanwhile; MergeFailed when the disk
     does not take them.
     """
-    made = tuple(folder for folder in paths.output.parents if not folder.exists())
+    new_folders = tuple(folder for folder in paths.output.parents if not folder.exists())
     try:
         paths.output.parent.mkdir(parents=True, exist_ok=True)
         with _only_merge(targets[-1]) as staging:
@@ -128,7 +128,7 @@ def write_targets(
             hint="make room or mend its permissions, then merge again: the shards are untouched",
         ) from error
     finally:
-        remove_empty(made)  # only those that are still empty
+        remove_empty(new_folders)  # only those that are still empty
 
 
 def _replace(
@@ -151,13 +151,13 @@ def _replace(
             cause=KnownCause.OUTPUT_EXISTS,
         )
     check_free(paths.output)
-    wanted = [target for target in todo if target.content is not None]
+    changed_targets = [target for target in todo if target.content is not None]
     try:
-        for target in wanted:
+        for target in changed_targets:
             _stage(target, staging if target is targets[-1] else None)
         sources.check_unchanged()
         notices = _move_aside(paths, stale)
-        _commit(wanted)
+        _commit(changed_targets)
     finally:
         for target in targets[:-1]:
             target.beside.unlink(missing_ok=True)

@@ -58,8 +58,8 @@ class RewardChanges:
     def as_json(self) -> JsonDict:
         """For machines, and for the table."""
         both = self.unchanged + self.changed
-        shown = sorted(self.pairs.items(), key=lambda pair: (-pair[1], pair[0]))[:SHOWN_PAIRS]
-        listed = sum(count for _, count in shown)
+        commonest = sorted(self.pairs.items(), key=lambda pair: (-pair[1], pair[0]))[:SHOWN_PAIRS]
+        listed = sum(count for _, count in commonest)
         return {
             "rows": self.verified + self.failed,
             "verified": self.verified,
@@ -72,7 +72,9 @@ class RewardChanges:
             "mean_reward": (self.after + self.first_time) / self.verified
             if self.verified
             else None,
-            "pairs": [{"before": old, "after": new, "rows": count} for (old, new), count in shown],
+            "pairs": [
+                {"before": old, "after": new, "rows": count} for (old, new), count in commonest
+            ],
             "other_pairs": self.changed - listed,
         }
 
@@ -109,6 +111,6 @@ class Changes:
         """Everything, by environment, with the first rows whose reward changed."""
         environments = sorted(self.by_environment.items())
         return {
-            "environments": {name: found.as_json() for name, found in environments},
+            "environments": {name: changes.as_json() for name, changes in environments},
             "first_changed": self.first,
         }

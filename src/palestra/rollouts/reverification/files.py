@@ -71,8 +71,8 @@ class Origin:
 
     def as_json(self) -> JsonDict:
         """As JSON gives it back, so that like is compared with like."""
-        held = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        read_back: JsonDict = orjson.loads(orjson.dumps(held, default=str))
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        read_back: JsonDict = orjson.loads(orjson.dumps(fields, default=str))
         return read_back
 
 
@@ -90,11 +90,11 @@ def check_places(
     paths: ReverifyPaths, sources: Collection[Path], *, overwrite: bool, resume: bool
 ) -> None:
     """Raise InputDataError when writing there would lose something."""
-    read = {source.resolve() for source in sources}
+    source_paths = {source.resolve() for source in sources}
     for path in paths.all():
         if path.is_dir():
             raise InputDataError(f"{path} is a folder", hint="give the output a name of its own")
-        if path.resolve() in read:
+        if path.resolve() in source_paths:
             raise InputDataError(
                 f"this would write {path}, which is its input", hint="choose another output"
             )
@@ -125,9 +125,9 @@ def begin_reverification(
     """
     partial = Partial(paths)
     with on_failure(partial.leave_as_found):
-        begun = _begun(partial, origin, resume=resume, version=version)
+        output_begun = _begun(partial, origin, resume=resume, version=version)
     with on_failure(partial.give_up):
-        yield begun
+        yield output_begun
     partial.close()
 
 
@@ -177,14 +177,14 @@ def _write_manifest(
 def read_manifest(path: Path) -> JsonDict:
     """What is known of a re-verification. Raises InputDataError when the file does not tell it."""
     try:
-        held: JsonDict = orjson.loads(path.read_bytes())
-        if held["format"] > FORMAT:
+        fields: JsonDict = orjson.loads(path.read_bytes())
+        if fields["format"] > FORMAT:
             raise InputDataError(
                 f"{path} was written by a newer Palestra",
                 hint="go on with the version that started it, or --overwrite",
                 cause=KnownCause.BROKEN_MANIFEST,
             )
-        return {**held, "made_from": held["made_from"], "result": held["result"]}
+        return {**fields, "made_from": fields["made_from"], "result": fields["result"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputDataError(
             f"{path} does not say what was verified ({error!r})",

@@ -48,8 +48,8 @@ class Routes:
         if not agent:
             return "no agent_ref, and several environments are configured"
         near = nearest(agent, self.by_agent)
-        meant = f"; did you mean {near!r}?" if near else ""
-        return f"agent {agent!r} is none of the configuration's{meant}"
+        suggestion = f"; did you mean {near!r}?" if near else ""
+        return f"agent {agent!r} is none of the configuration's{suggestion}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +81,17 @@ class StoredRow:
 
     def task_fields(self) -> JsonDict:
         """What a session is seeded with and a verifier gets, besides the response."""
-        kept = {k: v for k, v in self.row.items() if k not in _OF_THE_VERDICT}
-        given = {k: v for k, v in self.task.items() if k not in _OF_THE_ROLLOUT}
-        return {**kept, **given}
+        row_values = {k: v for k, v in self.row.items() if k not in _OF_THE_VERDICT}
+        task_values = {k: v for k, v in self.task.items() if k not in _OF_THE_ROLLOUT}
+        return {**row_values, **task_values}
 
     def place(self) -> str:
         """`line 12 (task 3, rollout 0)`."""
         task, rollout = self.row.get(TASK_INDEX), self.row.get(ROLLOUT_INDEX)
-        named = [f"task {task}"] if task is not None else []
-        named += [f"rollout {rollout}"] if rollout is not None else []
+        parts = [f"task {task}"] if task is not None else []
+        parts += [f"rollout {rollout}"] if rollout is not None else []
         file = "failures file, " if self.unverified else ""
-        return f"{file}line {self.line}" + (f" ({', '.join(named)})" if named else "")
+        return f"{file}line {self.line}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 _OF_THE_VERDICT = frozenset({RESPONSE, "reward", PREVIOUS, JUDGE_REPLAY, EMPTY_ANSWER})
@@ -134,27 +134,27 @@ class StoredRollouts:
         problems = RowProblems()
         servers: set[str] = set()
         notices: list[str] = []
-        seen = 0
+        row_count = 0
         without = _WithoutResponse(self._path)
         for line, path in self._lines():
             if line.torn:
                 notices.append(f"{path}: left out a torn last line ({line.number})")
                 continue
-            seen += 1
+            row_count += 1
             without.look_at(line.row)
-            found = list(_problems(line)) or self._add_server(line.row, servers)
-            for problem in found:
+            line_problems = list(_problems(line)) or self._add_server(line.row, servers)
+            for problem in line_problems:
                 problems.add(path, line.number, problem)
-        without.raise_if_all(seen)
+        without.raise_if_all(row_count)
         problems.raise_if_any(hint=self._hint)
-        if not seen and self._limit != 0:
+        if not row_count and self._limit != 0:
             raise InputDataError(f"{self._path} has no rows", hint="one rollout a line, as JSON")
-        return Checked(seen, digest, tuple(sorted(servers)), tuple(notices))
+        return Checked(row_count, digest, tuple(sorted(servers)), tuple(notices))
 
     def rows(self, count: int) -> Iterator[StoredRow]:
         """The first `count` rows, which `check` has seen."""
-        whole = ((line, path) for line, path in self._lines() if not line.torn)
-        for number, (line, path) in enumerate(whole):
+        whole_lines = ((line, path) for line, path in self._lines() if not line.torn)
+        for number, (line, path) in enumerate(whole_lines):
             if number >= count:
                 return
             if not isinstance(line.row, dict):
@@ -173,25 +173,29 @@ class StoredRollouts:
         return ""
 
     def _digest(self) -> str:
-        more = self._unverified
-        if more is None:
+        unverified = self._unverified
+        if unverified is None:
             return digest_of(self._path)
-        return more.digest if more.path == self._path else f"{digest_of(self._path)}+{more.digest}"
+        return (
+            unverified.digest
+            if unverified.path == self._path
+            else f"{digest_of(self._path)}+{unverified.digest}"
+        )
 
     def _lines(self) -> Iterator[tuple[Line, Path]]:
-        for count, found in enumerate(self._all_lines()):
+        for count, line_and_path in enumerate(self._all_lines()):
             if self._limit is not None and count >= self._limit:
                 return
-            yield found
+            yield line_and_path
 
     def _all_lines(self) -> Iterator[tuple[Line, Path]]:
-        more = self._unverified
-        if more is None or more.path != self._path:
+        unverified = self._unverified
+        if unverified is None or unverified.path != self._path:
             for line in read_jsonl(self._path):
                 yield line, self._path
-        if more is not None:
-            for line in more.lines(self._tasks):
-                yield line, more.path
+        if unverified is not None:
+            for line in unverified.lines(self._tasks):
+                yield line, unverified.path
 
     def _add_server(self, row: JsonObject, servers: set[str]) -> list[str]:
         task = self._task_of(row)
@@ -207,8 +211,8 @@ class StoredRollouts:
         return {} if self._tasks is None else self._tasks.row_of(row)
 
     def _server_of(self, row: JsonObject, task: JsonObject | str) -> str | None:
-        known = {} if isinstance(task, str) else task
-        return self._routes.of(agent_of(row) or agent_of(known))
+        task_fields = {} if isinstance(task, str) else task
+        return self._routes.of(agent_of(row) or agent_of(task_fields))
 
 
 def agent_of(row: JsonObject) -> str | None:

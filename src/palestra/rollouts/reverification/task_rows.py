@@ -50,9 +50,9 @@ class TaskRows:
         self._file = self.path.open("rb")
         offset = count = 0
         for number, raw in enumerate(self._file, start=1):
-            found = self._take(raw, offset)
-            if found:
-                problems.add(self.path, number, found)
+            was_added = self._take(raw, offset)
+            if was_added:
+                problems.add(self.path, number, was_added)
             count += bool(raw.strip())
             offset += len(raw)
         problems.raise_if_any()
@@ -81,12 +81,12 @@ class TaskRows:
         return ""
 
     def _add(self, row: JsonDict, offset: int) -> None:
-        known = False
+        is_known = False
         for key in () if self._by_prompt else _indices(row):
             self._indexed = True
-            known = key in self._offsets  # in the end: its task
+            is_known = key in self._offsets  # in the end: its task
             self._offsets.setdefault(key, offset)
-        if known:
+        if is_known:
             return  # another rollout of a task has the same prompt
         prompt = _prompt(row)
         fields = _number(sorted((k, v) for k, v in row.items() if k not in _NOT_OF_THE_TASK))
@@ -132,13 +132,13 @@ class TaskRows:
 class FoundTaskRows:
     """Files of task rows that nobody named, because they lie where such files do.
 
-    `own`: where the inputs are that the rollouts were made from, if they still are. All of them
+    `own_inputs`: where the inputs are that the rollouts were made from, if they still are. All of them
     only add what a rollout lacks, and only where one of them, the first that does, knows
     its task. Use as a context manager; a file that is none of task rows is left out.
     """
 
-    def __init__(self, own: Path, others: Iterable[Path]) -> None:
-        self._own = own
+    def __init__(self, own_inputs: Path, others: Iterable[Path]) -> None:
+        self._own = own_inputs
         self._others = tuple(others)
         self._files: list[TaskRows] = []
         self._open = ExitStack()
@@ -165,9 +165,9 @@ class FoundTaskRows:
     def row_of(self, rollout: JsonObject) -> JsonDict:
         """The fields of its task that a rollout lacks."""
         for file in self._files:
-            found = file.row_of(rollout)
-            if isinstance(found, dict):
-                lacking = {name: value for name, value in found.items() if name not in rollout}
+            row = file.row_of(rollout)
+            if isinstance(row, dict):
+                lacking = {name: value for name, value in row.items() if name not in rollout}
                 if lacking:
                     self._used[file.path] = None
                 return lacking
@@ -176,10 +176,10 @@ class FoundTaskRows:
     def row_of_run(self, rollout: JsonObject) -> JsonDict | None:
         """The row of the run's own inputs that the indices of a rollout name."""
         for file in self._files:
-            found = file.row_of_run(rollout)
-            if found is not None:
+            row = file.row_of_run(rollout)
+            if row is not None:
                 self._used[file.path] = None
-                return found
+                return row
         return None
 
     def used(self) -> tuple[Path, ...]:
@@ -206,8 +206,8 @@ def _prompt(row: JsonObject, *, instructed: bool = True) -> int:
 
 def _number(value: Any) -> int:
     """64 bits that stand for `value`."""
-    held = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    return int.from_bytes(hashlib.blake2b(held, digest_size=8).digest())
+    encoded = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest())
 
 
 def digest_of(path: Path) -> str:

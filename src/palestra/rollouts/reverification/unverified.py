@@ -84,8 +84,8 @@ class UnverifiedAnswers:
                     if answer_in(row) is not None:
                         last[_key(row)] = number, offset
                 offset += len(raw)
-        there = scored is not None and scored.is_file()
-        for line in read_jsonl(scored) if keys and scored is not None and there else ():
+        is_there = scored is not None and scored.is_file()
+        for line in read_jsonl(scored) if keys and scored is not None and is_there else ():
             if isinstance(line.row, dict):
                 last.pop(_key(line.row), None)
                 keys.pop(_key(line.row), None)
@@ -108,19 +108,19 @@ class UnverifiedAnswers:
     def told(self) -> str:
         """How many there are, for the user."""
         without = self.failed - len(self)
-        rest = f"; {without} more failed before the model had answered" if without else ""
-        return f"{len(self)} of the failed rollouts have the model's answer{rest}"
+        unanswered = f"; {without} more failed before the model had answered" if without else ""
+        return f"{len(self)} of the failed rollouts have the model's answer{unanswered}"
 
 
 def _as_rollout(number: int, failure: JsonObject, tasks: TaskRows | FoundTaskRows | None) -> Line:
     task = None if tasks is None else tasks.row_of_run(failure)
-    given = failure.get(VERIFY_FIELDS)
-    sent = given if isinstance(given, Mapping) else {}
-    if task is None and CREATE_PARAMS not in sent:
+    verify_fields = failure.get(VERIFY_FIELDS)
+    request_fields = verify_fields if isinstance(verify_fields, Mapping) else {}
+    if task is None and CREATE_PARAMS not in request_fields:
         why = "its task is not there: --inputs names the materialized inputs of the run"
         return Line(number, None, why)
     identity = {name: failure[name] for name in IDENTITY if name in failure}
-    return Line(number, {**(task or {}), **sent, **identity, RESPONSE: failure[RESPONSE]})
+    return Line(number, {**(task or {}), **request_fields, **identity, RESPONSE: failure[RESPONSE]})
 
 
 def _row(raw: bytes) -> JsonDict | None:

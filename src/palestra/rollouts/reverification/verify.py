@@ -59,11 +59,13 @@ async def replay_tools(peer: Peer, output: Any) -> None:
 
 def answered_calls(output: Any) -> Iterator[tuple[str, JsonObject]]:
     """Name and arguments of each call that reached the environment, in their order."""
-    held = output if isinstance(output, list) else []
-    items = [item for item in held if isinstance(item, Mapping)]
-    answered = {item.get("call_id") for item in items if item.get("type") == "function_call_output"}
+    output_items = output if isinstance(output, list) else []
+    items = [item for item in output_items if isinstance(item, Mapping)]
+    answered_ids = {
+        item.get("call_id") for item in items if item.get("type") == "function_call_output"
+    }
     for item in items:
-        if item.get("type") != "function_call" or item.get("call_id") not in answered:
+        if item.get("type") != "function_call" or item.get("call_id") not in answered_ids:
             continue
         arguments = _decoded(item.get("arguments"))
         # What is no object was refused by the agent and never sent.
@@ -228,10 +230,10 @@ async def _mode(client: ServerClient, name: str) -> str:
     with calling(CallContext(deadline=time.monotonic() + MODE_TIMEOUT_S)):
         reply = await client.get(name, "/reverify_mode")
     try:
-        held = await reply.json()
+        payload = await reply.json()
     except ValueError:
-        held = None
-    mode = held.get("reverify_mode") if isinstance(held, Mapping) else held
+        payload = None
+    mode = payload.get("reverify_mode") if isinstance(payload, Mapping) else payload
     return str(mode) if reply.ok and mode else "unknown"
 
 
@@ -305,25 +307,25 @@ class Verifier:
             await peer.notify("/seed_session", fields)
         if replayed:
             await replay_tools(peer, stored.row[RESPONSE]["output"])
-        sent = self._parsed(stored)
-        body = {**fields, **sent}
+        verify_fields = self._parsed(stored)
+        body = {**fields, **verify_fields}
         if not self._fresh_judge:
             body[JUDGE_REPLAY] = True
         result = await peer.call("/verify", body, VerifyResponse)
-        return _verified(stored, fields_of(result), sent)
+        return _verified(stored, fields_of(result), verify_fields)
 
     def _parsed(self, stored: StoredRow) -> JsonDict:
         """The parts of the row that an environment in this process gets as objects."""
-        sent = {name: stored.row[name] for name in (CREATE_PARAMS, RESPONSE)}
+        verify_fields = {name: stored.row[name] for name in (CREATE_PARAMS, RESPONSE)}
         if self._client.target(stored.server).local is None:
-            return sent
+            return verify_fields
         # What does not fit is for the environment to say, in its own words.
         with contextlib.suppress(ValidationError):
             return {
-                CREATE_PARAMS: ResponseCreateParams.model_validate(sent[CREATE_PARAMS]),
-                RESPONSE: Response.model_validate(sent[RESPONSE]),
+                CREATE_PARAMS: ResponseCreateParams.model_validate(verify_fields[CREATE_PARAMS]),
+                RESPONSE: Response.model_validate(verify_fields[RESPONSE]),
             }
-        return sent
+        return verify_fields
 
 
 def _row_identity(stored: StoredRow) -> RowIdentity:
@@ -336,20 +338,20 @@ def _row_identity(stored: StoredRow) -> RowIdentity:
     )
 
 
-def _verified(stored: StoredRow, fields: JsonDict, sent: JsonObject) -> Verified:
+def _verified(stored: StoredRow, fields: JsonDict, verify_fields: JsonObject) -> Verified:
     raise_if_marked(fields)
     reward = reward_in(fields)
-    for name, given in sent.items():
-        if isinstance(given, BaseModel) and fields.get(name) is given:
+    for name, sent_value in verify_fields.items():
+        if isinstance(sent_value, BaseModel) and fields.get(name) is sent_value:
             # Handed back untouched: it is written as it was stored, which is also faster.
             fields[name] = stored.row[name]
     for name in (JUDGE_REPLAY, *IDENTITY):
         fields.pop(name, None)
     ending = ending_in(fields, reward)
-    made = {**fields, "reward": reward, PREVIOUS: stored.previous, **stored.identity()}
+    row = {**fields, "reward": reward, PREVIOUS: stored.previous, **stored.identity()}
     if ending.empty:
-        made[EMPTY_ANSWER] = True
-    return Verified(ending, line_of(made))
+        row[EMPTY_ANSWER] = True
+    return Verified(ending, line_of(row))
 
 
 def _unverified(stored: StoredRow, failure: JsonObject) -> Unverified:
@@ -395,9 +397,9 @@ class Reverification:
         if on_start is not None:
             on_start(progress)
 
-        def write(row: StoredRow, done: Verified | Unverified) -> None:
-            partial.append(done.line)
-            tally.add(row, done)
+        def write(row: StoredRow, result: Verified | Unverified) -> None:
+            partial.append(result.line)
+            tally.add(row, result)
 
         await InOrder(rows, verifier.verify, write, concurrency=self.limits.concurrency).run()
         progress.accounting.check()
@@ -418,34 +420,34 @@ class _Tally:
     accounting: Accounting
     changes: Changes
 
-    def add(self, row: StoredRow, done: Verified | Unverified) -> None:
-        if isinstance(done, Verified):
-            self.accounting.score(done.ending)
-            self.changes.verified(row, done.ending.reward)
+    def add(self, row: StoredRow, result: Verified | Unverified) -> None:
+        if isinstance(result, Verified):
+            self.accounting.score(result.ending)
+            self.changes.verified(row, result.ending.reward)
         else:
-            self.accounting.fail(done.outcome)
+            self.accounting.fail(result.outcome)
             self.changes.failed(row)
 
     def take_done(self, rows: Iterator[StoredRow], partial: Partial) -> None:
         """Pass over the rows that are done. Raises InputDataError when they are not these."""
         for number, line in enumerate(partial.done(), start=1):
             row = next(rows, None)
-            done = None if row is None else _read_back(line, row)
-            if row is None or done is None:
+            result = None if row is None else _read_back(line, row)
+            if row is None or result is None:
                 raise InputDataError(
                     f"line {number} of the partial output is not what its row became",
                     hint="start again with --overwrite",
                 )
-            self.add(row, done)
+            self.add(row, result)
 
     def result(self) -> JsonDict:
-        ended = sorted(self.accounting.ended.items())
+        ended_counts = sorted(self.accounting.ended.items())
         return {
             "rows": self.accounting.requested,
             "verified": self.accounting.scored,
             "truncated": self.accounting.ended[Outcome.TRUNCATED],
             "empty_answers": self.accounting.empty_answers,
-            "failed": {o.value: count for o, count in ended if not o.has_reward},
+            "failed": {o.value: count for o, count in ended_counts if not o.has_reward},
             **self.changes.as_json(),
         }
 
@@ -453,14 +455,16 @@ class _Tally:
 def _read_back(line: bytes, row: StoredRow) -> Verified | Unverified | None:
     """How a line of a partial output says its row ended; None when it is not of that row."""
     try:
-        held = orjson.loads(line)
+        row_fields = orjson.loads(line)
         identity = row.identity()
-        if any(held.get(name) != value for name, value in identity.items()):
+        if any(row_fields.get(name) != value for name, value in identity.items()):
             return None
         if is_failure(line):
             return (
-                Unverified(Outcome(held[FAILURE_CLASS]), b"") if held["line"] == row.line else None
+                Unverified(Outcome(row_fields[FAILURE_CLASS]), b"")
+                if row_fields["line"] == row.line
+                else None
             )
-        return Verified(ending_in(held, reward_in(held)), b"")
+        return Verified(ending_in(row_fields, reward_in(row_fields)), b"")
     except (ValueError, KeyError, AttributeError, CallError):
         return None

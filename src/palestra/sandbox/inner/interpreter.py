@@ -45,9 +45,9 @@ class CellTimedOut(BaseException):
 class Kept(io.StringIO):
     """Keeps the first so many characters of what is written."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, room: int) -> None:
         super().__init__()
-        self._room = most
+        self._room = room
 
     def write(self, text: str) -> int:
         if self._room > 0:
@@ -70,8 +70,8 @@ class StillChannel(Channel):  # type: ignore[misc]
 
     def receive(self) -> bytes | None:
         """The next message; None when there will be no other."""
-        asked = Poll(self._fd, select.POLLIN, 0)
-        while ctypes.PyDLL(None).poll(ctypes.byref(asked), 1, -1) < 0:
+        poll_request = Poll(self._fd, select.POLLIN, 0)
+        while ctypes.PyDLL(None).poll(ctypes.byref(poll_request), 1, -1) < 0:
             pass  # a signal
         message: bytes | None = super().receive()
         return message
@@ -99,14 +99,14 @@ class Interpreter:
         threading.Thread.start = _start_deaf  # type: ignore[method-assign, assignment]
         sys.set_int_max_str_digits(0)
         # Deep recursion of the main thread; those of other threads stay as small as they are.
-        _, most = resource.getrlimit(resource.RLIMIT_STACK)
-        resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_STACK)
+        resource.setrlimit(resource.RLIMIT_STACK, (hard_limit, hard_limit))
 
     def run(self, cell: dict[str, Any]) -> dict[str, Any]:
         """Run a cell; the answer."""
         self._number += 1
         out, err = Kept(cell["output_chars"]), Kept(cell["output_chars"])
-        result, told = None, ""
+        result, error_text = None, ""
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
         others_used_s = _used_by_others_s()
         try:
@@ -117,21 +117,21 @@ class Interpreter:
                 finally:
                     resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
         except CellTimedOut:
-            told = _timed_out(cell["cpu_s"], _used_by_others_s() - others_used_s)
+            error_text = _timed_out(cell["cpu_s"], _used_by_others_s() - others_used_s)
             _stop_threads()
         except BaseException as error:
             # Of a long traceback the end says what happened.
-            told = _told(error)[-cell["output_chars"] :]
+            error_text = _told(error)[-cell["output_chars"] :]
         signal.setitimer(signal.ITIMER_PROF, 0)
         if result is not None:
-            kept = Kept(cell["output_chars"])
-            kept.write(result)
-            result = kept.getvalue()
+            kept_output = Kept(cell["output_chars"])
+            kept_output.write(result)
+            result = kept_output.getvalue()
         return {
             "stdout": out.getvalue(),
-            "stderr": err.getvalue() + told,
+            "stderr": err.getvalue() + error_text,
             "result": result,
-            "failed": bool(told),
+            "failed": bool(error_text),
             "notice": self._left_running(),
         }
 
@@ -147,11 +147,11 @@ class Interpreter:
         self._told_of = set(running)
         if not news:
             return ""
-        more = len(news) - MOST_NAMES
-        shown = ", ".join(news[:MOST_NAMES]) + (f", and {more} more" if more > 0 else "")
-        return (
-            f"Still running: {shown}. Threads stand still between cells, and use later ones' time."
+        hidden_count = len(news) - MOST_NAMES
+        name_list = ", ".join(news[:MOST_NAMES]) + (
+            f", and {hidden_count} more" if hidden_count > 0 else ""
         )
+        return f"Still running: {name_list}. Threads stand still between cells, and use later ones' time."
 
 
 def _evaluate(code: str, name: str, names: dict[str, Any]) -> str | None:
@@ -242,8 +242,8 @@ def _told(error: BaseException) -> str:
         trace = error.__traceback__
         while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):
             trace = trace.tb_next
-        shown = traceback.format_exception(type(error), error.with_traceback(trace), trace)
-        return "".join(shown)
+        trace_lines = traceback.format_exception(type(error), error.with_traceback(trace), trace)
+        return "".join(trace_lines)
     except BaseException:
         # Its own str() may do anything.
         return f"{type(error).__name__}\n"

@@ -30,15 +30,15 @@ class Launcher:
     def serve(self) -> None:
         """Fork keepers until nobody can ask for one any more."""
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        ended, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        wake_reader, wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         # Only a word that some child has ended: what follows is done between requests, never
         # in the middle of a fork.
         signal.signal(signal.SIGCHLD, _no_more_than_a_word)
-        signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         while True:
-            ready, _, _ = select.select([self._requests.fileno(), ended], [], [])
-            if ended in ready:
-                os.read(ended, 4096)
+            ready, _, _ = select.select([self._requests.fileno(), wake_reader], [], [])
+            if wake_reader in ready:
+                os.read(wake_reader, 4096)
                 self._look_after_children()
             if self._requests.fileno() not in ready:
                 continue

@@ -9,13 +9,13 @@ ROOT = Path("/")
 
 def processors_allowed(root: Path = ROOT) -> float | None:
     """How many processors' time our groups may use together; None when that is not limited."""
-    found = [
+    limits = [
         quota / period
         for folder in _folders("cpu", root)
         for quota, period in _quotas(folder)
         if quota > 0 and period > 0
     ]
-    return min(found, default=None)
+    return min(limits, default=None)
 
 
 class OomKills:
@@ -65,7 +65,7 @@ def _count(path: Path, name: str) -> int | None:
 
 def _folders(controller: str, root: Path) -> list[Path]:
     """Our group's folder and those above it, of either version: what limits one limits us."""
-    found: list[Path] = []
+    folders: list[Path] = []
     for unified, mounted, mount_point in _mounts(controller, root):
         top = root / mount_point.lstrip("/")
         for group in _groups(controller, root, unified=unified):
@@ -73,8 +73,8 @@ def _folders(controller: str, root: Path) -> list[Path]:
             # A container may be told the group as the machine sees it, where it has no folder.
             if ".." in folder.parts or not folder.is_dir():
                 folder = top
-            found += [folder, *(above for above in folder.parents if above.is_relative_to(top))]
-    return found
+            folders += [folder, *(above for above in folder.parents if above.is_relative_to(top))]
+    return folders
 
 
 def _mounts(controller: str, root: Path) -> Iterator[tuple[bool, str, str]]:
@@ -82,12 +82,12 @@ def _mounts(controller: str, root: Path) -> Iterator[tuple[bool, str, str]]:
     with contextlib.suppress(OSError, ValueError):
         for line in (root / "proc/self/mountinfo").read_text("utf-8").splitlines():
             before, _, after = line.partition(" - ")
-            _, _, _, mounted, place, *_ = before.split()
+            _, _, _, mounted, mount_point, *_ = before.split()
             kind, _, options, *_ = after.split()
             if kind == "cgroup2":
-                yield True, mounted.rstrip("/"), place
+                yield True, mounted.rstrip("/"), mount_point
             elif kind == "cgroup" and controller in options.split(","):
-                yield False, mounted.rstrip("/"), place
+                yield False, mounted.rstrip("/"), mount_point
 
 
 def _groups(controller: str, root: Path, *, unified: bool) -> Iterator[str]:

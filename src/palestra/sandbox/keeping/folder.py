@@ -43,18 +43,18 @@ def _empty(top: int) -> None:
     while waiting:
         name = waiting.pop()
         os.chmod(name, 0o700, dir_fd=top)
-        here = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
         try:
-            for inner, is_directory in _entries(here):
+            for inner, is_directory in _entries(descriptor):
                 if is_directory:
                     number += 1
                     waiting.append(f"{token}-{number}")
-                    os.chmod(inner, 0o700, dir_fd=here)
-                    os.rename(inner, waiting[-1], src_dir_fd=here, dst_dir_fd=top)
+                    os.chmod(inner, 0o700, dir_fd=descriptor)
+                    os.rename(inner, waiting[-1], src_dir_fd=descriptor, dst_dir_fd=top)
                 else:
-                    os.unlink(inner, dir_fd=here)
+                    os.unlink(inner, dir_fd=descriptor)
         finally:
-            os.close(here)
+            os.close(descriptor)
         os.rmdir(name, dir_fd=top)
 
 

@@ -66,18 +66,18 @@ class MadeFiles:
     """Counts files: empty ones cost memory that no limit of the kernel's counts."""
 
     def __init__(self) -> None:
-        ours = [Path("/"), *(Path("/", place) for place in WRITABLE)]
-        self._our_devices = {place.stat().st_dev for place in ours if place.exists()}
+        ours = [Path("/"), *(Path("/", folder) for folder in WRITABLE)]
+        self._our_devices = {folder.stat().st_dev for folder in ours if folder.exists()}
 
     def count(self, pid: int) -> int:
         """How many there are in all the places that this isolated process sees."""
-        return sum(self._count_in(f"/proc/{pid}/root/{place}") for place in WRITABLE)
+        return sum(self._count_in(f"/proc/{pid}/root/{folder}") for folder in WRITABLE)
 
-    def _count_in(self, place: str) -> int:
+    def _count_in(self, folder: str) -> int:
         with contextlib.suppress(OSError):
             # Until it has got its own root, which may be later than now, it is in ours.
-            if Path(place).stat().st_dev not in self._our_devices:
-                space = os.statvfs(place)
+            if Path(folder).stat().st_dev not in self._our_devices:
+                space = os.statvfs(folder)
                 return space.f_files - space.f_ffree
         return 0
 
@@ -253,9 +253,9 @@ class _Run:
 
     def _watch(self, child: int, began: float) -> int:
         """Wait until the program has ended or a limit is reached; its exit code."""
-        ended = self._hold(os.pidfd_open(child))
+        child_end = self._hold(os.pidfd_open(child))
         poll = select.poll()
-        poll.register(ended, select.POLLIN)
+        poll.register(child_end, select.POLLIN)
         poll.register(self._control, select.POLLIN | select.POLLRDHUP)
         for fd in self._outputs:
             os.set_blocking(fd, False)
@@ -271,7 +271,7 @@ class _Run:
             for fd in ready.keys() & self._outputs.keys():
                 if not self._read(fd):
                     poll.unregister(fd)
-            if ended in ready:
+            if child_end in ready:
                 break
             if self._control.fileno() in ready:
                 self._stopped_by = self._stopped_by or "us"
@@ -285,13 +285,13 @@ class _Run:
 
     def _read(self, fd: int) -> bool:
         """Take what is there; False at the end. More than may be kept stops the program."""
-        kept = self._outputs[fd]
+        output = self._outputs[fd]
         try:
             part = os.read(fd, READ_BYTES)
         except BlockingIOError:
             return True
-        room = self._bounds.output_bytes - len(kept)
-        kept += part[:room]
+        room = self._bounds.output_bytes - len(output)
+        output += part[:room]
         if len(part) > room:
             self._stopped_by = self._stopped_by or "output"
         return bool(part)
@@ -352,8 +352,8 @@ class _Run:
                 self._read(fd)
 
     def _told_exit_code(self, status: int) -> int:
-        told = os.read(status, READ_BYTES)
-        for line in told.splitlines():
+        status_text = os.read(status, READ_BYTES)
+        for line in status_text.splitlines():
             with contextlib.suppress(ValueError, KeyError):
                 return int(json.loads(line)["exit-code"])
         if self._oom_kills.any():

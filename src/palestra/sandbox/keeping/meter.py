@@ -66,17 +66,17 @@ class Meter:
 
         Memory is looked at closely only when it may exceed the limit.
         """
-        found: dict[int, _Process] = {}
+        processes: dict[int, _Process] = {}
         for pid in pids:
             process = self._process(pid)
             if process is not None:
-                found[pid] = process
-        self._count_lost(found)
-        memory_bytes = sum(process.pages for process in found.values()) * PAGE_BYTES
+                processes[pid] = process
+        self._count_lost(processes)
+        memory_bytes = sum(process.pages for process in processes.values()) * PAGE_BYTES
         if memory_bytes > self._memory_limit_bytes:
             memory_bytes = sum(map(self._memory_bytes, pids))
         self.peak_bytes = max(self.peak_bytes, memory_bytes)
-        ticks = sum(process.ticks for process in found.values())
+        ticks = sum(process.ticks for process in processes.values())
         return Use(len(pids), self._cpu_s(ticks), memory_bytes)
 
     def cpu_s(self) -> float:
@@ -88,23 +88,23 @@ class Meter:
         self._most_s = max(self._most_s, seen_s)
         return self._most_s
 
-    def _count_lost(self, found: dict[int, _Process]) -> None:
+    def _count_lost(self, processes: dict[int, _Process]) -> None:
         """Keep the time of children that the kernel forgets, as their parent ignores SIGCHLD.
 
         That of all others is added to whoever waits for them.
         """
         heartless = {
             process.parent
-            for process in found.values()
-            if process.parent in found and self._ignores_children(process.parent)
+            for process in processes.values()
+            if process.parent in processes and self._ignores_children(process.parent)
         }
         for (pid, started), (ticks, parent) in self._unmourned.items():
-            gone = pid not in found or found[pid].started != started
-            if gone and parent in found:
+            gone = pid not in processes or processes[pid].started != started
+            if gone and parent in processes:
                 self._lost_ticks += ticks
         self._unmourned = {
             (pid, process.started): (process.ticks, process.parent)
-            for pid, process in found.items()
+            for pid, process in processes.items()
             if process.parent in heartless
         }
 
@@ -135,14 +135,14 @@ class Meter:
         """
         with contextlib.suppress(OSError, Unreadable):
             content = self._content(pid, "smaps_rollup")
-            told = _kib(content or b"")
-            if b"Pss" in told:
-                return told[b"Pss"] * 1024
+            memory = _kib(content or b"")
+            if b"Pss" in memory:
+                return memory[b"Pss"] * 1024
         content = self._content(pid, "status")
-        told = _kib(content or b"")
-        if b"RssAnon" in told:
-            return (told[b"RssAnon"] + told.get(b"RssShmem", 0)) * 1024
-        return told.get(b"VmRSS", 0) * 1024  # it has none when it has ended
+        memory = _kib(content or b"")
+        if b"RssAnon" in memory:
+            return (memory[b"RssAnon"] + memory.get(b"RssShmem", 0)) * 1024
+        return memory.get(b"VmRSS", 0) * 1024  # it has none when it has ended
 
     def _ignores_children(self, pid: int) -> bool:
         with contextlib.suppress(Unreadable, ValueError):
@@ -164,10 +164,10 @@ class Meter:
 
 def _kib(content: bytes) -> dict[bytes, int]:
     """The lines `Name: number kB`."""
-    found = {}
+    sizes = {}
     for line in content.splitlines():
-        name, _, rest = line.partition(b":")
-        words = rest.split()
+        name, _, value = line.partition(b":")
+        words = value.split()
         if words[1:] == [b"kB"] and words[0].isdigit():
-            found[name] = int(words[0])
-    return found
+            sizes[name] = int(words[0])
+    return sizes

@@ -46,10 +46,10 @@ FILES_FD = 20
 
 def decoded(frame: bytes) -> RunOrder:
     """The order in a frame."""
-    given = json.loads(frame)
-    bounds = Bounds(**given.pop("bounds"))
-    argv, files = tuple(given.pop("argv")), tuple(given.pop("files"))
-    return RunOrder(argv=argv, files=files, bounds=bounds, **given)
+    fields = json.loads(frame)
+    bounds = Bounds(**fields.pop("bounds"))
+    argv, files = tuple(fields.pop("argv")), tuple(fields.pop("files"))
+    return RunOrder(argv=argv, files=files, bounds=bounds, **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,16 +69,16 @@ def spawn(order: RunOrder, wiring: Mapping[int, int], directory: str | None) -> 
 
     Raises `NotStarted` when it cannot be executed, OSError when no process can be made.
     """
-    told, tell = os.pipe2(os.O_CLOEXEC)
+    complaint_reader, complaint_writer = os.pipe2(os.O_CLOEXEC)
     try:
         child = os.fork()
         if child == 0:
-            _become(order, wiring, directory, tell)
-        os.close(tell)
-        with os.fdopen(told, "rb", closefd=False) as complaints:
+            _become(order, wiring, directory, complaint_writer)
+        os.close(complaint_writer)
+        with os.fdopen(complaint_reader, "rb", closefd=False) as complaints:
             complaint = complaints.read().decode(errors="replace")
     finally:
-        os.close(told)
+        os.close(complaint_reader)
     if complaint:
         os.waitpid(child, 0)
         number, _, text = complaint.partition(" ")
@@ -124,9 +124,9 @@ def _become(
         os._exit(127)
 
 
-def _close_all_but(kept: set[int]) -> None:
+def _close_all_but(kept_descriptors: set[int]) -> None:
     """Nothing else of ours gets into the program, whatever flags it was opened with."""
-    edges = [-1, *sorted(kept), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
+    edges = [-1, *sorted(kept_descriptors), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
     for below, above in itertools.pairwise(edges):
         if above - below > 1:  # an empty range from 0 on closes everything
             os.closerange(below + 1, above)

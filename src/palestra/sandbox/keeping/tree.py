@@ -17,13 +17,13 @@ class Unreadable(Exception):
 
 def descendants(pid: int) -> list[int]:
     """Every living process below `pid`, parents first."""
-    found: list[int] = []
+    pids: list[int] = []
     todo = [pid]
     while todo:
         below = children(todo.pop())
-        found += below
+        pids += below
         todo += below
-    return found
+    return pids
 
 
 def check() -> None:
@@ -37,12 +37,12 @@ def check() -> None:
 def children(pid: int) -> list[int]:
     """The living children of a process."""
     tasks = f"/proc/{pid}/task"
-    found: list[int] = []
+    pids: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(tasks):  # noqa: PTH208  # called twenty times a second
             with contextlib.suppress(OSError):
-                found += map(int, _read(f"{tasks}/{task}/children").split())
-    return found
+                pids += map(int, _read(f"{tasks}/{task}/children").split())
+    return pids
 
 
 def starved_s(pids: list[int]) -> float:

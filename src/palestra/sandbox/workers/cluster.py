@@ -137,12 +137,12 @@ class RayWorkers:
         """Wait with a limit; what Ray raises is the workers' failure."""
         try:
             async with asyncio.timeout(limit_s):
-                found: T = await waited
+                result: T = await waited
         except TimeoutError:
             raise WorkersBroken(f"waited {limit_s:.0f} s for {what}") from None
         except Exception as error:  # Ray has dozens of classes, and connecting raises more
             raise WorkersBroken(f"{what} failed: {type(error).__name__}: {error}") from error
-        return found
+        return result
 
     async def close(self) -> None:
         """Kill the hosts, also those of calls that still run; disconnect when the connection was

@@ -57,14 +57,14 @@ def receive(sock: socket.socket) -> bytes | None:
 
 
 def _receive_all(sock: socket.socket, count: int) -> bytes | None:
-    whole = bytearray(count)
-    view, got = memoryview(whole), 0
+    buffer = bytearray(count)
+    view, got = memoryview(buffer), 0
     while got < count:
-        read = sock.recv_into(view[got:])
-        if not read:
+        byte_count = sock.recv_into(view[got:])
+        if not byte_count:
             return None
-        got += read
-    return bytes(whole)
+        got += byte_count
+    return bytes(buffer)
 
 
 async def receive_answer(sock: socket.socket) -> list[Any] | None:
@@ -89,13 +89,13 @@ async def receive_answer(sock: socket.socket) -> list[Any] | None:
 
 async def _read(sock: socket.socket, count: int) -> bytes | None:
     loop = asyncio.get_running_loop()
-    whole = bytearray()
-    while len(whole) < count:
+    buffer = bytearray()
+    while len(buffer) < count:
         try:
-            chunk = await loop.sock_recv(sock, min(count - len(whole), 2**20))
+            chunk = await loop.sock_recv(sock, min(count - len(buffer), 2**20))
         except ConnectionResetError:
             return None
         if not chunk:
             return None
-        whole += chunk
-    return bytes(whole)
+        buffer += chunk
+    return bytes(buffer)

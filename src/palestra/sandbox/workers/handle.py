@@ -118,8 +118,8 @@ class WorkerHandle:
         try:
             left_s = limit_s
             while left_s > 0:
-                done, _ = await asyncio.wait({exchange}, timeout=left_s)
-                if done:
+                finished, _ = await asyncio.wait({exchange}, timeout=left_s)
+                if finished:
                     return exchange.result()
                 if clock.wall_s() - limit_s > STARVED_S:
                     raise WorkersBroken(f"a worker got no core for {STARVED_S:.0f} s")
@@ -143,13 +143,13 @@ class WorkerHandle:
         except (BrokenFrame, TypeError, ValueError) as error:
             raise WorkersBroken(f"a worker answered what is no answer: {error}") from None
 
-    def _outcome(self, kind: str, last: bool, *said: Any) -> Outcome:
+    def _outcome(self, kind: str, last: bool, *payload: Any) -> Outcome:
         self.usable = not last
         if kind == VALUE:
-            (value,) = said
+            (value,) = payload
             return Returned(value)
         if kind == RAISED:
-            return Raised(*said)
+            return Raised(*payload)
         if kind == NO_MEMORY:
             return OutOfMemory(self._memory_mib)
         raise ValueError(f"a message of the kind {kind!r}")
@@ -185,11 +185,11 @@ class WorkerHandle:
     async def exit_code(self) -> int | None:
         """What the nursery says; None when it is gone itself."""
         loop = asyncio.get_running_loop()
-        said = b""
+        status_bytes = b""
         with suppress(TimeoutError, ConnectionResetError):
             async with asyncio.timeout(ENDING_LIMIT_S):
-                said = await loop.sock_recv(self.line, EXIT_CODE.size)
-        if len(said) != EXIT_CODE.size:
+                status_bytes = await loop.sock_recv(self.line, EXIT_CODE.size)
+        if len(status_bytes) != EXIT_CODE.size:
             return None
-        code: int = EXIT_CODE.unpack(said)[0]
+        code: int = EXIT_CODE.unpack(status_bytes)[0]
         return code

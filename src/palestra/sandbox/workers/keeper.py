@@ -183,7 +183,7 @@ class Keeper:
 
     async def _fork(self) -> WorkerHandle:
         worker = self._ask()
-        asked = self._nursery
+        asked_nursery = self._nursery
         try:
             async with asyncio.timeout(self._start_limit_s + LAST_WORDS_S):
                 if await worker.become_ready():
@@ -198,7 +198,7 @@ class Keeper:
             raise
         worker.kill()
         if refusal is None and self._nursery is not None:
-            has_another = self._nursery is not asked  # made by a fork beside this one
+            has_another = self._nursery is not asked_nursery  # made by a fork beside this one
             if has_another or self._is_reused:  # it has ended since: a new one decides
                 if not has_another:
                     self._end()
@@ -232,17 +232,17 @@ class Keeper:
         if self._stock is None:
             return None
         self._made_of = self._ingredients()
-        kept = self._stock.take(self._made_of)
-        self._is_reused = kept is not None
-        return kept
+        stocked = self._stock.take(self._made_of)
+        self._is_reused = stocked is not None
+        return stocked
 
     def _ingredients(self) -> Hashable:
         """What makes one nursery another than the next."""
-        here = (self._variables(), Path.cwd(), _output_files()) if self._as_here else ()
+        surroundings = (self._variables(), Path.cwd(), _output_files()) if self._as_here else ()
         limits = (self._memory_mib, self._calls, self._growth_mib)
         what = (self._program, msgspec.json.encode(self._argument), *self._preload)
         files = () if self._sources is None else tuple(_stamps(self._sources))
-        return what, limits, tuple(sys.path), here, files
+        return what, limits, tuple(sys.path), surroundings, files
 
     def _variables(self) -> frozenset[tuple[str, str]]:
         """The environment variables that make a difference."""
@@ -303,8 +303,8 @@ class Keeper:
             )
             error.stacks = stacks[-1]
             return error
-        said = excerpt(text[-2000:]).strip() or "it printed nothing"
-        return WorkersBroken(f"the workers cannot start: {said}")
+        complaint = excerpt(text[-2000:]).strip() or "it printed nothing"
+        return WorkersBroken(f"the workers cannot start: {complaint}")
 
     def end(self) -> None:
         """End the nursery and with it every worker; or leave it, where nurseries are kept, once

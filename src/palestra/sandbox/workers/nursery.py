@@ -149,8 +149,8 @@ class Nursery:
 
     def _fork_one(self) -> bool:
         """Fork the worker that control asks for; False at its end."""
-        said, fds, _, _ = socket.recv_fds(self._control, 1, 2)
-        if not said:
+        message, fds, _, _ = socket.recv_fds(self._control, 1, 2)
+        if not message:
             return False
         calls, line = (socket.socket(fileno=fd) for fd in fds)
         try:
@@ -193,10 +193,10 @@ class Nursery:
         if line is None:
             return
         try:
-            asked = line.recv(64)
+            request = line.recv(64)
         except ConnectionResetError:
-            asked = b""
-        if asked:
+            request = b""
+        if request:
             with suppress(ProcessLookupError):
                 os.kill(pid, STACK_SIGNAL)
             return
@@ -207,9 +207,9 @@ class Nursery:
         while self._lines:
             if sys.platform == "linux":
                 # It stays a zombie for a moment, so that its number still means its own group.
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                if ended is not None:
-                    _kill(ended.si_pid)
+                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if child is not None:
+                    _kill(child.si_pid)
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return

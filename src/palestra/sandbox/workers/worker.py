@@ -51,10 +51,10 @@ def serve(sock: socket.socket, endurance: Endurance) -> None:
         call = receive(sock)
         if call is None:
             return
-        kind, *said = _answer(call)
+        kind, *payload = _answer(call)
         grown = _peak_resident_mib() - resident_at_first > endurance.growth_mib
         last = kind == NO_MEMORY or grown or number == endurance.calls
-        sock.sendall(_sayable(kind, last, *said))
+        sock.sendall(_sayable(kind, last, *payload))
         if last:
             return
 
@@ -75,20 +75,25 @@ def _raised(error: BaseException) -> tuple[str, str, str, str]:
         message = str(error)
     except Exception:
         message = "(its message cannot be shown)"
-    shown = "".join(traceback.format_tb(error.__traceback__))
-    return RAISED, type(error).__name__, _text(message[:LONGEST_NOTE]), _text(shown[-LONGEST_NOTE:])
+    trace_text = "".join(traceback.format_tb(error.__traceback__))
+    return (
+        RAISED,
+        type(error).__name__,
+        _text(message[:LONGEST_NOTE]),
+        _text(trace_text[-LONGEST_NOTE:]),
+    )
 
 
 def _text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _sayable(kind: str, last: bool, *said: Any) -> bytes:
+def _sayable(kind: str, last: bool, *payload: Any) -> bytes:
     try:
-        return answer_frame(kind, last, *said)
+        return answer_frame(kind, last, *payload)
     except Exception as error:
-        _, name, message, shown = _raised(error)
-        return answer_frame(RAISED, last, name, f"the value cannot be sent: {message}", shown)
+        _, name, message, trace_text = _raised(error)
+        return answer_frame(RAISED, last, name, f"the value cannot be sent: {message}", trace_text)
 
 
 @cache

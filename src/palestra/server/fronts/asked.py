@@ -29,19 +29,19 @@ def refuse(pointer: str, expected: str) -> NoReturn:
 
 def params_from(fields: JsonDict) -> ResponseCreateParams:
     """The fields as parameters. Raises `RowError` where a value has the wrong type."""
-    given = {name: value for name, value in fields.items() if value is not None}
+    values = {name: value for name, value in fields.items() if value is not None}
     try:
-        return ResponseCreateParams.model_validate(given)
+        return ResponseCreateParams.model_validate(values)
     except ValidationError as error:
-        found = rejected_fields(given, error)
-        problems = tuple(FieldProblem(field.pointer, field.sentence) for field in found)
-        message = f"the request does not fit: {rejection_text(found)}"
+        rejections = rejected_fields(values, error)
+        problems = tuple(FieldProblem(field.pointer, field.sentence) for field in rejections)
+        message = f"the request does not fit: {rejection_text(rejections)}"
         raise RowError(message, evidence=Evidence(problems=problems)) from None
 
 
-def with_tokens(items: list[JsonDict], given: JsonObject) -> list[JsonDict]:
+def with_tokens(items: list[JsonDict], source: JsonObject) -> list[JsonDict]:
     """The items of one turn, the last one with the token ids of its message."""
-    tokens = {name: given[name] for name in TURN_FIELDS if given.get(name) is not None}
+    tokens = {name: source[name] for name in TURN_FIELDS if source.get(name) is not None}
     if not tokens or not items:
         return items
     return [*items[:-1], {**items[-1], **tokens}]
@@ -53,12 +53,14 @@ def unpacked(message: JsonObject) -> JsonDict:
     LiteLLM packs every field that it does not know into `provider_specific_fields`, both ways.
     """
     packed = message.get("provider_specific_fields")
-    kept = {key: value for key, value in message.items() if key != "provider_specific_fields"}
+    unpacked_message = {
+        key: value for key, value in message.items() if key != "provider_specific_fields"
+    }
     if isinstance(packed, Mapping):
         for name in TURN_FIELDS:
-            if kept.get(name) is None and packed.get(name) is not None:
-                kept[name] = packed[name]
-    return kept
+            if unpacked_message.get(name) is None and packed.get(name) is not None:
+                unpacked_message[name] = packed[name]
+    return unpacked_message
 
 
 def without_tokens(message: JsonObject) -> JsonDict:
@@ -77,9 +79,9 @@ def without_tokens(message: JsonObject) -> JsonDict:
 def tokens_of(response: Response) -> JsonDict:
     """The token ids of a response's last turn, wherever among its items they are."""
     for item in reversed(response.output):
-        found = {name: getattr(item, name, None) for name in TURN_FIELDS}
-        if found["generation_token_ids"] is not None:
-            return {name: value for name, value in found.items() if value is not None}
+        token_lists = {name: getattr(item, name, None) for name in TURN_FIELDS}
+        if token_lists["generation_token_ids"] is not None:
+            return {name: value for name, value in token_lists.items() if value is not None}
     return {}
 
 

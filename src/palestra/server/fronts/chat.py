@@ -53,35 +53,35 @@ _FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 def params_from_chat(body: ChatCreateParams) -> ResponseCreateParams:
     """The same request to the Responses API. Raises `RowError` for what that cannot say."""
-    asked = to_plain(body)
-    if asked.get("n") not in {None, 1}:
+    plain = to_plain(body)
+    if plain.get("n") not in {None, 1}:
         refuse("/n", "1: a response is one answer")
-    fields = {name: value for name, value in asked.items() if name not in _RENAMED}
-    limit = asked.get("max_completion_tokens")
-    fields["max_output_tokens"] = limit if limit is not None else asked.get("max_tokens")
+    fields = {name: value for name, value in plain.items() if name not in _RENAMED}
+    limit = plain.get("max_completion_tokens")
+    fields["max_output_tokens"] = limit if limit is not None else plain.get("max_tokens")
     fields["input"] = [
         item
-        for index, message in enumerate(asked["messages"])
+        for index, message in enumerate(plain["messages"])
         for item in items_from_message(message, f"/messages/{index}")
     ]
-    if tools := asked.get("tools"):
+    if tools := plain.get("tools"):
         fields["tools"] = [_tool(tool, f"/tools/{index}") for index, tool in enumerate(tools)]
-    if (choice := asked.get("tool_choice")) is not None:
+    if (choice := plain.get("tool_choice")) is not None:
         fields["tool_choice"] = _tool_choice(choice)
-    if asked.get("logprobs"):
+    if plain.get("logprobs"):
         fields["include"] = ["message.output_text.logprobs"]
-    if effort := asked.get("reasoning_effort"):
+    if effort := plain.get("reasoning_effort"):
         fields["reasoning"] = {"effort": effort}
-    if text := _text(asked):
+    if text := _text(plain):
         fields["text"] = text
     return params_from(fields)
 
 
 def completion_from_response(response: Response) -> ChatCompletion:
     """The same answer as a chat completion."""
-    said = [item for item in response.output if isinstance(item, OutputMessage)]
+    messages = [item for item in response.output if isinstance(item, OutputMessage)]
     calls = [item for item in response.output if isinstance(item, FunctionCall)]
-    parts = [part for item in said for part in item.content]
+    parts = [part for item in messages for part in item.content]
     text = _chat_text(parts)
     message: JsonDict = {"role": "assistant", "content": text if text or not calls else None}
     if thoughts := thoughts_of(response):
@@ -129,14 +129,14 @@ def _tool_choice(choice: Any) -> Any:
     return choice
 
 
-def _text(asked: JsonDict) -> JsonDict:
+def _text(plain: JsonDict) -> JsonDict:
     text: JsonDict = {}
-    if (wanted := asked.get("response_format")) is not None:
-        schema = wanted.get("json_schema")
-        is_schema = wanted.get("type") == "json_schema" and isinstance(schema, Mapping)
-        text["format"] = {"type": "json_schema", **schema} if is_schema else wanted
-    if asked.get("verbosity") is not None:
-        text["verbosity"] = asked["verbosity"]
+    if (response_format := plain.get("response_format")) is not None:
+        schema = response_format.get("json_schema")
+        is_schema = response_format.get("type") == "json_schema" and isinstance(schema, Mapping)
+        text["format"] = {"type": "json_schema", **schema} if is_schema else response_format
+    if plain.get("verbosity") is not None:
+        text["verbosity"] = plain["verbosity"]
     return text
 
 
@@ -152,19 +152,19 @@ def _chat_text(parts: list[Any]) -> str | list[JsonDict]:
 
 
 def _beside_reasoning(response: Response) -> JsonDict:
-    found: JsonDict = {}
+    extras: JsonDict = {}
     for item in response.output:
         if isinstance(item, Reasoning):
             extra = item.model_extra or {}
-            found |= {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
-    return found
+            extras |= {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
+    return extras
 
 
 def _chat_call(call: FunctionCall) -> JsonDict:
     function = {"name": call.name, "arguments": call.arguments}
-    found = {"id": call.call_id, "type": "function", "function": function}
+    tool_call = {"id": call.call_id, "type": "function", "function": function}
     signature = (call.model_extra or {}).get(CALL_SIGNATURE)
-    return found if signature is None else {**found, CALL_SIGNATURE: signature}
+    return tool_call if signature is None else {**tool_call, CALL_SIGNATURE: signature}
 
 
 def _finish_reason(response: Response, *, has_calls: bool) -> str:
@@ -177,8 +177,10 @@ def _finish_reason(response: Response, *, has_calls: bool) -> str:
 def _said_of_the_end(response: Response) -> JsonDict:
     """What the endpoint said of a context that is full."""
     details = response.incomplete_details
-    said = None if details is None else (details.model_extra or {}).get("provider_message")
-    return {"provider_message": said} if said else {}
+    provider_message = (
+        None if details is None else (details.model_extra or {}).get("provider_message")
+    )
+    return {"provider_message": provider_message} if provider_message else {}
 
 
 def _usage(usage: Usage) -> JsonDict:

@@ -45,11 +45,11 @@ def _own_items(message: JsonDict, pointer: str) -> list[JsonDict]:
         if message.get(name):
             refuse(f"{pointer}/{name}", instead)
     items: list[JsonDict] = []
-    beside = {name: message[name] for name in BESIDE_REASONING if message.get(name)}
+    signatures = {name: message[name] for name in BESIDE_REASONING if message.get(name)}
     thoughts = message.get("reasoning_content") or message.get("reasoning")
-    if thoughts or beside:
+    if thoughts or signatures:
         summary = [{"type": "summary_text", "text": thoughts}] if thoughts else []
-        items.append({"type": "reasoning", "summary": summary, **beside})
+        items.append({"type": "reasoning", "summary": summary, **signatures})
     content, calls = message.get("content"), message.get("tool_calls") or []
     parts = list(_said(content, f"{pointer}/content")) if content else []
     if refusal := message.get("refusal"):

@@ -35,8 +35,8 @@ def items_from_message(message: JsonDict, pointer: str) -> list[JsonDict]:
     blocks = _blocks_in(content, f"{pointer}/content")
     if role == "user":
         return list(_heard(blocks, f"{pointer}/content"))
-    own = [_own_item(block, f"{pointer}/content/{i}") for i, block in enumerate(blocks)]
-    return with_tokens(own or [_own_message("")], message)
+    model_items = [_own_item(block, f"{pointer}/content/{i}") for i, block in enumerate(blocks)]
+    return with_tokens(model_items or [_own_message("")], message)
 
 
 def _blocks_in(content: Any, pointer: str) -> list[JsonDict]:
@@ -79,7 +79,7 @@ def _tool_output(block: JsonDict, pointer: str) -> JsonDict:
         output = content or ""
     else:
         blocks = _blocks_in(content, where)
-        output = [_part(each, f"{where}/{index}") for index, each in enumerate(blocks)]
+        output = [_part(block, f"{where}/{index}") for index, block in enumerate(blocks)]
     if block.get("is_error"):
         output = _as_error(output)
     return {"type": "function_call_output", "call_id": call_id, "output": output}
@@ -132,12 +132,12 @@ def _own_item(block: JsonDict, pointer: str) -> JsonDict:
 
 def _reasoning(block: JsonDict) -> JsonDict:
     text, part = str(block.get("thinking") or ""), block.get(CHAT_PART)
-    beside = {name: block[name] for name in BESIDE_REASONING if block.get(name)}
+    signatures = {name: block[name] for name in BESIDE_REASONING if block.get(name)}
     if isinstance(part, dict) and thought_in(part) == text:
         summary = [block_of_part(part)]
     else:
-        summary = [{"type": "summary_text", "text": text}] if text or not beside else []
-    return {"type": "reasoning", "summary": summary, **beside}
+        summary = [{"type": "summary_text", "text": text}] if text or not signatures else []
+    return {"type": "reasoning", "summary": summary, **signatures}
 
 
 def _own_message(text: str) -> JsonDict:
@@ -147,16 +147,16 @@ def _own_message(text: str) -> JsonDict:
 
 def _arguments(block: JsonDict) -> str:
     """The arguments as the model wrote them, where they still mean the same."""
-    given, written = block.get("input", {}), block.get("arguments")
-    if isinstance(written, str) and as_object(written) == given:
+    tool_input, written = block.get("input", {}), block.get("arguments")
+    if isinstance(written, str) and as_object(written) == tool_input:
         return written
-    return orjson.dumps(given).decode()
+    return orjson.dumps(tool_input).decode()
 
 
 def as_object(arguments: str) -> JsonDict:
     """What a `tool_use` can say of arguments: they must be an object there."""
     try:
-        found = orjson.loads(arguments)
+        parsed = orjson.loads(arguments)
     except orjson.JSONDecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}

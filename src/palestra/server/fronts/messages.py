@@ -98,12 +98,12 @@ class MessagesAnswer(WireModel):
 
 def params_from_messages(body: MessagesRequest) -> ResponseCreateParams:
     """The same request to the Responses API. Raises `RowError` for what that cannot say."""
-    asked = to_plain(body)
+    plain = to_plain(body)
     for name in _ELSEWHERE:
-        if asked.get(name):
+        if plain.get(name):
             refuse(f"/{name}", "nothing: it is Anthropic's servers that do this")
-    named = _TRANSLATED.union(_LEFT_OUT, _ELSEWHERE)
-    fields: JsonDict = {name: value for name, value in asked.items() if name not in named}
+    translated = _TRANSLATED.union(_LEFT_OUT, _ELSEWHERE)
+    fields: JsonDict = {name: value for name, value in plain.items() if name not in translated}
     fields["max_output_tokens"] = body.max_tokens
     fields["instructions"] = _system(body.system)
     fields["input"] = [
@@ -111,7 +111,7 @@ def params_from_messages(body: MessagesRequest) -> ResponseCreateParams:
         for index, message in enumerate(body.messages)
         for item in items_from_message(message, f"/messages/{index}")
     ]
-    fields |= _output(asked)
+    fields |= _output(plain)
     if body.stop_sequences:
         fields["stop"] = body.stop_sequences
     if body.tools:
@@ -123,19 +123,19 @@ def params_from_messages(body: MessagesRequest) -> ResponseCreateParams:
     return params_from(fields)
 
 
-def _output(asked: JsonDict) -> JsonDict:
+def _output(plain: JsonDict) -> JsonDict:
     """How to answer."""
-    found: JsonDict = {}
-    output = asked.get("output_config") or {}
+    settings: JsonDict = {}
+    output = plain.get("output_config") or {}
     for name, value in output.items():
         if value is not None and name not in {"effort", "format"}:
             refuse(f"/output_config/{name}", "`effort` and `format` alone")
     if output.get("effort") is not None:
-        found["reasoning"] = {"effort": output["effort"]}
-    wanted = output.get("format") or asked.get("output_format")
-    if wanted is not None:
-        found["text"] = {"format": {"name": "answer", **wanted}}
-    return found
+        settings["reasoning"] = {"effort": output["effort"]}
+    output_format = output.get("format") or plain.get("output_format")
+    if output_format is not None:
+        settings["text"] = {"format": {"name": "answer", **output_format}}
+    return settings
 
 
 def message_from_response(response: Response) -> MessagesAnswer:
@@ -170,8 +170,15 @@ def _system(system: str | list[JsonDict] | None) -> str | None:
 def _tool(tool: JsonDict, pointer: str) -> JsonDict:
     if "name" not in tool or "input_schema" not in tool:
         refuse(pointer, "a tool with a name and an input_schema (tools of the provider are not)")
-    said = {name: tool[name] for name in ("description", "strict") if tool.get(name) is not None}
-    return {"type": "function", "name": tool["name"], "parameters": tool["input_schema"], **said}
+    function = {
+        name: tool[name] for name in ("description", "strict") if tool.get(name) is not None
+    }
+    return {
+        "type": "function",
+        "name": tool["name"],
+        "parameters": tool["input_schema"],
+        **function,
+    }
 
 
 def _tool_choice(choice: JsonDict) -> Any:
@@ -197,19 +204,24 @@ def _blocks(item: Any) -> Iterator[JsonDict]:
 def _thinking(reasoning: Reasoning) -> Iterator[JsonDict]:
     """What was thought, with what only its provider can read of it, for the way back."""
     extra = reasoning.model_extra or {}
-    beside = {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
+    signatures = {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
     parts = {block.text: part_of_block(block) for block in reasoning.summary}
-    for text in blocks_of(reasoning) or ([""] if beside else []):
+    for text in blocks_of(reasoning) or ([""] if signatures else []):
         part = parts.get(text)
         of_part = {} if part is None else {CHAT_PART: part}
-        yield {"type": "thinking", "thinking": text, "signature": "", **of_part, **beside}
-        beside = {}
+        yield {"type": "thinking", "thinking": text, "signature": "", **of_part, **signatures}
+        signatures = {}
 
 
 def _tool_use(call: FunctionCall) -> JsonDict:
-    given = as_object(call.arguments)
-    block: JsonDict = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": given}
-    if orjson.dumps(given).decode() != call.arguments:
+    tool_input = as_object(call.arguments)
+    block: JsonDict = {
+        "type": "tool_use",
+        "id": call.call_id,
+        "name": call.name,
+        "input": tool_input,
+    }
+    if orjson.dumps(tool_input).decode() != call.arguments:
         # As the model wrote them, for the way back: JSON may be written in many ways.
         block["arguments"] = call.arguments
     signature = (call.model_extra or {}).get(CALL_SIGNATURE)
@@ -242,14 +254,14 @@ def chat_events(completion: ChatCompletion, *, with_usage: bool) -> bytes:
     chunks: list[JsonDict] = []
     for choice in plain["choices"]:
         index = choice.get("index", 0)
-        said = {"index": index, "delta": _delta(choice["message"]), "finish_reason": None}
+        first_choice = {"index": index, "delta": _delta(choice["message"]), "finish_reason": None}
         if choice.get("logprobs"):
-            said["logprobs"] = choice["logprobs"]
-        ended = {"index": index, "delta": {}, "finish_reason": choice.get("finish_reason")}
-        chunks += [{**head, "choices": [said]}, {**head, "choices": [ended]}]
+            first_choice["logprobs"] = choice["logprobs"]
+        last_choice = {"index": index, "delta": {}, "finish_reason": choice.get("finish_reason")}
+        chunks += [{**head, "choices": [first_choice]}, {**head, "choices": [last_choice]}]
     if with_usage:
         chunks.append({**head, "choices": [], "usage": plain.get("usage")})
-    return b"".join([*(b"data: " + encode_json(each) + b"\n\n" for each in chunks), _DONE])
+    return b"".join([*(b"data: " + encode_json(chunk) + b"\n\n" for chunk in chunks), _DONE])
 
 
 _DONE = b"data: [DONE]\n\n"
@@ -272,16 +284,16 @@ def _delta(message: JsonDict) -> JsonDict:
 
 def _message_events(plain: JsonDict) -> Iterator[tuple[str, JsonDict]]:
     usage = plain["usage"]
-    begun = {**plain, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 0}}
-    yield "message_start", {"message": begun}
+    opening = {**plain, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 0}}
+    yield "message_start", {"message": opening}
     for index, block in enumerate(plain["content"]):
         empty, deltas = _in_pieces(block)
         yield "content_block_start", {"index": index, "content_block": empty}
         for delta in deltas:
             yield "content_block_delta", {"index": index, "delta": delta}
         yield "content_block_stop", {"index": index}
-    ended = {"stop_reason": plain["stop_reason"], "stop_sequence": None}
-    yield "message_delta", {"delta": ended, "usage": {"output_tokens": usage["output_tokens"]}}
+    closing = {"stop_reason": plain["stop_reason"], "stop_sequence": None}
+    yield "message_delta", {"delta": closing, "usage": {"output_tokens": usage["output_tokens"]}}
     yield "message_stop", {}
 
 

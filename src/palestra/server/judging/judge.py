@@ -103,8 +103,8 @@ class JudgeConfig(ResourcesServerConfig):
         cuts: Mapping[str, Sequence[str]] | None = None,
     ) -> JudgeQuestion:
         """The question about these passages; see `JudgeQuestion`."""
-        given = self.judge_system_message
-        system = self.default_system if given is None else given
+        own_system = self.judge_system_message
+        system = self.default_system if own_system is None else own_system
         return JudgeQuestion(
             _labelled(system, self.labels), self._template, passages, compared, cuts or {}
         )
@@ -123,11 +123,11 @@ class JudgeConfig(ResourcesServerConfig):
             return self.default_template if text is None else text
         if text is not None:
             raise ValueError("judge_prompt_template and judge_prompt_template_fpath are both given")
-        found = resolve_path(path, Path.cwd(), PACKAGE_ROOT)
+        template = resolve_path(path, Path.cwd(), PACKAGE_ROOT)
         try:
-            return found.read_text(encoding="utf-8")
+            return template.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{found}: {error}") from None
+            raise ValueError(f"{template}: {error}") from None
 
 
 def _labelled(text: str, labels: JudgeLabels) -> str:
@@ -233,16 +233,16 @@ class Hearing:
 
     async def ask(self, question: JudgeQuestion) -> str:
         """The judge's label. Raises JudgeFailure when there is none."""
-        asked = question.asked(self._judge.params)
-        recorded = self._replay.exchange(asked, quoting=question.quoted())
+        params = question.asked(self._judge.params)
+        recorded = self._replay.exchange(params, quoting=question.quoted())
         self._replayed_last = recorded is not None
         if recorded is not None:
-            answer, held = recorded.answer, recorded.held
+            answer, evaluation = recorded.answer, recorded.held
         else:
-            answer = await self._ask_anew(asked)
-            held = {"responses_create_params": to_plain(asked), "response": to_plain(answer)}
+            answer = await self._ask_anew(params)
+            evaluation = {"responses_create_params": to_plain(params), "response": to_plain(answer)}
         label = self._verdict(answer, recorded)
-        self.evaluations.append({**held, "verdict_label": label})
+        self.evaluations.append({**evaluation, "verdict_label": label})
         if label is None:
             raise _unreadable(answer, self._judge)
         return label
@@ -251,18 +251,18 @@ class Hearing:
         labels = self._judge.labels
         if recorded is not None and recorded.in_other_words:
             # Another prompt asked for another form; who recorded the answer has read it.
-            told = recorded.held.get("verdict_label")
-            if told in tuple(labels):
-                return str(told)
+            recorded_label = recorded.held.get("verdict_label")
+            if recorded_label in tuple(labels):
+                return str(recorded_label)
         return read_verdict(answer, labels)
 
-    async def _ask_anew(self, asked: ResponseCreateParams) -> Response:
+    async def _ask_anew(self, params: ResponseCreateParams) -> Response:
         if self._replay.replays and not self._judge.present():
             raise JudgeFailure(
                 "the row holds no answer of the judge to this question",
                 hint="--fresh-judge starts the judge and asks it",
             )
-        return await self._judge.answer(asked)
+        return await self._judge.answer(params)
 
 
 def _unreadable(answer: Response, judge: Judge) -> JudgeFailure:

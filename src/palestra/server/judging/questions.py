@@ -68,10 +68,10 @@ def read_verdict(response: Response, labels: JudgeLabels) -> str | None:
     """
     if response.incomplete_details is not None:
         return None
-    said = response.final_text.rpartition(_END_OF_THINKING)[2].strip()
-    if _THINKING in said:
+    verdict_text = response.final_text.rpartition(_END_OF_THINKING)[2].strip()
+    if _THINKING in verdict_text:
         return None
-    above, _, line = said.rpartition("\n")
+    above, _, line = verdict_text.rpartition("\n")
     line = line.strip(_EDGES)
     if not above:  # else it may be the list of both that is quoted
         line = _CHOICE.sub("", line, count=1)
@@ -82,12 +82,12 @@ def read_verdict(response: Response, labels: JudgeLabels) -> str | None:
 
 def _gives(line: str, label: str, words: str) -> bool:
     """Whether a line gives this label: alone, or in a sentence that says the same in `words`."""
-    before, found, after = map(_bare, line.partition(label.strip(_EDGES)))
-    if not found or (before and after):
+    before, matched_label, after = map(_bare, line.partition(label.strip(_EDGES)))
+    if not matched_label or (before and after):
         return False
-    forms, said = (_BEFORE, before) if before else (_AFTER, after)
-    return not said or any(
-        re.fullmatch(form.replace("WORDS", words), said, re.IGNORECASE) for form in forms
+    forms, remainder = (_BEFORE, before) if before else (_AFTER, after)
+    return not remainder or any(
+        re.fullmatch(form.replace("WORDS", words), remainder, re.IGNORECASE) for form in forms
     )
 
 
@@ -135,12 +135,14 @@ class JudgeQuestion:
 
     def asked(self, params: ResponseCreateParams) -> ResponseCreateParams:
         """The request to the judge's model server: `params` with this question as its input."""
-        shown = {name: _shown(text) for name, text in self.passages.items()}
-        fence = fence_of(shown.values())
+        passages = {name: _shown(text) for name, text in self.passages.items()}
+        fence = fence_of(passages.values())
         system = "\n\n".join(part for part in (self.system, RULE.format(fence=fence)) if part)
         text = _PLACE.sub(
-            lambda place: (
-                _fenced(place[1], shown[place[1]], fence) if place[1] in shown else place[0]
+            lambda passage: (
+                _fenced(passage[1], passages[passage[1]], fence)
+                if passage[1] in passages
+                else passage[0]
             ),
             self.template,
         )
@@ -152,8 +154,8 @@ def check_template(template: str, names: Iterable[str]) -> None:
     """Raise PromptError when a template lacks a place for one of `names`."""
     missing = sorted(set(names) - set(_PLACE.findall(template)))
     if missing:
-        places = ", ".join(f"{{{name}}}" for name in missing)
-        raise PromptError(f"the judge's prompt template has no {places}")
+        missing_places = ", ".join(f"{{{name}}}" for name in missing)
+        raise PromptError(f"the judge's prompt template has no {missing_places}")
 
 
 def fence_of(passages: Iterable[str]) -> str:

@@ -36,15 +36,15 @@ _OURS: Final = frozenset({"logprobs", "prompt_logprobs", "return_token_ids", "st
 """The model server asks for token ids and log probs itself."""
 
 
-def row_of(given: Any, where: str) -> JsonObject:
+def row_of(source: Any, where: str) -> JsonObject:
     """A task's row, given as a mapping or as the JSON of one (Arrow tables mix up mappings).
 
     Raises InputDataError, naming `where` it was looked for.
     """
-    row = given
-    if isinstance(given, str | bytes):
+    row = source
+    if isinstance(source, str | bytes):
         try:
-            row = orjson.loads(given)
+            row = orjson.loads(source)
         except orjson.JSONDecodeError as error:
             raise InputDataError(f"{where} is no JSON: {error}") from None
     if not isinstance(row, Mapping) or "responses_create_params" not in row:
@@ -55,28 +55,28 @@ def row_of(given: Any, where: str) -> JsonObject:
     return row
 
 
-def sampling_for(row: JsonObject, given: JsonObject) -> JsonDict:
+def sampling_for(row: JsonObject, settings: JsonObject) -> JsonDict:
     """A trainer's sampling parameters as those of a request for `row`.
 
     What the Responses API has no word for (`top_k`, `min_p`, `stop`, …) goes to the endpoint as it
     is, in `metadata.extra_body`. Raises ConfigError for more than one answer to a request.
     """
-    if given.get("n") not in {None, 1}:
+    if settings.get("n") not in {None, 1}:
         raise ConfigError(
-            f"n is {given['n']}: a request has one answer; ask for each rollout by itself"
+            f"n is {settings['n']}: a request has one answer; ask for each rollout by itself"
         )
-    found: JsonDict = {}
+    sampling: JsonDict = {}
     extra: JsonDict = {}
-    for name, value in given.items():
+    for name, value in settings.items():
         if value is None or name == "n" or name in _OURS:
             continue
         if name in PARAMETERS:
-            found[PARAMETERS[name]] = value
+            sampling[PARAMETERS[name]] = value
         elif value not in _NEUTRAL.get(name, ()):
             extra[name] = value
     if extra:
         metadata = dict(row["responses_create_params"].get("metadata") or {})
-        own = orjson.loads(metadata.get("extra_body") or "{}")
-        metadata["extra_body"] = orjson.dumps({**own, **extra}).decode()
-        found["metadata"] = metadata
-    return found
+        own_body = orjson.loads(metadata.get("extra_body") or "{}")
+        metadata["extra_body"] = orjson.dumps({**own_body, **extra}).decode()
+        sampling["metadata"] = metadata
+    return sampling

@@ -119,12 +119,12 @@ def _row(
 
 def _messages(turn: Turn, *, first: bool) -> list[_Message]:
     """What was read, if anything, and what was sampled."""
-    read = (USER if first else ENVIRONMENT, turn.prompt_ids, [0.0] * len(turn.prompt_ids))
+    prompt_message = (USER if first else ENVIRONMENT, turn.prompt_ids, [0.0] * len(turn.prompt_ids))
     if len(turn.logprobs) == len(turn.generated_ids):
-        said = (ASSISTANT, turn.generated_ids, turn.logprobs)
+        answer_message = (ASSISTANT, turn.generated_ids, turn.logprobs)
     else:  # log probs that are none: not to be trained on, so not an assistant's
-        said = (ENVIRONMENT, turn.generated_ids, [0.0] * len(turn.generated_ids))
-    return [message for message in (read, said) if message[1]]
+        answer_message = (ENVIRONMENT, turn.generated_ids, [0.0] * len(turn.generated_ids))
+    return [message for message in (prompt_message, answer_message) if message[1]]
 
 
 def _as_it_is(values: list[Any]) -> list[Any]:

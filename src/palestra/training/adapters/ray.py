@@ -87,11 +87,11 @@ class RolloutActor:
         what has not ended.
         """
         requests = requests_of(rows)
-        places = {request.key: index for index, request in enumerate(requests)}
+        index_of_key = {request.key: index for index, request in enumerate(requests)}
         async with self._running().submit(requests) as batch:
             async for outcome in batch:
                 timing = outcome.timings if isinstance(outcome, Completed) else None
-                yield places[outcome.key], outcome, timing
+                yield index_of_key[outcome.key], outcome, timing
 
     async def health(self) -> Health:
         """What the client is doing."""
@@ -220,12 +220,12 @@ class _Books:
 
 def _cause(error: Exception) -> Cause:
     """Why an actor is gone, as far as Ray knows."""
-    said = " ".join(str(error).split())
+    reason = " ".join(str(error).split())
     # Ray names memory among the possible causes of every death; only this one is known to be it.
     hungry = type(error).__name__ == "OutOfMemoryError"
     likely = "" if hungry else "; most likely out of memory, unless somebody killed it"
     return Cause(
-        sentence=f"the rollout actor is gone: {type(error).__name__}: {said}{likely}",
+        sentence=f"the rollout actor is gone: {type(error).__name__}: {reason}{likely}",
         process=RolloutActor.__name__,
         out_of_memory=hungry,
         setting=f"lower in_flight or max_bytes, or {LOWER_IN_TRAINER}, or give the actor more "

@@ -36,8 +36,8 @@ def the_sample(outcome: Completed, trainer: str, *, pad_id: int) -> Sample:
     the first token), `pad_id` stands for it, masked. Raises RunFailed for several sequences.
     """
     chain = the_chain(outcome, trainer)
-    found = sample_of(chain, masked=outcome.masked)
-    return found if found.response_ids else nothing_said(found.prompt_ids, pad_id)
+    sample = sample_of(chain, masked=outcome.masked)
+    return sample if sample.response_ids else nothing_said(sample.prompt_ids, pad_id)
 
 
 def the_chain(outcome: Completed, trainer: str) -> Chain:
@@ -86,5 +86,5 @@ def all_completed(outcomes: Sequence[Outcome], trainer: str) -> list[Completed]:
 
 def mean(values: Iterable[float]) -> float:
     """Their mean, 0.0 of none."""
-    found = list(values)
-    return sum(found) / len(found) if found else 0.0
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else 0.0

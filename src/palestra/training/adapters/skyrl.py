@@ -71,26 +71,26 @@ class PalestraGenerator:
         return generator_output(outcomes, pad_id=self._pad_id, trajectory_ids=ids)
 
 
-def requests_of(asked: GeneratorInput) -> list[RolloutRequest]:
+def requests_of(batch: GeneratorInput) -> list[RolloutRequest]:
     """What SkyRL asks for, as requests. Raises InputDataError for prompts without a task."""
-    extras = asked["env_extras"] or []
-    ids = asked.get("trajectory_ids")
-    if len(extras) != len(asked["prompts"]) or (ids is not None and len(ids) != len(extras)):
+    extras = batch["env_extras"] or []
+    ids = batch.get("trajectory_ids")
+    if len(extras) != len(batch["prompts"]) or (ids is not None and len(ids) != len(extras)):
         raise InputDataError(
-            f"{len(asked['prompts'])} prompts with {len(extras)} env_extras and "
+            f"{len(batch['prompts'])} prompts with {len(extras)} env_extras and "
             f"{'no' if ids is None else len(ids)} trajectory_ids"
         )
-    found = []
+    requests = []
     for index, extra in enumerate(extras):
         row = row_of(extra.get(ROW), f"env_extras[{index}].{ROW}")
         request = RolloutRequest(
             row=row,
             task_id=index if ids is None else str(ids[index].instance_id),
             rollout_index=0 if ids is None else int(ids[index].repetition_id),
-            sampling=sampling_for(row, asked.get("sampling_params") or {}),
+            sampling=sampling_for(row, batch.get("sampling_params") or {}),
         )
-        found.append(request)
-    return found
+        requests.append(request)
+    return requests
 
 
 def generator_output(
@@ -103,26 +103,26 @@ def generator_output(
     Raises IncompleteRollouts for rollouts without a reward, and RunFailed for those that are
     several sequences.
     """
-    done = all_completed(outcomes, "SkyRL")
-    samples = [the_sample(outcome, "SkyRL", pad_id=pad_id) for outcome in done]
+    completed = all_completed(outcomes, "SkyRL")
+    samples = [the_sample(outcome, "SkyRL", pad_id=pad_id) for outcome in completed]
     return GeneratorOutput(
         prompt_token_ids=[sample.prompt_ids for sample in samples],
         response_ids=[sample.response_ids for sample in samples],
-        rewards=[outcome.reward for outcome in done],
+        rewards=[outcome.reward for outcome in completed],
         loss_masks=[sample.response_mask for sample in samples],
-        stop_reasons=[_STOPPED.get(each.stop_reason, each.stop_reason) for each in done],
-        rollout_metrics=_metrics(done),
+        stop_reasons=[_STOPPED.get(sample.stop_reason, sample.stop_reason) for sample in completed],
+        rollout_metrics=_metrics(completed),
         rollout_logprobs=[sample.response_logprobs for sample in samples],
         trajectory_ids=trajectory_ids,
-        trajectory_generation_times=[outcome.timings.total_s for outcome in done],
+        trajectory_generation_times=[outcome.timings.total_s for outcome in completed],
         is_last_step=None,
     )
 
 
-def _metrics(done: Sequence[Completed]) -> dict[str, float]:
+def _metrics(completed: Sequence[Completed]) -> dict[str, float]:
     return {
-        "generate/avg_turns": mean(len(outcome.turns) for outcome in done),
-        "generate/avg_num_tokens": mean(outcome.usage.output_tokens for outcome in done),
-        "generate/masked": mean(outcome.masked for outcome in done),
-        "generate/truncated": mean(outcome.truncated for outcome in done),
+        "generate/avg_turns": mean(len(outcome.turns) for outcome in completed),
+        "generate/avg_num_tokens": mean(outcome.usage.output_tokens for outcome in completed),
+        "generate/masked": mean(outcome.masked for outcome in completed),
+        "generate/truncated": mean(outcome.truncated for outcome in completed),
     }

@@ -87,7 +87,7 @@ class TrlRollouts:
         with self._client.submit(self._requests(prompts, trainer)) as batch:
             outcomes = batch.gather()
         _check_trainable(outcomes)
-        if any(isinstance(each, Failed) for each in outcomes):
+        if any(isinstance(outcome, Failed) for outcome in outcomes):
             _check_left_out(trainer, outcomes)
         pad_id = trainer.processing_class.eos_token_id
         return _columns(outcomes, [_sample(outcome, pad_id) for outcome in outcomes])
@@ -102,21 +102,21 @@ class TrlRollouts:
         self._pushed = version
 
     def _requests(self, prompts: list[Any], trainer: Trainer) -> list[RolloutRequest]:
-        asked = self._sampling_of(trainer)
-        seen: Counter[int] = Counter()
-        found = []
+        trainer_sampling = self._sampling_of(trainer)
+        rollouts_of_task: Counter[int] = Counter()
+        requests = []
         for prompt in prompts:
             index = self._index(prompt)
             row = self._rows[index]
             request = RolloutRequest(
                 row=row,
                 task_id=index,
-                rollout_index=seen[index],
-                sampling=sampling_for(row, asked),
+                rollout_index=rollouts_of_task[index],
+                sampling=sampling_for(row, trainer_sampling),
             )
-            seen[index] += 1
-            found.append(request)
-        return found
+            rollouts_of_task[index] += 1
+            requests.append(request)
+        return requests
 
     def _index(self, prompt: Any) -> int:
         last = prompt[-1] if isinstance(prompt, list) and prompt else None
@@ -137,8 +137,8 @@ class TrlRollouts:
                 "generation_kwargs are for TRL's own generation, and rollouts are made elsewhere",
                 hint="give TrlRollouts sampling={…} instead",
             )
-        found = {name: getattr(args, name, None) for name in _SAMPLING}
-        return {**found, "max_completion_length": args.max_completion_length}
+        sampling = {name: getattr(args, name, None) for name in _SAMPLING}
+        return {**sampling, "max_completion_length": args.max_completion_length}
 
 
 def environment_reward(*, environment_reward: list[float | None], **_: Any) -> list[float | None]:
@@ -152,8 +152,12 @@ def environment_reward(*, environment_reward: list[float | None], **_: Any) -> l
 
 def _prompt(row: JsonObject, index: int) -> list[JsonDict]:
     """The row's messages as far as TRL shows them: who said what, as plain text."""
-    given = row["responses_create_params"].get("input") or ""
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    conversation = row["responses_create_params"].get("input") or ""
+    items = (
+        [{"role": "user", "content": conversation}]
+        if isinstance(conversation, str)
+        else conversation
+    )
     messages = [
         {"role": str(item["role"]), "content": _text(item.get("content"))}
         for item in items
@@ -172,11 +176,11 @@ def _text(content: Any) -> str:
 
 def _check_trainable(outcomes: Sequence[Outcome]) -> None:
     """A batch without any reward, or token to train on, would be an epoch of nothing."""
-    if any(isinstance(each, Completed) and not each.masked for each in outcomes):
+    if any(isinstance(outcome, Completed) and not outcome.masked for outcome in outcomes):
         return
-    failed = [each for each in outcomes if isinstance(each, Failed)]
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
     why = failed[0].message if failed else ""
-    masked = [each.mask_reason for each in outcomes if isinstance(each, Completed)]
+    masked = [outcome.mask_reason for outcome in outcomes if isinstance(outcome, Completed)]
     raise RunFailed(
         f"none of {len(outcomes)} rollouts can be trained on: {len(failed)} failed, "
         f"{len(masked)} are masked ({why or masked[0]})",
@@ -185,17 +189,17 @@ def _check_trainable(outcomes: Sequence[Outcome]) -> None:
 
 def _check_left_out(trainer: Trainer, outcomes: Sequence[Outcome]) -> None:
     """A completion without a reward must not enter its group's statistics as one of 0."""
-    failed = next(each for each in outcomes if isinstance(each, Failed))
-    told = f"rollout {failed.key} failed ({failed.message})"
+    failed = next(outcome for outcome in outcomes if isinstance(outcome, Failed))
+    reason = f"rollout {failed.key} failed ({failed.message})"
     if len(getattr(trainer, "reward_funcs", ())) > 1:
         raise RunFailed(
-            f"{told}, and other reward functions would give its completion a reward",
+            f"{reason}, and other reward functions would give its completion a reward",
             hint="train on environment_reward alone, or with on_incomplete=raise",
         )
     installed = _installed()
     if installed is not None and installed < LEAVES_OUT:
         raise RunFailed(
-            f"{told}, and TRL {'.'.join(map(str, installed))} makes 0 of a reward that is missing",
+            f"{reason}, and TRL {'.'.join(map(str, installed))} makes 0 of a reward that is missing",
             hint=f"use TRL {'.'.join(map(str, LEAVES_OUT))} or newer, or on_incomplete=raise",
         )
 
@@ -203,10 +207,10 @@ def _check_left_out(trainer: Trainer, outcomes: Sequence[Outcome]) -> None:
 def _installed() -> tuple[int, ...] | None:
     """TRL's version; None where there is none, so that nobody trains with it."""
     try:
-        found = version("trl")
+        installed = version("trl")
     except PackageNotFoundError:
         return None
-    numbers = itertools.takewhile(str.isdecimal, found.split("."))
+    numbers = itertools.takewhile(str.isdecimal, installed.split("."))
     return tuple(int(number) for number in numbers)
 
 
@@ -223,5 +227,7 @@ def _columns(outcomes: Sequence[Outcome], samples: Sequence[Sample]) -> dict[str
         "completion_ids": [sample.response_ids for sample in samples],
         "logprobs": [sample.response_logprobs for sample in samples],
         "env_mask": [sample.response_mask for sample in samples],
-        REWARD: [each.reward if isinstance(each, Completed) else None for each in outcomes],
+        REWARD: [
+            outcome.reward if isinstance(outcome, Completed) else None for outcome in outcomes
+        ],
     }

@@ -79,16 +79,16 @@ def agent_loop_output(
     Raises IncompleteRollouts for a rollout without a reward, and RunFailed for one that is several
     sequences: verl has one for each.
     """
-    (done,) = all_completed([outcome], "verl")
-    sample = the_sample(done, "verl", pad_id=pad_id)
-    turns, timings = len(done.turns), done.timings
+    (completed,) = all_completed([outcome], "verl")
+    sample = the_sample(completed, "verl", pad_id=pad_id)
+    turns, timings = len(completed.turns), completed.timings
     cut = slice(response_length)
     return LoopOutput(
         prompt_ids=sample.prompt_ids,
         response_ids=sample.response_ids[cut],
         response_mask=sample.response_mask[cut],
         response_logprobs=sample.response_logprobs[cut],
-        reward_score=done.reward,
+        reward_score=completed.reward,
         num_turns=2 * turns,
         metrics=LoopMetrics(
             generate_sequences=timings.model_s or 0.0,
@@ -96,9 +96,9 @@ def agent_loop_output(
             compute_score=timings.verify_s or 0.0,
         ),
         extra_fields={
-            "min_global_steps": done.oldest_weights,
-            "max_global_steps": done.weights_end,
-            "reward_components": dict(done.reward_components),
-            "mask_reason": done.mask_reason,
+            "min_global_steps": completed.oldest_weights,
+            "max_global_steps": completed.weights_end,
+            "reward_components": dict(completed.reward_components),
+            "mask_reason": completed.mask_reason,
         },
     )

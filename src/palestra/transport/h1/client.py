@@ -157,18 +157,18 @@ async def _in_time(
 
 
 def _raise_unless_repeatable(
-    request: HttpRequest, connection: HttpConnection, ended: BaseException
+    request: HttpRequest, connection: HttpConnection, failure: BaseException
 ) -> None:
-    if isinstance(ended, Late):
-        raise _late(request, str(ended)) from None
-    if not isinstance(ended, ExchangeEnded):
-        raise ended
+    if isinstance(failure, Late):
+        raise _late(request, str(failure)) from None
+    if not isinstance(failure, ExchangeEnded):
+        raise failure
     repeatable = request.repeatable or request.method.upper() in IDEMPOTENT
     stale = connection.exchanges > 1 and not connection.heard
-    if not (stale and (repeatable or not ended.sent)):
-        raise ConnectionFailed(f"{request.url}: {ended}", sent=ended.sent) from None
+    if not (stale and (repeatable or not failure.sent)):
+        raise ConnectionFailed(f"{request.url}: {failure}", sent=failure.sent) from None
 
 
 def _late(request: HttpRequest, detail: str = "") -> DeadlineExceeded:
-    more = f" ({detail})" if detail else ""
-    return DeadlineExceeded(f"{request.url}: no answer within {request.timeout_s:.1f} s{more}")
+    addition = f" ({detail})" if detail else ""
+    return DeadlineExceeded(f"{request.url}: no answer within {request.timeout_s:.1f} s{addition}")

@@ -18,8 +18,8 @@ class ExchangeSlots:
 
     __slots__ = ("_free", "_waiting")
 
-    def __init__(self, places: int) -> None:
-        self._free = places
+    def __init__(self, slots: int) -> None:
+        self._free = slots
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def try_enter(self) -> bool:
@@ -33,12 +33,12 @@ class ExchangeSlots:
         """Wait for a place and take it."""
         if self.try_enter():
             return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(slot)
         try:
-            await place
+            await slot
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
+            if slot.done() and not slot.cancelled():
                 # It was given just as we gave up waiting: the next one gets it.
                 self.leave()
             raise
@@ -46,9 +46,9 @@ class ExchangeSlots:
     def leave(self) -> None:
         """Give the place to the next in the queue."""
         while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
+            slot = self._waiting.popleft()
+            if not slot.done():
+                slot.set_result(None)
                 return
         self._free += 1
 
@@ -86,8 +86,8 @@ class HostConnections:
         """Begin an exchange, if none waits for its turn."""
         for entered, room in enumerate(self._rooms):
             if not room.try_enter():
-                for taken in self._rooms[:entered]:
-                    taken.leave()
+                for entered_room in self._rooms[:entered]:
+                    entered_room.leave()
                 return False
         self._entered += 1
         return True

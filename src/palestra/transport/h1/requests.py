@@ -74,15 +74,15 @@ class RequestHeads:
                 hint="leave one of them out",
             )
         host = b"" if fields.has_host else route.host_line
-        more = _line("cookie", cookie_header(request.cookies)) if request.cookies else b""
+        cookie_line = _line("cookie", cookie_header(request.cookies)) if request.cookies else b""
         if body or not route.announces_nothing:
-            more += b"content-length: %d\r\n" % len(body or b"")
+            cookie_line += b"content-length: %d\r\n" % len(body or b"")
         return b"%b%b%b%b%b\r\n" % (
             route.request_line,
             host,
             fields.lines,
             route.authorization,
-            more,
+            cookie_line,
         )
 
 
