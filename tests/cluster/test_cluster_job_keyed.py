@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from planning import HOSTED, options, planned
 
-from palestra.cluster.supervisor.__main__ import copy_masked
+from palestra.cluster.supervisor.keyed import copy_masked
 from palestra.cluster.writing import supervisor_zip
 from palestra.errors import ConfigError
 

@@ -14,7 +14,7 @@ from author_servers import ask, server_of, turn
 from palestra.errors import RowError
 from palestra.schema import VerifyRequest, VerifyResponse, encode_json
 from palestra.server import ResourcesServer
-from palestra.server.server import Direct
+from palestra.server.direct import Direct
 from palestra.transport import HttpReply
 
 

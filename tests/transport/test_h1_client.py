@@ -37,9 +37,14 @@ async def answered(http: Any, *requests: HttpRequest) -> list[HttpReply]:
     return [await http.send(asked) for asked in requests]
 
 
-def open_sockets() -> int:
-    """Descriptors of this process that are sockets, without what earlier tests left to collect."""
+@pytest.fixture
+def no_garbage() -> None:
+    """Sockets that earlier tests left to collect are gone, before a scenario's time begins."""
     gc.collect()
+
+
+def open_sockets() -> int:
+    """Descriptors of this process that are sockets."""
     count = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -332,6 +337,7 @@ def test_sockets_do_not_wait_to_send(way: Way) -> None:
 
 @pytest.mark.slow
 @both_loops
+@pytest.mark.usefixtures("no_garbage")
 def test_closing_leaves_no_socket(way: Way) -> None:
     async def scenario() -> tuple[int, int]:
         async with misbehaving(Script([plain()] * 20)) as url:
@@ -386,6 +392,7 @@ def test_a_connect_that_hangs_is_given_up(way: Way, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 @both_loops
+@pytest.mark.usefixtures("no_garbage")
 @pytest.mark.parametrize("live_first", [True, False])
 def test_a_dead_address_of_a_name_holds_nothing_up(
     way: Way, monkeypatch: pytest.MonkeyPatch, live_first: bool
@@ -433,6 +440,7 @@ def test_a_name_with_dead_addresses_alone_is_a_failed_connection(
 
 
 @both_loops
+@pytest.mark.usefixtures("no_garbage")
 def test_so_many_connect_at_once_and_no_more(way: Way) -> None:
     async def scenario() -> int:
         async with deaf() as url, opened() as http:

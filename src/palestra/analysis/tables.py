@@ -114,11 +114,13 @@ class FailedAttempt:
             terminal=self.terminal, retriable=self.retriable, was_answered=self.answered
         )
 
-    def together(self, other: "FailedAttempt") -> "FailedAttempt":
+    def together(self, second: "FailedAttempt") -> "FailedAttempt":
         """The later of two attempts of one rollout, with the answer that either has kept."""
-        later = max(self, other)
-        kept = next((each for each in (self, other) if each.answered), later)
-        return replace(later, answered=kept.answered, reverify=kept.reverify)
+        later = max(self, second)
+        answered_attempt = next((attempt for attempt in (self, second) if attempt.answered), later)
+        return replace(
+            later, answered=answered_attempt.answered, reverify=answered_attempt.reverify
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,8 +197,12 @@ def _rollouts(files: RunFiles, unit: RunUnit) -> Mapping[str, int]:
     shard = files.shard(unit.name)
     end_record = read_object(shard.done)
     if end_record is not None and is_done(shard):
-        held = {"expected": end_record["expected"], "scored": end_record["scored"], "left": 0}
-        return {**held, "failed": end_record["failed_terminal"]}
+        rollout_counts = {
+            "expected": end_record["expected"],
+            "scored": end_record["scored"],
+            "left": 0,
+        }
+        return {**rollout_counts, "failed": end_record["failed_terminal"]}
     try:
         counts = count(shard)
     except (NotDone, OSError, ValueError, KeyError):

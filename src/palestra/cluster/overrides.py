@@ -177,10 +177,10 @@ def collect_settings(
         "num_repeats": options.num_repeats,
         "num_samples_in_parallel": options.num_samples_in_parallel,
     }
-    given = apply_overrides({}, parsed)
+    overridden = apply_overrides({}, parsed)
     if seeded:
-        given["num_repeats_add_seed"] = True
-    args = args_from(CollectArgs, {**tree, **given}, hint="these come from --collect-override")
+        overridden["num_repeats_add_seed"] = True
+    args = args_from(CollectArgs, {**tree, **overridden}, hint="these come from --collect-override")
     return args.settings(load_config(use_env_yaml=False))
 
 

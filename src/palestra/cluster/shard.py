@@ -76,7 +76,7 @@ def is_done(files: ShardFiles) -> bool:
     return expected == scored + failed
 
 
-def write_done(files: ShardFiles, counts: ShardCounts, said: Mapping[str, object]) -> None:
+def write_done(files: ShardFiles, counts: ShardCounts, further: Mapping[str, object]) -> None:
     """Say that the shard is done. Raises NotDone unless every rollout has ended."""
     if counts.left:
         raise NotDone(f"{files.name}: {counts.said()}")
@@ -88,7 +88,7 @@ def write_done(files: ShardFiles, counts: ShardCounts, said: Mapping[str, object
             "scored": counts.scored,
             "failed_terminal": counts.failed,
             "digest": manifest.get("digest"),
-            **said,
+            **further,
         },
     )
 

@@ -293,7 +293,7 @@ class _RolloutSubmitter(Submitter):
             return replace(facts, identity=identity)
         instances = config.instances.values() if config is not None else ()
         agents = [i.name for i in instances if i.type == ServerType.AGENT]
-        found = stamp(
+        made_stamped = stamp(
             settings,
             facts.shards,
             self._files,
@@ -304,15 +304,15 @@ class _RolloutSubmitter(Submitter):
                 identity_of(self._options, settings, stamped, config), stamped
             ),
         )
-        for notice in found.notices:
+        for notice in made_stamped.notices:
             self._say(notice)
         return replace(
             facts,
-            shards=found.shards,
-            input_digest=found.input_digest,
-            tasks=found.tasks,
-            rollouts=found.rollouts,
-            identity=identity_of(self._options, settings, found, config),
+            shards=made_stamped.shards,
+            input_digest=made_stamped.input_digest,
+            tasks=made_stamped.tasks,
+            rollouts=made_stamped.rollouts,
+            identity=identity_of(self._options, settings, made_stamped, config),
         )
 
     def _check_same(self, identity: Mapping[str, str], stamped: Stamped | None = None) -> None:

@@ -150,8 +150,8 @@ class Writer:
         }
         texts[folder.submit_script] = submit_script(run)
         texts[folder.plan] = to_json(run).decode()
-        shown = {path.name: text for path, text in texts.items()}
-        check_absent(shown, run.secrets, os.environ, self.secrets)
+        text_of_file = {path.name: text for path, text in texts.items()}
+        check_absent(text_of_file, run.secrets, os.environ, self.secrets)
         return texts
 
     def _package(self, folder: SubmissionFiles, run: Run) -> None:

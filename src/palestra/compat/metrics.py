@@ -28,8 +28,8 @@ def aggregated(
     def pick(metrics: Any) -> JsonDict:
         return _plain(get_key_metrics(dict(metrics)))
 
-    found = aggregate_metrics(rows, compute_metrics=compute, get_key_metrics=pick)
-    return AggregateMetrics.model_validate(found)
+    aggregates = aggregate_metrics(rows, compute_metrics=compute, get_key_metrics=pick)
+    return AggregateMetrics.model_validate(aggregates)
 
 
 def _plain(metrics: Any) -> JsonDict:

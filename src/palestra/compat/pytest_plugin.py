@@ -169,9 +169,9 @@ def _runner(owner: Any) -> asyncio.Runner:
     """The loop of a test or of the session; closed after what was made on it."""
     session = getattr(owner, "session", owner)
     owner = session if _RUNNER in session.stash else owner
-    found: asyncio.Runner | None = owner.stash.get(_RUNNER, None)
-    if found is not None:
-        return found
+    started_runner: asyncio.Runner | None = owner.stash.get(_RUNNER, None)
+    if started_runner is not None:
+        return started_runner
     runner = owner.stash[_RUNNER] = asyncio.Runner()
 
     def close() -> None:

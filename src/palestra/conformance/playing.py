@@ -110,9 +110,9 @@ class Player:
                 None, time.monotonic() - began, self._guard.longest_s(), failure=failure
             )
         except Exception as error:  # whatever it is, it was one answer that did it
-            told = VerifierError(f"{type(error).__name__}: {error}")
+            verifier_error = VerifierError(f"{type(error).__name__}: {error}")
             return PlayedAnswer(
-                None, time.monotonic() - began, self._guard.longest_s(), failure=told
+                None, time.monotonic() - began, self._guard.longest_s(), failure=verifier_error
             )
 
     async def _verified(

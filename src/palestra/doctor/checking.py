@@ -85,8 +85,8 @@ class Round:
 
     def findings(self) -> tuple[Finding, ...]:
         """Those of all checks; what two of them found alike is told once."""
-        found = (finding for run in self.runs for finding in run.looked.findings)
-        return tuple({(each.cause, each.symptom): each for each in found}.values())
+        findings = (finding for run in self.runs for finding in run.looked.findings)
+        return tuple({(finding.cause, finding.symptom): finding for finding in findings}.values())
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -100,8 +100,8 @@ async def done(looked: Looked) -> Looked:
 
 
 def _too_late(layer: Layer, name: str, within_s: float) -> Finding:
-    said = f"{name}: there was no answer within {within_s:g} s"
-    return tabled(cause_id(layer, "no-answer"), said)
+    symptom = f"{name}: there was no answer within {within_s:g} s"
+    return tabled(cause_id(layer, "no-answer"), symptom)
 
 
 def _broken(layer: Layer, name: str, error: Exception) -> Finding:

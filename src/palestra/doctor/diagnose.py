@@ -68,7 +68,7 @@ class _Group:
 
 
 def diagnose(
-    given: str,
+    subject_name: str,
     *,
     folder: Path,
     table: SignatureTable,
@@ -76,22 +76,22 @@ def diagnose(
     logs: tuple[Path, ...] = (),
     doors_of: DoorsOf | None = None,
 ) -> Diagnosis:
-    """What went wrong with `given`: an output or its stem, a folder, a log, a job of Slurm.
+    """What went wrong with `subject_name`: an output or its stem, a folder, a log, a job of Slurm.
 
     `sources`: the input files, where the run does not say. `logs`: further ones. Raises BadInput
-    when `given` is no run, InputDataError when a file cannot be read.
+    when `subject_name` is no run, InputDataError when a file cannot be read.
     """
-    subject = locate(given, folder=folder)
+    subject = locate(subject_name, folder=folder)
     try:
-        read, runs = _read(subject, logs, folder, table)
+        log_readings, runs = _read(subject, logs, folder, table)
         observations = [*(subject.job.observations if subject.job else ())]
         for run in runs:
             observations += stale_inputs(run, sources)
         rows = [observation for run in runs for observation in run.observations]
-        for log in read:
+        for log in log_readings:
             observations += _as_recorded(log.observations, rows)
         observations += rows
-        return _diagnosis(given, subject, read, runs, observations, table, doors_of)
+        return _diagnosis(subject_name, subject, log_readings, runs, observations, table, doors_of)
     except OSError as error:
         raise InputDataError(f"{error.filename}: {error.strerror}") from error
 
@@ -99,24 +99,24 @@ def diagnose(
 def _read(
     subject: LocatedFiles, logs: tuple[Path, ...], folder: Path, table: SignatureTable
 ) -> tuple[list[LogReading], list[RunReading]]:
-    read = [read_log(path, table) for path in dict.fromkeys((*subject.logs, *logs))]
-    if ray := ray_log_of(observation for log in read for observation in log.observations):
-        read.append(read_log(ray, table))
+    log_readings = [read_log(path, table) for path in dict.fromkeys((*subject.logs, *logs))]
+    if ray := ray_log_of(observation for log in log_readings for observation in log.observations):
+        log_readings.append(read_log(ray, table))
     outputs = dict.fromkeys(path.absolute() for path in subject.outputs)
-    for log in read:
-        place = subject.job.folder if subject.job and subject.job.folder else folder
-        for output in outputs_named(log.path, log.outputs, folder=place):
+    for log in log_readings:
+        search_folder = subject.job.folder if subject.job and subject.job.folder else folder
+        for output in outputs_named(log.path, log.outputs, folder=search_folder):
             outputs[output.absolute()] = None
-    return read, [read_run(output) for output in outputs]
+    return log_readings, [read_run(output) for output in outputs]
 
 
 def _as_recorded(
-    told: Iterable[LogObservation], rows: Sequence[LogObservation]
+    observations: Iterable[LogObservation], rows: Sequence[LogObservation]
 ) -> Iterator[LogObservation]:
     """What a log tells of a rollout's end, with the way to it that the failures file has."""
     recorded = (row.text for row in rows if row.row is not None)
     texts = dict.fromkeys(islice(recorded, MOST_RECORDED))
-    for observation in told:
+    for observation in observations:
         if observation.rank is Rank.FAILURE and observation.row is None:
             same = (text for text in texts if text.endswith(observation.text))
             observation = replace(observation, text=next(same, observation.text))  # noqa: PLW2901
@@ -124,7 +124,7 @@ def _as_recorded(
 
 
 def _diagnosis(
-    given: str,
+    subject_name: str,
     subject: LocatedFiles,
     logs: list[LogReading],
     runs: list[RunReading],
@@ -133,22 +133,22 @@ def _diagnosis(
     doors_of: DoorsOf | None,
 ) -> Diagnosis:
     groups, unknown = _grouped(observations, table)
-    whole = bool(runs) and all(_is_whole(run) for run in runs)
+    are_whole = bool(runs) and all(_is_whole(run) for run in runs)
     for group in groups:
         # A command that warns of what did not come true, or of what cost time alone.
-        group.harmless = whole and group.rank is Rank.LINE
+        group.harmless = are_whole and group.rank is Rank.LINE
     roots, following = _without_consequences(groups)
     looked_at = _looked_at(subject, logs, runs)
     findings = [_finding(group, runs, doors_of, looked_at) for group in _ordered(roots)]
     return Diagnosis(
-        given,
+        subject_name,
         tuple(findings),
         {str(run.paths.output): run.counts for run in runs},
         tuple(f"{group.cause}: {group.observations[0].text}" for group in following),
         tuple(unknown[:MOST_UNKNOWN]),
         looked_at,
         sum(log.noise for log in logs),
-        whole,
+        are_whole,
     )
 
 
@@ -164,22 +164,22 @@ def _grouped(
     heard: dict[str, _Group] = {}
     relayed: dict[str, _Group] = {}
     unknown: list[Quote] = []
-    known: dict[str, _Group | None] = {}
+    group_of_text: dict[str, _Group | None] = {}
     for observation in observations:
         # Thousands of failures differ in their numbers alone.
         alike = f"{observation.cause} {observation.layer} {observation.rank} " + _NUMBER.sub(
             "0", observation.text
         )
-        if alike not in known:
-            known[alike] = _group_of(observation, table)
-        group = known[alike]
+        if alike not in group_of_text:
+            group_of_text[alike] = _group_of(observation, table)
+        group = group_of_text[alike]
         if group is None:
             if observation.rank <= Rank.EXCEPTION:
                 unknown += observation.quotes[:2]
             continue
         groups = relayed if observation.rank is Rank.RELAY else heard
-        kept = groups.setdefault(group.cause, replace(group, observations=[]))
-        kept.observations.append(observation)
+        merged = groups.setdefault(group.cause, replace(group, observations=[]))
+        merged.observations.append(observation)
     return list((heard or relayed).values()), unknown
 
 
@@ -188,12 +188,12 @@ def _group_of(observation: LogObservation, table: SignatureTable) -> _Group | No
     if signature is None and (matched := table.match(observation.text)):
         signature = matched[0]
     if signature is not None:
-        found = signature.search(observation.text)
-        groups = found.groupdict() if found else {}
-        named = {k.rstrip("0123456789"): v for k, v in groups.items() if v}
+        match = signature.search(observation.text)
+        groups = match.groupdict() if match else {}
+        fields = {k.rstrip("0123456789"): v for k, v in groups.items() if v}
         if job := _JOB.search(observation.text):
-            named["job"] = job[1]
-        return _Group(signature.layer, signature.cause, signature, named)
+            fields["job"] = job[1]
+        return _Group(signature.layer, signature.cause, signature, fields)
     if observation.layer is None or observation.rank is Rank.RELAY:
         return None
     # The run itself has recorded whose failure it is; only why is not known.
@@ -296,11 +296,11 @@ def _row_quotes(
 def _looked_at(
     subject: LocatedFiles, logs: list[LogReading], runs: list[RunReading]
 ) -> tuple[str, ...]:
-    told = [f"{log.path} ({log.lines} lines)" for log in logs]
+    looked_at = [f"{log.path} ({log.lines} lines)" for log in logs]
     if subject.job is not None:
-        told.insert(0, f"`{subject.job.asked}`: {subject.job.state}")
+        looked_at.insert(0, f"`{subject.job.asked}`: {subject.job.state}")
     for run in runs:
-        told += [str(path) for path in run.looked_at]
+        looked_at += [str(path) for path in run.looked_at]
         sources = run.manifest.inputs if run.manifest else ()
-        told += [f"{path} (not there any more)" for path in sources if not Path(path).exists()]
-    return tuple(told)
+        looked_at += [f"{path} (not there any more)" for path in sources if not Path(path).exists()]
+    return tuple(looked_at)

@@ -99,17 +99,17 @@ class _Examination:
         task = finding.row.task if finding.row is not None else None
         if planned is None or planned.run is None or not isinstance(task, int):
             return finding
-        place = planned.run.places.get(task)
-        if place is None:
+        row_place = planned.run.places.get(task)
+        if row_place is None:
             return finding
-        shown = quote_row(place.path, place.line)
-        return replace(finding, evidence=(*finding.evidence, shown))
+        quoted = quote_row(row_place.path, row_place.line)
+        return replace(finding, evidence=(*finding.evidence, quoted))
 
     # 1. By itself
 
     async def _by_itself(self) -> None:
         instances = tuple(self._config.instances.values())
-        look = self._round.look
+        examine = self._round.look
         async with asyncio.TaskGroup() as tasks:
             for layer, name, work in (
                 (Layer.INFRA, "interpreter", in_thread(lambda: infra.check_interpreter(instances))),
@@ -118,18 +118,20 @@ class _Examination:
                 (Layer.INFRA, "processes", in_thread(self._processes)),
                 (Layer.CONFIG, "servers", self._make_servers()),
             ):
-                tasks.create_task(look(layer, name, work, within_s=LOCAL_S))
-        wanted = config_checks.sandboxes_of(self._known.servers)
-        await look(Layer.INFRA, "sandbox", machines.check_sandboxes(wanted), within_s=SANDBOX_S)
+                tasks.create_task(examine(layer, name, work, within_s=LOCAL_S))
+        sandboxes = config_checks.sandboxes_of(self._known.servers)
+        await examine(
+            Layer.INFRA, "sandbox", machines.check_sandboxes(sandboxes), within_s=SANDBOX_S
+        )
 
     def _processes(self) -> Looked:
         return infra.check_processes(infra.Machine.here(), len(self._config.instances))
 
     async def _make_servers(self) -> Looked:
         try:
-            made = await in_thread(lambda: config_checks.make_servers(self._config))
-            self._known.servers = made.servers
-            return made.looked
+            unstarted = await in_thread(lambda: config_checks.make_servers(self._config))
+            self._known.servers = unstarted.servers
+            return unstarted.looked
         finally:
             self._made.set()
 
@@ -171,8 +173,8 @@ class _Examination:
     # 2. With servers
 
     async def _with_servers(self) -> None:
-        look = self._round.look
-        await look(
+        examine = self._round.look
+        await examine(
             Layer.CONFIG, "agents", done(config_checks.check_agents(self._config)), within_s=1
         )
         async with contextlib.AsyncExitStack() as stack:
@@ -183,7 +185,7 @@ class _Examination:
                 client = await stack.enter_async_context(self._subject.open())
                 return Looked(f"{len(client.targets)} servers answer")
 
-            await look(Layer.INFRA, "fleet", start(), within_s=START_S)
+            await examine(Layer.INFRA, "fleet", start(), within_s=START_S)
             if client is None:
                 self._known.complete = False
                 client = await self._without_the_broken(stack)
@@ -201,10 +203,12 @@ class _Examination:
         for names in (list(self._known.servers), models):
             try:
                 async with asyncio.timeout(ALONE_S):
-                    made = await stack.enter_async_context(assembled(self._config, names))
+                    assembled_fleet = await stack.enter_async_context(
+                        assembled(self._config, names)
+                    )
             except (PalestraError, TimeoutError):
                 continue
-            return made.client
+            return assembled_fleet.client
         return None
 
     async def _ask_endpoints(self, client: ServerClient) -> None:
@@ -217,8 +221,8 @@ class _Examination:
         async def ask() -> Looked:
             endpoint = await model.check_endpoint(client, name)
             self._known.endpoints[name] = endpoint
-            found = (*endpoint.looked.findings, *model.check_served(endpoint))
-            return replace(endpoint.looked, findings=found)
+            findings = (*endpoint.looked.findings, *model.check_served(endpoint))
+            return replace(endpoint.looked, findings=findings)
 
         await self._round.look(
             Layer.MODEL, name, ask(), within_s=model.ENDPOINT_S + model.REQUEST_S + 5

@@ -16,12 +16,12 @@ from palestra.errors import Layer
 from palestra.settings import CollectSettings
 
 
-async def expect(subject: ExaminedRun, round_: Round, known: SharedFacts) -> Forecast | None:
+async def expect(subject: ExaminedRun, round_: Round, facts: SharedFacts) -> Forecast | None:
     """Whether there is time and disk for the run, and what it takes; None without a plan."""
-    shares = [_share(subject.config, known, rows) for rows in known.rows]
-    look = round_.look
+    shares = [_share(subject.config, facts, rows) for rows in facts.rows]
+    examine = round_.look
     slow = _check_answers_in_time(shares, subject.settings)
-    await look(Layer.THROUGHPUT, "answers in time", done(slow), within_s=1)
+    await examine(Layer.THROUGHPUT, "answers in time", done(slow), within_s=1)
     prices: dict[str, Price] = {}
     expected: Forecast | None = None
 
@@ -34,8 +34,8 @@ async def expect(subject: ExaminedRun, round_: Round, known: SharedFacts) -> For
         nonlocal expected
         expected = forecast(
             shares,
-            remaining=known.remaining,
-            in_flight=known.in_flight,
+            remaining=facts.remaining,
+            in_flight=facts.in_flight,
             prices=prices,
         )
         output = subject.settings.output_jsonl_fpath
@@ -43,20 +43,20 @@ async def expect(subject: ExaminedRun, round_: Round, known: SharedFacts) -> For
             output, expected.output_bytes, temporary=Path(tempfile.gettempdir())
         )
         # Of a place that takes nothing at all, its room is not the matter.
-        told = any(finding.cause in infra.TAKES_NOTHING for finding in round_.findings())
-        return replace(looked, findings=()) if told else looked
+        already_found = any(finding.cause in infra.TAKES_NOTHING for finding in round_.findings())
+        return replace(looked, findings=()) if already_found else looked
 
-    await look(Layer.CONFIG, "prices", priced(), within_s=1)
-    await look(Layer.INFRA, "disk", disk(), within_s=LOCAL_S)
+    await examine(Layer.CONFIG, "prices", priced(), within_s=1)
+    await examine(Layer.INFRA, "disk", disk(), within_s=LOCAL_S)
     return expected if shares else None
 
 
-def _share(config: ResolvedConfig, known: SharedFacts, rows: AgentRows) -> Share:
-    endpoint = known.endpoint_of(config.instance(rows.agent))
+def _share(config: ResolvedConfig, facts: SharedFacts, rows: AgentRows) -> Share:
+    endpoint = facts.endpoint_of(config.instance(rows.agent))
     environments = config.instance(rows.agent).referenced(ServerType.RESOURCES)
-    judged = any(known.judges(config.instance(name)) for name in environments)
+    judged = any(facts.judges(config.instance(name)) for name in environments)
     name = endpoint.name if endpoint is not None else ""
-    pace = known.paces.get(rows.agent) or (endpoint.pace if endpoint else None)
+    pace = facts.paces.get(rows.agent) or (endpoint.pace if endpoint else None)
     settings = config.instances[name].settings if name in config.instances else {}
     ids = bool(settings.get("return_token_id_information"))
     return Share(rows, name, pace, judged=judged, token_ids=ids)
@@ -65,20 +65,23 @@ def _share(config: ResolvedConfig, known: SharedFacts, rows: AgentRows) -> Share
 def _check_answers_in_time(shares: list[Share], settings: CollectSettings) -> Looked:
     """Whether an answer of full length fits into the time of a rollout, at the measured pace."""
     findings = []
-    known = [(s, s.pace, s.rows.most_output) for s in shares if s.pace is not None]
-    for share, pace, most in known:
-        if most is None or (took := pace.seconds_for(most)) <= settings.rollout_timeout:
+    paced = [(s, s.pace, s.rows.most_output) for s in shares if s.pace is not None]
+    for share, pace, most_output in paced:
+        if (
+            most_output is None
+            or (took := pace.seconds_for(most_output)) <= settings.rollout_timeout
+        ):
             continue
         findings.append(
             tabled(
                 "throughput.rollout-timeout",
-                f"an answer of {most:,} tokens takes {share.model} about {took:,.0f} s, "
+                f"an answer of {most_output:,} tokens takes {share.model} about {took:,.0f} s, "
                 f"and a rollout has {settings.rollout_timeout:,.0f}",
                 quote(share.model, f"{pace.output_tokens} tokens in {pace.seconds:.2f} s"),
                 seconds=f"{2 * took:.0f}",
             )
         )
-    if not known:
+    if not paced:
         return Looked("no pace was measured", skipped=True)
     return Looked(
         "full-length answers fit into a rollout's time" * (not findings) or "too slow",

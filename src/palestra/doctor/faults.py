@@ -19,14 +19,14 @@ def finding_of(
     severity: Severity = Severity.ERROR,
 ) -> Finding:
     """The finding that an error is. `evidence` comes before what the error itself brings."""
-    known = entry_of(error)
+    entry = entry_of(error)
     quotes = (*evidence, *(_hops(error) if isinstance(error, CallError) else _lines_below(error)))
     return Finding(
-        layer=known.layer,
-        cause=known.cause,
+        layer=entry.layer,
+        cause=entry.cause,
         symptom=_symptom(error.message),
-        likely_cause=known.why,
-        next_action=_action(error, known),
+        likely_cause=entry.why,
+        next_action=_action(error, entry),
         evidence=quotes,
         row=error.evidence.row if isinstance(error, CallError) else None,
         severity=severity,
@@ -35,8 +35,8 @@ def finding_of(
 
 def hint_for(error: PalestraError) -> str:
     """What the table says to do about an error, by its cause or its words; else nothing."""
-    known = _told(error)
-    return known.do_of(error.message) if known else ""
+    entry = _told(error)
+    return entry.do_of(error.message) if entry else ""
 
 
 def entry_of(error: PalestraError) -> Signature:
@@ -60,8 +60,8 @@ def _told(error: PalestraError) -> Signature | None:
 def _usual_cause(error: PalestraError) -> str | None:
     """A subclass that has a layer of its own is another matter than its parent."""
     bases = (base for base in type(error).__mro__ if issubclass(base, PalestraError))
-    named = next((base for base in bases if "usual_cause" in vars(base)), PalestraError)
-    return named.usual_cause if named.layer is error.layer else None
+    cause_class = next((base for base in bases if "usual_cause" in vars(base)), PalestraError)
+    return cause_class.usual_cause if cause_class.layer is error.layer else None
 
 
 def _by_system(error: PalestraError) -> str | None:
@@ -81,20 +81,20 @@ _OF_ERRNO: Final = {
 
 def _symptom(message: str) -> str:
     """The first line; with the second one where the first only announces it."""
-    first, _, rest = message.partition("\n")
-    listed = [line.strip(" -") for line in rest.splitlines() if line.strip()]
+    first, _, remainder = message.partition("\n")
+    listed = [line.strip(" -") for line in remainder.splitlines() if line.strip()]
     if not first.endswith(":") or not listed:
         return first
-    more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
-    return f"{first} {listed[0]}{more}"
+    further = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
+    return f"{first} {listed[0]}{further}"
 
 
-def _action(error: PalestraError, known: Signature) -> str:
+def _action(error: PalestraError, entry: Signature) -> str:
     """The error's own hint; with what the table says of its words, where that has nothing to type."""
-    hint, advice = error.hint, known.do_of(error.message)
+    hint, advice = error.hint, entry.do_of(error.message)
     if not hint:
         return advice
-    is_known = error.cause == known.cause or known.search(one_line(error.message)) is not None
+    is_known = error.cause == entry.cause or entry.search(one_line(error.message)) is not None
     return f"{hint}; {advice}" if is_known and not _TO_TYPE.search(hint) else hint
 
 
@@ -104,9 +104,9 @@ _TO_TYPE: Final = re.compile(r"`|--\w|\+\+|\w+:\s|[\w/]+\.\w+")
 def _hops(error: CallError) -> tuple[Quote, ...]:
     """The innermost body, the way to it, and the author's frames."""
     evidence = error.evidence
-    answered = [hop for hop in reversed(evidence.hops) if hop.status is not None]
+    answered_hops = [hop for hop in reversed(evidence.hops) if hop.status is not None]
     # Who only passed it on says nothing beside who said why.
-    telling = [hop for hop in answered if hop.body] or answered
+    telling = [hop for hop in answered_hops if hop.body] or answered_hops
     quotes = [
         quote(
             f"{hop.server} {hop.url}".strip(),
@@ -114,7 +114,7 @@ def _hops(error: CallError) -> tuple[Quote, ...]:
         )
         for hop in telling[:2]
     ]
-    if not answered and (way := " > ".join(hop.server for hop in evidence.hops if hop.server)):
+    if not answered_hops and (way := " > ".join(hop.server for hop in evidence.hops if hop.server)):
         quotes.append(quote(way, error.message))
     quotes += [
         quote("", problem.expected, pointer=problem.pointer) for problem in evidence.problems

@@ -68,15 +68,15 @@ class Quote:
     @property
     def where(self) -> str:
         """`rows.jsonl:17 /responses_create_params/input`."""
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
-        return f"{place} {self.pointer}".rstrip()
+        location = self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{location} {self.pointer}".rstrip()
 
 
 def quote(source: Path | str, text: str, *, line: int | None = None, pointer: str = "") -> Quote:
     """A quote of no more than a screenful, its middle left out where it is longer."""
     half = LONGEST_QUOTE // 2
-    shown = text if len(text) <= LONGEST_QUOTE else f"{text[:half]} … {text[-half:]}"
-    return Quote(str(source), shown.strip("\r\n"), line, pointer)
+    shortened = text if len(text) <= LONGEST_QUOTE else f"{text[:half]} … {text[-half:]}"
+    return Quote(str(source), shortened.strip("\r\n"), line, pointer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class Finding:
     severity: Severity = Severity.ERROR
 
     def __post_init__(self) -> None:
-        found = _CAUSE.fullmatch(self.cause)
-        if found is None or found[1] != _STEMS[self.layer]:
+        match = _CAUSE.fullmatch(self.cause)
+        if match is None or match[1] != _STEMS[self.layer]:
             raise ValueError(
                 f"cause {self.cause!r} should be {_STEMS[self.layer]}.some-words, as its layer is "
                 f"{self.layer.value!r}"
@@ -197,7 +197,7 @@ def row_text(row: RowIdentity) -> str:
 
 
 def _row_as_json(row: RowIdentity) -> JsonDict:
-    held = {
+    fields = {
         "task": row.task,
         "rollout": row.rollout,
         # Before a run there is no attempt yet.
@@ -205,4 +205,4 @@ def _row_as_json(row: RowIdentity) -> JsonDict:
         "agent": row.agent,
         "run": row.run,
     }
-    return {name: value for name, value in held.items() if value not in {None, ""}}
+    return {name: value for name, value in fields.items() if value not in {None, ""}}

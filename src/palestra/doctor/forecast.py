@@ -104,13 +104,13 @@ class Forecast:
 
 def prices_in(tree: ConfigTree) -> dict[str, Price]:
     """The configured prices, by model instance. Raises ConfigError for what is none."""
-    given = tree.get(PRICES) or {}
+    price_table = tree.get(PRICES) or {}
     try:
         return {
             str(model): Price(
-                float(held["input"]), float(held["output"]), str(held.get("currency", "USD"))
+                float(price["input"]), float(price["output"]), str(price.get("currency", "USD"))
             )
-            for model, held in given.items()
+            for model, price in price_table.items()
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(
@@ -129,8 +129,8 @@ def forecast(
     seen_output_tokens: float | None = None,
 ) -> Forecast:
     """`remaining` of the rollouts are to run; `seen_output_tokens`: the mean of an earlier run."""
-    asked = sum(share.rows.rollouts for share in shares)
-    part = remaining / asked if asked else 0.0
+    rollouts_asked = sum(share.rows.rollouts for share in shares)
+    part = remaining / rollouts_asked if rollouts_asked else 0.0
     tokens = {share.model: _answer_tokens(share, seen_output_tokens) for share in shares}
     inputs = {id(share): share.rows.prompt_bytes / _bytes_per_token(share) for share in shares}
     outputs = {id(share): share.rows.rollouts * tokens[share.model] for share in shares}
@@ -154,12 +154,12 @@ def forecast(
     )
 
 
-def _answer_tokens(share: Share, seen: float | None) -> float:
-    most = share.rows.most_output
-    expected = float(UNKNOWN_OUTPUT_TOKENS) if seen is None else seen
-    if most is None:
+def _answer_tokens(share: Share, mean_tokens: float | None) -> float:
+    most_output = share.rows.most_output
+    expected = float(UNKNOWN_OUTPUT_TOKENS) if mean_tokens is None else mean_tokens
+    if most_output is None:
         return expected
-    return float(most) if seen is None else min(float(most), seen)
+    return float(most_output) if mean_tokens is None else min(float(most_output), mean_tokens)
 
 
 def _bytes_per_token(share: Share) -> float:
@@ -168,12 +168,12 @@ def _bytes_per_token(share: Share) -> float:
 
 def _bytes(shares: Sequence[Share], outputs: Mapping[int, float], part: float) -> int:
     """Materialized inputs are whole; scored rows hold their row once more, and the answer."""
-    whole = sum(share.rows.row_bytes for share in shares)
+    row_bytes = sum(share.rows.row_bytes for share in shares)
     answers = sum(
         outputs[id(share)] * (BYTES_PER_OUTPUT_TOKEN + BYTES_WITH_IDS * share.token_ids)
         for share in shares
     )
-    return round(whole + part * (whole + answers))
+    return round(row_bytes + part * (row_bytes + answers))
 
 
 def _seconds(
@@ -182,17 +182,19 @@ def _seconds(
     paced = [(share, share.pace) for share in shares if share.pace is not None]
     if not paced or len(paced) < len(shares):
         return None
-    alone = sum(
+    slot_seconds = sum(
         pace.seconds_for(tokens[share.model]) * share.rows.rollouts * part for share, pace in paced
     )
     longest = max(pace.seconds_for(tokens[share.model]) for share, pace in paced)
-    return max(longest, alone / max(in_flight, 1))
+    return max(longest, slot_seconds / max(in_flight, 1))
 
 
-def _rests_on(shares: Sequence[Share], seen: float | None) -> tuple[str, ...]:
+def _rests_on(shares: Sequence[Share], mean_tokens: float | None) -> tuple[str, ...]:
     texts = ["one model call a rollout; agents with tools make more"]
-    if seen is not None:
-        texts.append(f"answers of {seen:.0f} tokens, the mean of the rollouts that are there")
+    if mean_tokens is not None:
+        texts.append(
+            f"answers of {mean_tokens:.0f} tokens, the mean of the rollouts that are there"
+        )
     elif all(share.rows.most_output is not None for share in shares):
         texts.append("answers as long as max_output_tokens allows")
     else:

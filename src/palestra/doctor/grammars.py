@@ -30,13 +30,13 @@ def installed_compilers() -> dict[str, Compile]:
         LLGUIDANCE: _llguidance,
         OUTLINES: _outlines,
     }
-    found: dict[str, Compile] = {}
+    compilers: dict[str, Compile] = {}
     for name, load in loaders.items():
         try:
-            found[name] = load()
+            compilers[name] = load()
         except (ImportError, AttributeError, OSError):
             continue  # absent, or of another age: the others are asked
-    return found
+    return compilers
 
 
 def _xgrammar() -> Compile:
@@ -74,10 +74,10 @@ def _llguidance() -> Compile:
     matcher: Any = importlib.import_module("llguidance").LLMatcher
 
     def compile_(schema: str) -> str:
-        failed, said = matcher.validate_grammar_with_warnings(
+        failed, messages = matcher.validate_grammar_with_warnings(
             matcher.grammar_from_json_schema(schema)
         )
-        return _short("; ".join(said)) if failed else ""
+        return _short("; ".join(messages)) if failed else ""
 
     return compile_
 
@@ -107,18 +107,18 @@ def _why(compile_: Callable[[], object]) -> str:
 
 
 def _short(text: str) -> str:
-    told = " ".join(_PLACE_IN_SOURCE.sub("", text).split())
-    return told if len(told) <= _LONGEST_WHY else told[:_LONGEST_WHY] + " …"
+    sentence = " ".join(_PLACE_IN_SOURCE.sub("", text).split())
+    return sentence if len(sentence) <= _LONGEST_WHY else sentence[:_LONGEST_WHY] + " …"
 
 
 def grammar_versions() -> dict[str, str]:
     """Compiler -> its installed version, for a report."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for name in (XGRAMMAR, LLGUIDANCE, OUTLINES):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

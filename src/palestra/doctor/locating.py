@@ -45,22 +45,22 @@ class LocatedFiles:
     job: SlurmJob | None = None
 
 
-def locate(given: str, *, folder: Path) -> LocatedFiles:
-    """What `given` names, seen from `folder`. Raises BadInput when that is nothing."""
-    path = folder / given
+def locate(subject_name: str, *, folder: Path) -> LocatedFiles:
+    """What `subject_name` names, seen from `folder`. Raises BadInput when that is nothing."""
+    path = folder / subject_name
     if path.is_dir():
         return _in_folder(path)
     if path.is_file():
         return _of_file(path)
-    if JOB_ID.fullmatch(given):
-        job = read_job(given)
+    if JOB_ID.fullmatch(subject_name):
+        job = read_job(subject_name)
         return LocatedFiles(logs=job.logs, job=job)
-    named = path.with_name(f"{path.name}.jsonl")
-    for output in (path,) if path.suffix == ".jsonl" else (named, path):
+    jsonl_path = path.with_name(f"{path.name}.jsonl")
+    for output in (path,) if path.suffix == ".jsonl" else (jsonl_path, path):
         if any(file.exists() for file in RunPaths(output).recorded()):
             return LocatedFiles((output,), tuple(_logs_beside(output)))
     raise BadInput(
-        f"{given} is no run: no output, no folder, no log and no job of Slurm",
+        f"{subject_name} is no run: no output, no folder, no log and no job of Slurm",
         hint=_GIVE,
     )
 
@@ -111,9 +111,9 @@ def _in_folder(folder: Path) -> LocatedFiles:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
-        if not place.name.startswith("."):
-            yield from sorted(place.iterdir())[:MOST_FILES]
+    for subfolder in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+        if not subfolder.name.startswith("."):
+            yield from sorted(subfolder.iterdir())[:MOST_FILES]
 
 
 def _is_log(path: Path) -> bool:
@@ -131,8 +131,8 @@ def _logs_beside(output: Path) -> Iterable[Path]:
     """Logs that are named after an output."""
     if not output.parent.is_dir():
         return []
-    beside = (p for p in output.parent.iterdir() if p.name.startswith(output.stem))
-    return sorted(path for path in beside if path.is_file() and _is_log(path))
+    siblings = (p for p in output.parent.iterdir() if p.name.startswith(output.stem))
+    return sorted(path for path in siblings if path.is_file() and _is_log(path))
 
 
 def ray_log_of(observations: Iterable[LogObservation]) -> Path | None:
@@ -145,8 +145,8 @@ def ray_log_of(observations: Iterable[LogObservation]) -> Path | None:
 def outputs_named(log: Path, names: Iterable[str], *, folder: Path) -> Iterator[Path]:
     """The outputs that a log's command wrote, where they can be found from here."""
     for name in dict.fromkeys(names):
-        for place in (log.parent, folder):
-            output = place / name
+        for parent in (log.parent, folder):
+            output = parent / name
             if any(path.exists() for path in RunPaths(output).recorded()):
                 yield output
                 break

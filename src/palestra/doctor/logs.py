@@ -72,9 +72,9 @@ def read_log(path: Path, table: SignatureTable) -> LogReading:
     reader = _LogReader(path, table)
     with path.open("rb") as file:
         if kind := other_than_text(file.read(8)):
-            said = f"{path.name} is {kind}, and no text: nothing in it was read"
-            told = LogObservation(said, (quote(path, said),), Rank.EXCEPTION)
-            return LogReading(path, 0, (told,))
+            sentence = f"{path.name} is {kind}, and no text: nothing in it was read"
+            observation = LogObservation(sentence, (quote(path, sentence),), Rank.EXCEPTION)
+            return LogReading(path, 0, (observation,))
         file.seek(0)
         for number, raw in enumerate(file, start=1):
             reader.take(number, raw[:LONGEST_LINE].decode("utf-8", "replace").rstrip("\r\n"))
@@ -139,15 +139,15 @@ class _LogReader:
             return
         if line.startswith('{"event":'):
             self._event(number, line)
-        elif " -> " in line and (found := _WRITES.search(line)):
-            self._outputs.append(found[1])
-        elif found := _ENDED_AS.match(line):
-            layer = _LAYER_OF.get(found["kind"])
-            self._tell(number, found["said"], line, Rank.FAILURE, layer=layer)
-        elif (found := _STAMPED.match(line)) and found["level"] in _LEVELS:
-            self._tell(number, found["said"], line, Rank.EXCEPTION)
-        elif found := _OWN_FRAME.match(line):
-            self._add_frame(_quoted_frame(found))
+        elif " -> " in line and (match := _WRITES.search(line)):
+            self._outputs.append(match[1])
+        elif match := _ENDED_AS.match(line):
+            layer = _LAYER_OF.get(match["kind"])
+            self._tell(number, match["said"], line, Rank.FAILURE, layer=layer)
+        elif (match := _STAMPED.match(line)) and match["level"] in _LEVELS:
+            self._tell(number, match["said"], line, Rank.EXCEPTION)
+        elif match := _OWN_FRAME.match(line):
+            self._add_frame(_quoted_frame(match))
         else:
             self._ordinary(number, line, level in _LEVELS)
 
@@ -187,11 +187,11 @@ class _LogReader:
         if block.hint:
             below = block.number + len(block.more) + 1
             quotes.append(quote(self._path, f"hint: {block.hint}", line=below))
-        whole = one_line(" ".join([block.text, *block.more]))
+        block_text = one_line(" ".join([block.text, *block.more]))
         quotes += quoted_places(" ".join([block.text, *block.more]))
-        rank = Rank.RELAY if self._table.is_relay(whole) else Rank.ENDED
+        rank = Rank.RELAY if self._table.is_relay(block_text) else Rank.ENDED
         cause = self._known(block.cause)
-        self._keep(LogObservation(whole, tuple(quotes), rank, cause=cause, hint=block.hint))
+        self._keep(LogObservation(block_text, tuple(quotes), rank, cause=cause, hint=block.hint))
 
     # A traceback
 
@@ -202,8 +202,8 @@ class _LogReader:
             self._chained = False
             return
         bare = line if line.startswith("Traceback") else _GROUP_BARS.sub("", line)
-        if found := _FRAME.match(line) or _FRAME.match(bare):
-            self._frame = _quoted_frame(found)
+        if match := _FRAME.match(line) or _FRAME.match(bare):
+            self._frame = _quoted_frame(match)
         elif not line.startswith((" ", "\t")) and _RAISED.match(line):
             self._raised(number, line)
         elif line.lstrip().startswith("|") and _RAISED.match(bare):
@@ -259,15 +259,19 @@ class _LogReader:
             agent=str(event.get("agent") or ""),
         )
         message = str(event.get("message", ""))
-        layer = next((known for known in Layer if known.value == event.get("layer")), None)
-        said = with_cause(one_line(message), event.get("cause"))
-        self._tell(number, said, message, Rank.FAILURE, pointer="/message", layer=layer, row=row)
+        layer = next(
+            (candidate for candidate in Layer if candidate.value == event.get("layer")), None
+        )
+        sentence = with_cause(one_line(message), event.get("cause"))
+        self._tell(
+            number, sentence, message, Rank.FAILURE, pointer="/message", layer=layer, row=row
+        )
 
     def _tell(
         self,
         number: int,
-        said: str,
-        shown: str,
+        sentence: str,
+        quoted_text: str,
         rank: Rank,
         *,
         pointer: str = "",
@@ -277,14 +281,14 @@ class _LogReader:
         if self._kept[rank] >= MOST_OBSERVED:
             self._last_is_kept = False
             return
-        said, cause = split_cause(said)
-        inner = innermost(said)
+        sentence, cause = split_cause(sentence)
+        inner = innermost(sentence)
         if self._table.is_noise(inner):
             self._noise += 1
             return
         if self._table.is_relay(inner) and rank > Rank.FAILURE:
             rank = Rank.RELAY
-        where = quote(self._path, shown, line=number, pointer=pointer)
+        where = quote(self._path, quoted_text, line=number, pointer=pointer)
         quotes = (where, *quoted_places(inner))
         self._keep(LogObservation(inner, quotes, rank, layer, self._known(cause), row))
 
@@ -307,6 +311,6 @@ def _is_bare_error(line: str) -> bool:
     return bool(_BARE.match(line) or _BROKEN.match(line))
 
 
-def _quoted_frame(found: re.Match[str]) -> Quote:
-    path, number = Path(found["path"]), int(found["line"])
+def _quoted_frame(match: re.Match[str]) -> Quote:
+    path, number = Path(match["path"]), int(match["line"])
     return quote(path, line_at(path, number), line=number)

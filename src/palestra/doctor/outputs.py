@@ -55,8 +55,8 @@ class RowCounts:
     @property
     def missing(self) -> int:
         """Rollouts that neither scored nor failed."""
-        wanted = self.inputs if self.requested is None else self.requested
-        return max(0, wanted - self.scored - self.failed)
+        expected = self.inputs if self.requested is None else self.requested
+        return max(0, expected - self.scored - self.failed)
 
 
 @dataclass(slots=True)
@@ -83,8 +83,8 @@ def read_run(output: Path) -> RunReading:
     if profile.exists():
         run.counts.profile_rows = sum(1 for _ in profile.open("rb"))
     _missing(run)
-    wanted = run.counts.inputs if run.counts.requested is None else run.counts.requested
-    untried = max(0, wanted - len(scored | attempts.keys()))
+    expected = run.counts.inputs if run.counts.requested is None else run.counts.requested
+    untried = max(0, expected - len(scored | attempts.keys()))
     run.counts.what_helps = attempts.unscored(scored=scored, missing=untried).what_helps()
     return run
 
@@ -117,9 +117,9 @@ def _keys(run: RunReading, path: Path) -> Iterator[RolloutKey]:
 
 def _read_scored(run: RunReading, requested: set[RolloutKey]) -> set[RolloutKey]:
     path = run.paths.output
-    seen: set[RolloutKey] = set()
+    scored_keys: set[RolloutKey] = set()
     if not path.exists():
-        return seen
+        return scored_keys
     decoder = msgspec.json.Decoder(ScoredRow)
     scores = ScoredRows(path)
     twice: list[Quote] = []
@@ -135,18 +135,18 @@ def _read_scored(run: RunReading, requested: set[RolloutKey]) -> set[RolloutKey]
                 _torn(run, path, number, line)
                 continue
             key = RolloutKey(row.task, row.rollout)
-            if key in seen:
+            if key in scored_keys:
                 twice.append(quote(path, f"rollout {key} again", line=number))
             if requested and key not in requested:
                 strange.append(quote(path, f"rollout {key} is none of the inputs'", line=number))
-            if key not in seen:
+            if key not in scored_keys:
                 scores.add(row, number)
-            seen.add(key)
-    run.counts.scored = len(seen)
+            scored_keys.add(key)
+    run.counts.scored = len(scored_keys)
     run.counts.truncated = scores.truncated
     run.observations += scores.observations()
     _tell_of_strangers(run, twice, strange)
-    return seen
+    return scored_keys
 
 
 def _tell_of_strangers(run: RunReading, twice: list[Quote], strange: list[Quote]) -> None:
@@ -166,14 +166,14 @@ def _bad_line(run: RunReading, path: Path, number: int, line: bytes, error: Exce
         _torn(run, path, number, line)
         return
     text = f"{path} line {number} is not a row of a run: {one_line(str(error))}"
-    shown = quote(path, line[:400].decode("utf-8", "replace"), line=number)
-    run.observations.append(_seen("cache.broken-journal", text, [shown]))
+    quoted = quote(path, line[:400].decode("utf-8", "replace"), line=number)
+    run.observations.append(_seen("cache.broken-journal", text, [quoted]))
 
 
 def _torn(run: RunReading, path: Path, number: int, line: bytes) -> None:
     text = f"the last line of {path.name} is torn after {len(line)} bytes"
-    shown = quote(path, line[:200].decode("utf-8", "replace"), line=number)
-    run.observations.append(_seen("cache.torn-journal", text, [shown]))
+    quoted = quote(path, line[:200].decode("utf-8", "replace"), line=number)
+    run.observations.append(_seen("cache.torn-journal", text, [quoted]))
 
 
 def _read_failures(run: RunReading, scored: set[RolloutKey]) -> FailedAttempts:
@@ -194,10 +194,10 @@ def _read_failures(run: RunReading, scored: set[RolloutKey]) -> FailedAttempts:
             attempts.note(row)
             if row.get(FAILURE_TERMINAL) and key not in scored:
                 failed.add(key)
-            told = _failure(path, number, row, recovered=key in scored)
+            observation = _failure(path, number, row, recovered=key in scored)
             if run.counts.failed_attempts > MOST_QUOTED:
-                told = replace(told, quotes=(), problems=())
-            run.observations.append(told)
+                observation = replace(observation, quotes=(), problems=())
+            run.observations.append(observation)
     run.counts.failed = len(failed)
     return attempts
 
@@ -215,8 +215,10 @@ def _failure(path: Path, number: int, row: JsonObject, *, recovered: bool) -> Lo
     if hint := str(row.get("hint") or ""):
         quotes.append(quote(path, hint, line=number, pointer="/hint"))
     agent = row.get(AGENT_REF)
-    named = agent.get("name", "") if isinstance(agent, Mapping) else ""
-    layer = next((known for known in Layer if known.value == row.get(FAILURE_LAYER)), None)
+    agent_name = agent.get("name", "") if isinstance(agent, Mapping) else ""
+    layer = next(
+        (candidate for candidate in Layer if candidate.value == row.get(FAILURE_LAYER)), None
+    )
     cause = str(row.get("cause") or "")
     return LogObservation(
         text=": ".join(filter(None, [chain(hops), message])),
@@ -224,7 +226,7 @@ def _failure(path: Path, number: int, row: JsonObject, *, recovered: bool) -> Lo
         rank=Rank.ENDED if row.get(ENDED_RUN) is True else Rank.FAILURE,
         layer=layer,
         cause=cause if cause in SignatureTable.load().by_cause else "",
-        row=RowIdentity(row[TASK_INDEX], row[ROLLOUT_INDEX], row.get("attempt") or 1, named),
+        row=RowIdentity(row[TASK_INDEX], row[ROLLOUT_INDEX], row.get("attempt") or 1, agent_name),
         problems=tuple(
             FieldProblem(str(p.get("pointer", "")), str(p.get("expected", "")))
             for p in row.get("problems") or ()
@@ -239,8 +241,8 @@ def _frames(traceback: str) -> list[Quote]:
     """The innermost frame of an author's code, with its line as it stands there now."""
     quotes: list[Quote] = []
     for text in traceback.splitlines()[-1:]:
-        place, _, _ = text.partition(" in ")
-        path, _, number = place.rpartition(":")
+        location, _, _ = text.partition(" in ")
+        path, _, number = location.rpartition(":")
         if not number.isdecimal():
             continue
         quotes.append(quote(path, line_at(Path(path), int(number)), line=int(number)))
@@ -250,25 +252,31 @@ def _frames(traceback: str) -> list[Quote]:
 def _missing(run: RunReading) -> None:
     """Rollouts that neither scored nor failed."""
     counts = run.counts
-    wanted = counts.requested if counts.requested is not None else counts.inputs
+    expected = counts.requested if counts.requested is not None else counts.inputs
     inputs = run.paths.materialized_inputs
     if run.manifest is not None and not inputs.exists():
         text = f"{inputs.name} is not beside its manifest"
-        beside = quote(run.paths.manifest, f"the manifest of {wanted} rollouts")
-        whole = counts.scored == wanted
+        manifest_quote = quote(run.paths.manifest, f"the manifest of {expected} rollouts")
+        is_whole = counts.scored == expected
         run.observations.append(
             LogObservation(
-                text, (beside,), Rank.EXCEPTION, cause="cache.inputs-gone", recovered=whole
+                text,
+                (manifest_quote,),
+                Rank.EXCEPTION,
+                cause="cache.inputs-gone",
+                recovered=is_whole,
             )
         )
     if counts.missing:
         text = (
-            f"{counts.missing} of {wanted} requested rollouts are missing: {counts.scored} scored, "
+            f"{counts.missing} of {expected} requested rollouts are missing: {counts.scored} scored, "
             f"{counts.failed} failed"
         )
         where = run.paths.manifest if run.manifest else run.paths.materialized_inputs
-        shown = _line_with(where, '"requested"') or quote(where, f"{wanted} rows")
-        run.observations.append(LogObservation(text, (shown,), Rank.LINE, cause="cache.unfinished"))
+        quoted = _line_with(where, '"requested"') or quote(where, f"{expected} rows")
+        run.observations.append(
+            LogObservation(text, (quoted,), Rank.LINE, cause="cache.unfinished")
+        )
 
 
 def _line_with(path: Path, word: str) -> Quote | None:
@@ -276,8 +284,8 @@ def _line_with(path: Path, word: str) -> Quote | None:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
-    found = ((n, text) for n, text in enumerate(lines, start=1) if word in text)
-    return next((quote(path, text.strip(), line=n) for n, text in found), None)
+    matching = ((n, text) for n, text in enumerate(lines, start=1) if word in text)
+    return next((quote(path, text.strip(), line=n) for n, text in matching), None)
 
 
 def _seen(cause: str, text: str, quotes: list[Quote]) -> LogObservation:

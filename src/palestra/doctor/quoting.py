@@ -31,24 +31,24 @@ def line_of(path: Path, number: int) -> str:
     """The line `number`, from 1, as text; empty when there is none."""
     try:
         with path.open("rb") as file:
-            found = next(islice(file, number - 1, number), b"")
+            line_bytes = next(islice(file, number - 1, number), b"")
     except OSError:
         return ""
-    return found[:LONGEST_LINE].decode("utf-8", "replace").strip("\r\n")
+    return line_bytes[:LONGEST_LINE].decode("utf-8", "replace").strip("\r\n")
 
 
 def quote_named(message: str, files: Iterable[Path]) -> tuple[Quote, ...]:
     """The lines of `files` that hold what `message` names, such as a misspelt reference."""
     words = [a or b.rpartition(".")[2] for a, b in _NAMED.findall(message)]
-    found: dict[tuple[Path, int], Quote] = {}
+    quotes: dict[tuple[Path, int], Quote] = {}
     for word in dict.fromkeys(words):
         pattern = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")
         for path in files:
             for number, text in _lines(path):
                 if pattern.search(text) and not text.lstrip().startswith("#"):
-                    found.setdefault((path, number), quote(path, _shown(text), line=number))
+                    quotes.setdefault((path, number), quote(path, _shown(text), line=number))
                     break
-    return tuple(found.values())[:MOST_QUOTES]
+    return tuple(quotes.values())[:MOST_QUOTES]
 
 
 def quote_place(problem: Problem) -> tuple[Quote, ...]:
@@ -81,11 +81,11 @@ def _materialized_row(inputs: Path, row: RowIdentity) -> tuple[int, JsonObject] 
     """The line of a rollout in the materialized inputs; of any rollout of its task, they are alike."""
     if not inputs.is_file():
         return None
-    for number, held in json_rows(inputs):
-        if not isinstance(held, Mapping) or held.get(TASK_INDEX) != row.task:
+    for number, row_fields in json_rows(inputs):
+        if not isinstance(row_fields, Mapping) or row_fields.get(TASK_INDEX) != row.task:
             continue
-        if row.rollout is None or held.get(ROLLOUT_INDEX) == row.rollout:
-            return number, held
+        if row.rollout is None or row_fields.get(ROLLOUT_INDEX) == row.rollout:
+            return number, row_fields
     return None
 
 
@@ -96,15 +96,15 @@ def quote_fields(
     doors: Sequence[RowEndpoint],
 ) -> tuple[Quote, ...]:
     """The fields of a row that do not fit: those that a server named, and those of `doors`."""
-    found = _materialized_row(inputs, row)
-    if found is None:
+    numbered_row = _materialized_row(inputs, row)
+    if numbered_row is None:
         return ()
-    number, held = found
-    quotes = [_quote_field(inputs, number, held, p.pointer, p.expected) for p in problems]
-    named = {problem.pointer for problem in problems}
-    for pointer, expected in _by_doors(held, doors):
-        if pointer not in named:
-            quotes.append(_quote_field(inputs, number, held, pointer, expected))
+    number, row_fields = numbered_row
+    quotes = [_quote_field(inputs, number, row_fields, p.pointer, p.expected) for p in problems]
+    problem_pointers = {problem.pointer for problem in problems}
+    for pointer, expected in _by_doors(row_fields, doors):
+        if pointer not in problem_pointers:
+            quotes.append(_quote_field(inputs, number, row_fields, pointer, expected))
     return tuple(quotes[:MOST_FIELDS])
 
 
@@ -122,15 +122,15 @@ def _quote_field(inputs: Path, number: int, row: JsonObject, pointer: str, expec
 
 
 def _value_at(row: Any, pointer: str) -> Any:
-    held = row
+    node = row
     for step in pointer.split("/")[1:]:
-        if isinstance(held, Mapping) and step in held:
-            held = held[step]
-        elif isinstance(held, list) and step.isdecimal() and int(step) < len(held):
-            held = held[int(step)]
+        if isinstance(node, Mapping) and step in node:
+            node = node[step]
+        elif isinstance(node, list) and step.isdecimal() and int(step) < len(node):
+            node = node[int(step)]
         else:
             return _ABSENT
-    return held
+    return node
 
 
 def _value_text(value: Any) -> str:

@@ -97,13 +97,13 @@ def innermost(text: str) -> str:
 
 def _unwrapped(text: str) -> str | None:
     """One layer off `text`; None when there is none."""
-    if found := _INNER.search(text):
-        literal = f"{found[1]}{found[2]}{found[3]}{found[2]}"
+    if match := _INNER.search(text):
+        literal = f"{match[1]}{match[2]}{match[3]}{match[2]}"
         try:
-            held = ast.literal_eval(literal)
+            value = ast.literal_eval(literal)
         except (SyntaxError, ValueError):
-            return found[3]
-        return held.decode("utf-8", "replace") if isinstance(held, bytes) else str(held)
+            return match[3]
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     stripped = text.strip()
     if not stripped.startswith(("{", "[", '"')):
         return None
@@ -113,15 +113,15 @@ def _unwrapped(text: str) -> str | None:
         return None
 
 
-def _sentence(held: Any) -> str | None:
+def _sentence(value: Any) -> str | None:
     """The sentence of an error's body."""
-    if isinstance(held, str):
-        return held
-    if isinstance(held, list) and held:
-        return _sentence(held[0])
-    if isinstance(held, Mapping):
-        found = (_sentence(held[name]) for name in _SAYING if held.get(name))
-        return next(filter(None, found), None)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value:
+        return _sentence(value[0])
+    if isinstance(value, Mapping):
+        sentences = (_sentence(value[name]) for name in _SAYING if value.get(name))
+        return next(filter(None, sentences), None)
     return None
 
 
@@ -135,14 +135,16 @@ _BAD_ROW: Final = re.compile(r"\bline (?P<line>\d+): (?P<pointer>/\S*(?=: ))?")
 
 def quoted_places(text: str) -> tuple[Quote, ...]:
     """The lines of files that a message names, as they stand there now."""
-    found = [(m["path"], int(m["line"]), "") for known in _PLACES for m in known.finditer(text)]
+    matches = [
+        (m["path"], int(m["line"]), "") for pattern in _PLACES for m in pattern.finditer(text)
+    ]
     if rows := _BAD_ROWS.search(text):
         listed = _BAD_ROW.finditer(text, rows.end())
-        found += [(rows["path"], int(m["line"]), m["pointer"] or "") for m in listed]
-    kept = dict.fromkeys((path, line, pointer) for path, line, pointer in found)
+        matches += [(rows["path"], int(m["line"]), m["pointer"] or "") for m in listed]
+    unique = dict.fromkeys((path, line, pointer) for path, line, pointer in matches)
     quotes = (
         quote(path, shown_line(Path(path), line_at(Path(path), line)), line=line, pointer=pointer)
-        for path, line, pointer in itertools.islice(kept, MOST_PLACES)
+        for path, line, pointer in itertools.islice(unique, MOST_PLACES)
     )
     return tuple(quotes)
 
@@ -156,10 +158,10 @@ def line_at(path: Path, number: int) -> str:
     """Line `number` of a file, from 1; empty where there is none."""
     try:
         with path.open("rb") as file:
-            found = next(itertools.islice(file, number - 1, number), b"")
+            line_bytes = next(itertools.islice(file, number - 1, number), b"")
     except OSError:
         return ""
-    return found[:LONGEST_LINE].decode("utf-8", "replace").strip()
+    return line_bytes[:LONGEST_LINE].decode("utf-8", "replace").strip()
 
 
 def chain(hops: list[JsonObject]) -> str:

@@ -36,8 +36,8 @@ class Report:
             replace(run, looked=replace(run.looked, said=mask(run.looked.said)))
             for run in self.checks
         )
-        found = tuple(finding.masked(mask) for finding in self.findings)
-        return replace(self, checks=checks, findings=found)
+        masked_findings = tuple(finding.masked(mask) for finding in self.findings)
+        return replace(self, checks=checks, findings=masked_findings)
 
     def as_json(self) -> JsonDict:
         """As `--json` shows it."""
@@ -73,10 +73,10 @@ class Report:
     def verdict(self) -> str:
         """The last line."""
         errors, warnings = self._count(Severity.ERROR), self._count(Severity.WARNING)
-        left = "" if self.complete else " The checks that need what failed were not made."
+        unfinished = "" if self.complete else " The checks that need what failed were not made."
         return (
             f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')}; "
-            f"{_plural(len(self.checks), 'check')} in {self.seconds:.1f} s.{left}"
+            f"{_plural(len(self.checks), 'check')} in {self.seconds:.1f} s.{unfinished}"
         )
 
     def _count(self, severity: Severity) -> int:

@@ -34,13 +34,13 @@ class RowChecks:
     """Made once there is a client for the servers."""
 
     def __init__(
-        self, subject: ExaminedRun, round_: Round, known: SharedFacts, *, frozen: Frozen
+        self, subject: ExaminedRun, round_: Round, facts: SharedFacts, *, frozen: Frozen
     ) -> None:
         self._subject = subject
         self._config = subject.config
         self._settings = subject.settings
         self._round = round_
-        self._known = known
+        self._known = facts
         self._frozen = frozen
 
     async def look(self, client: ServerClient) -> None:
@@ -59,14 +59,14 @@ class RowChecks:
         return min(remaining, self._settings.bound or self._subject.most_in_flight(client))
 
     async def _look_here(self, client: ServerClient) -> None:
-        look, remaining = self._round.look, self._known.remaining
+        examine, remaining = self._round.look, self._known.remaining
         if remaining:
             check = partial(self._subject.descriptors, client, remaining)
             work = in_thread(lambda: infra.check_descriptors(check))
-            await look(Layer.INFRA, "open files", work, within_s=LOCAL_S)
+            await examine(Layer.INFRA, "open files", work, within_s=LOCAL_S)
         in_flight = self._known.in_flight
         memory = in_thread(lambda: infra.check_memory(infra.Machine.here(), in_flight))
-        await look(Layer.INFRA, "memory", memory, within_s=LOCAL_S)
+        await examine(Layer.INFRA, "memory", memory, within_s=LOCAL_S)
 
     async def _request_models(self, client: ServerClient) -> None:
         agents = self._config.instances_of(ServerType.AGENT)
@@ -92,10 +92,10 @@ class RowChecks:
             return looked
 
         limit_s = model.REQUEST_S + 5
-        look = self._round.look
-        await look(Layer.MODEL, f"context for {rows.agent}", context(), within_s=limit_s)
+        examine = self._round.look
+        await examine(Layer.MODEL, f"context for {rows.agent}", context(), within_s=limit_s)
         tools = model.check_tool_calls(client, endpoint, rows)
-        await look(Layer.MODEL, f"tools of {rows.agent}", tools, within_s=limit_s)
+        await examine(Layer.MODEL, f"tools of {rows.agent}", tools, within_s=limit_s)
 
     async def _verify(
         self, client: ServerClient, environment: str, brought: Sequence[AgentRows]
@@ -120,12 +120,12 @@ class RowChecks:
                     broken=self._known.broken_models(instance),
                 )
 
-        look = self._round.look
+        examine = self._round.look
         limit_s = verifier.SEVERAL_S + verifier.ONE_ANSWER_S + 5
-        looked = await look(Layer.VERIFIER, environment, verify(), within_s=limit_s)
+        looked = await examine(Layer.VERIFIER, environment, verify(), within_s=limit_s)
         if judges and not has_errors(looked.findings):
             judge = verifier.check_judge(client, environment, server, brought[0].first)
-            await look(
+            await examine(
                 Layer.VERIFIER,
                 f"judge of {environment}",
                 judge,

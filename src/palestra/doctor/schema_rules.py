@@ -124,14 +124,14 @@ def nodes_of(node: Any, pointer: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(node, Mapping):
         return
     for keyword in _NAMED:
-        held = node.get(keyword)
-        if isinstance(held, Mapping):
-            for name, inner in held.items():
+        subschema = node.get(keyword)
+        if isinstance(subschema, Mapping):
+            for name, inner in subschema.items():
                 yield from nodes_of(inner, f"{pointer}/{keyword}/{escaped(name)}")
     for keyword in _LISTED:
-        held = node.get(keyword)
-        if isinstance(held, list):
-            for index, inner in enumerate(held):
+        subschema = node.get(keyword)
+        if isinstance(subschema, list):
+            for index, inner in enumerate(subschema):
                 yield from nodes_of(inner, f"{pointer}/{keyword}/{index}")
     for keyword in _SINGLE:
         if keyword in node and not (keyword == "items" and isinstance(node[keyword], list)):
@@ -152,13 +152,13 @@ def _no_schema(pointer: str, node: Any) -> Iterator[BrokenRule]:
         yield BrokenRule(NOT_A_SCHEMA, pointer, message)
         return
     types = node.get("type", [])
-    for given in types if isinstance(types, list) else [types]:
-        if given not in _TYPES:
-            message = f"{given!r} is no type; the types are {', '.join(_TYPES)}"
+    for type_name in types if isinstance(types, list) else [types]:
+        if type_name not in _TYPES:
+            message = f"{type_name!r} is no type; the types are {', '.join(_TYPES)}"
             yield BrokenRule(NOT_A_SCHEMA, f"{pointer}/type", message)
-    for keyword, kind, wanted in _HOLD:
+    for keyword, kind, expected in _HOLD:
         if keyword in node and not isinstance(node[keyword], kind):
-            message = f"{keyword} should be {wanted}, and is {_kind(node[keyword])}"
+            message = f"{keyword} should be {expected}, and is {_kind(node[keyword])}"
             yield BrokenRule(NOT_A_SCHEMA, f"{pointer}/{keyword}", message)
 
 
@@ -181,23 +181,25 @@ def _meta(schema: JsonObject) -> Iterator[BrokenRule]:
 
 
 def _boolean(pointer: str, *, value: bool) -> BrokenRule:
-    shown = str(value).lower()
+    value_text = str(value).lower()
     closes = pointer.rpartition("/")[2] in {"additionalProperties", "unevaluatedProperties"}
     # OpenAI's strict mode asks for `additionalProperties: false`, and every compiler here takes it.
     return BrokenRule(
         BOOLEAN,
         pointer,
-        f"a schema that is only `{shown}`, which older compilers and tool parsers refuse",
+        f"a schema that is only `{value_text}`, which older compilers and tool parsers refuse",
         Severity.NOTE if closes else Severity.WARNING,
     )
 
 
 def _of_node(pointer: str, node: JsonObject) -> Iterator[BrokenRule]:
     warning = partial(BrokenRule, severity=Severity.WARNING)
-    if isinstance(given := node.get("format"), str):
-        known = "" if given in _FORMATS else ", which vLLM's compilers do not know"
+    if isinstance(format_name := node.get("format"), str):
+        remark = "" if format_name in _FORMATS else ", which vLLM's compilers do not know"
         yield warning(
-            FORMAT, f"{pointer}/format", f"format {given!r}{known}: it may be refused or ignored"
+            FORMAT,
+            f"{pointer}/format",
+            f"format {format_name!r}{remark}: it may be refused or ignored",
         )
         if "minLength" in node or "maxLength" in node:
             yield warning(KEYWORD, f"{pointer}/format", "format and a length: only one is enforced")
@@ -213,39 +215,39 @@ def _references(schema: JsonObject, nodes: JsonObject) -> Iterator[BrokenRule]:
     """References that lead nowhere, and those that lead back to where they are."""
     leads: dict[str, str] = {}
     for pointer, node in nodes.items():
-        given = node.get("$ref") if isinstance(node, Mapping) else None
-        if given is None:
+        reference = node.get("$ref") if isinstance(node, Mapping) else None
+        if reference is None:
             continue
-        place = f"{pointer}/$ref"
-        if not isinstance(given, str) or not given.startswith("#"):
-            yield BrokenRule(REF, place, f"{given!r} is no reference within this schema")
-        elif not _exists(schema, given[1:]):
-            yield BrokenRule(REF, place, f"{given!r} leads to nothing in this schema")
+        ref_pointer = f"{pointer}/$ref"
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            yield BrokenRule(REF, ref_pointer, f"{reference!r} is no reference within this schema")
+        elif not _exists(schema, reference[1:]):
+            yield BrokenRule(REF, ref_pointer, f"{reference!r} leads to nothing in this schema")
         else:
-            leads[pointer] = given[1:]
+            leads[pointer] = reference[1:]
     for pointer in leads:
         if (broken := _cycle(pointer, leads, nodes)) is not None:
             yield broken
 
 
 def _exists(schema: Any, pointer: str) -> bool:
-    held = schema
+    node = schema
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(held, Mapping) and name in held:
-            held = held[name]
-        elif isinstance(held, list) and name.isdigit() and int(name) < len(held):
-            held = held[int(name)]
+        if isinstance(node, Mapping) and name in node:
+            node = node[name]
+        elif isinstance(node, list) and name.isdigit() and int(name) < len(node):
+            node = node[int(name)]
         else:
             return False
     return pointer == "" or pointer.startswith("/")
 
 
 def _cycle(start: str, leads: Mapping[str, str], nodes: JsonObject) -> BrokenRule | None:
-    place = f"{start}/$ref"
+    ref_pointer = f"{start}/$ref"
     if start in _reached(start, lambda at: [leads[at]] if at in leads else []):
         return BrokenRule(
-            REF_CYCLE, place, "this reference leads back to itself: it describes nothing"
+            REF_CYCLE, ref_pointer, "this reference leads back to itself: it describes nothing"
         )
 
     def inside(at: str) -> list[str]:
@@ -255,7 +257,7 @@ def _cycle(start: str, leads: Mapping[str, str], nodes: JsonObject) -> BrokenRul
     if leads[start] in holders or set(holders) & set(_reached(leads[start], inside)):
         return BrokenRule(
             REF_CYCLE,
-            place,
+            ref_pointer,
             "a recursive schema: outlines cuts it off at a depth, and older compilers refuse it",
             Severity.WARNING,
         )
@@ -264,11 +266,11 @@ def _cycle(start: str, leads: Mapping[str, str], nodes: JsonObject) -> BrokenRul
 
 def _reached(start: str, following: Callable[[str], list[str]]) -> list[str]:
     """Every place that can be reached from `start`, itself only when a way leads back."""
-    found: list[str] = []
+    reached: list[str] = []
     ahead = list(following(start))
     while ahead:
-        place = ahead.pop()
-        if place not in found:
-            found.append(place)
-            ahead += following(place)
-    return found
+        current = ahead.pop()
+        if current not in reached:
+            reached.append(current)
+            ahead += following(current)
+    return reached

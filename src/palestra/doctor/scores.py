@@ -122,8 +122,8 @@ class ScoredRows:
             yield _seen("verifier.one-reward", text, self.rewarded)
 
 
-def _seen(cause: str, text: str, shown: _Tally) -> LogObservation:
-    return LogObservation(text, tuple(shown.quotes), Rank.EXCEPTION, cause=cause)
+def _seen(cause: str, text: str, tally: _Tally) -> LogObservation:
+    return LogObservation(text, tuple(tally.quotes), Rank.EXCEPTION, cause=cause)
 
 
 def _cut(row: ScoredRow) -> _Details | None:
@@ -139,10 +139,10 @@ def _is_empty(output: msgspec.Raw) -> bool:
     return says_nothing(item for item in items if isinstance(item, Mapping))
 
 
-def _broken_tools(held: msgspec.Raw) -> str:
+def _broken_tools(raw_faults: msgspec.Raw) -> str:
     """`look_up: KeyError` of the first call that broke; authors may write there what they like."""
-    told = _decoded(held)
-    first = told[0] if isinstance(told, list) and told else None
+    faults = _decoded(raw_faults)
+    first = faults[0] if isinstance(faults, list) and faults else None
     return (
         f"{first['tool']}: {first.get('type')}"
         if isinstance(first, dict) and "tool" in first
@@ -150,6 +150,6 @@ def _broken_tools(held: msgspec.Raw) -> str:
     )
 
 
-def _decoded(held: msgspec.Raw) -> Any:
-    raw = bytes(held)
+def _decoded(raw_value: msgspec.Raw) -> Any:
+    raw = bytes(raw_value)
     return None if raw == b"null" else orjson.loads(raw)

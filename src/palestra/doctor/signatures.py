@@ -46,19 +46,19 @@ class Signature:
         """Where `text` says this."""
         return next(filter(None, (pattern.search(text) for pattern in self.says)), None)
 
-    def action(self, named: Mapping[str, str] | None = None) -> str:
+    def action(self, fields: Mapping[str, str] | None = None) -> str:
         """What to do after a run, with what the pattern named filled in."""
-        whole = f"{self.do}; then {self.then}" if self.then else self.do
-        return whole.format_map(_Named(named or {}))
+        template = f"{self.do}; then {self.then}" if self.then else self.do
+        return template.format_map(_Named(fields or {}))
 
-    def do_with(self, named: Mapping[str, Any]) -> str:
-        """What to do before a run, with `named` filled in."""
-        return self.do.format_map(_Named({k: str(v) for k, v in named.items()}))
+    def do_with(self, fields: Mapping[str, Any]) -> str:
+        """What to do before a run, with `fields` filled in."""
+        return self.do.format_map(_Named({k: str(v) for k, v in fields.items()}))
 
     def do_of(self, text: str) -> str:
         """What to do before a run, with what the pattern named in `text` filled in."""
-        found = self.search(text)
-        return self.do_with({k: v for k, v in found.groupdict().items() if v} if found else {})
+        match = self.search(text)
+        return self.do_with({k: v for k, v in match.groupdict().items() if v} if match else {})
 
 
 class _Named(dict[str, str]):
@@ -83,27 +83,27 @@ class SignatureTable:
     def load(cls) -> Self:
         """The table that comes with Palestra, read once. Raises ValueError for what is no entry."""
         text = resources.files("palestra.doctor").joinpath(TABLE).read_text(encoding="utf-8")
-        held = tomllib.loads(text)
-        entries = [_signature(entry) for entry in held["signature"]]
-        known = {entry.cause for entry in entries}
+        table = tomllib.loads(text)
+        entries = [_signature(entry) for entry in table["signature"]]
+        known_causes = {entry.cause for entry in entries}
         entries += [
             entry
             for layer in LAYERS
-            for told in held["any_layer"]
-            if (entry := _of_any_layer(told, layer)).cause not in known
+            for fields in table["any_layer"]
+            if (entry := _of_any_layer(fields, layer)).cause not in known_causes
         ]
         return cls(
             tuple(entries),
-            tuple(_patterns(says for entry in held["noise"] for says in entry["says"])),
-            tuple(_patterns(says for entry in held["relay"] for says in entry["says"])),
-            tuple(held["words"]),
+            tuple(_patterns(says for entry in table["noise"] for says in entry["says"])),
+            tuple(_patterns(says for entry in table["relay"] for says in entry["says"])),
+            tuple(table["words"]),
         )
 
     def match(self, text: str) -> tuple[Signature, re.Match[str]] | None:
         """The first signature that `text` has, and where."""
         for signature in self.signatures:
-            if found := signature.search(text):
-                return signature, found
+            if match := signature.search(text):
+                return signature, match
         return None
 
     def is_noise(self, text: str) -> bool:
@@ -198,12 +198,12 @@ def troubleshooting(table: SignatureTable) -> str:
 
 
 def _section(entry: Signature) -> str:
-    shown = "".join(f"\n```text\n{line}\n```\n" for line in entry.examples[:1])
+    example = "".join(f"\n```text\n{line}\n```\n" for line in entry.examples[:1])
     why = f"{entry.why[0].upper()}{entry.why[1:]}."
     do = entry.action()
     cause = f"…{entry.cause[entry.cause.index('.') :]}" if entry.of_any_layer else entry.cause
     do = f"{do[0].upper()}{do[1:]}."
-    return f"### {entry.title}\n{shown}\n{why}\n\n**Do:** {do} (`{cause}`)\n"
+    return f"### {entry.title}\n{example}\n{why}\n\n**Do:** {do} (`{cause}`)\n"
 
 
 _PREFACE: Final = """# Troubleshooting

@@ -33,18 +33,18 @@ class SlurmJob:
 
 def read_job(job: str) -> SlurmJob:
     """Ask Slurm of a job. Raises BadInput when nobody here knows of it."""
-    asked = ["scontrol", "show", "job", job, "--oneliner"]
-    code, text = _ask(asked)
+    command = ["scontrol", "show", "job", job, "--oneliner"]
+    code, text = _ask(command)
     if code == 0 and "JobId=" in text:
-        return _from_scontrol(job, text, " ".join(asked))
+        return _from_scontrol(job, text, " ".join(command))
     # Of several complaints, the last one is what they came to.
-    told = next(iter(reversed(text.strip().splitlines())), "").strip()
+    complaint = next(iter(reversed(text.strip().splitlines())), "").strip()
     accounted = ["sacct", "-j", job, "-n", "-P", "-o", "State,ExitCode,WorkDir"]
     code, text = _ask(accounted)
     if code == 0 and text.strip():
         return _from_sacct(job, text, " ".join(accounted))
     raise BadInput(
-        f"Slurm knows of no job {job}: {told or 'scontrol says nothing'}",
+        f"Slurm knows of no job {job}: {complaint or 'scontrol says nothing'}",
         hint="is SLURM_CONF that of the cluster? A job is forgotten minutes after its end: give "
         "its output file (slurm-<job>.out) instead",
     )
@@ -52,13 +52,13 @@ def read_job(job: str) -> SlurmJob:
 
 def _ask(command: Sequence[str]) -> tuple[int, str]:
     try:
-        done = run(command, timeout_s=ANSWER_WITHIN_S)
+        process = run(command, timeout_s=ANSWER_WITHIN_S)
     except OSError as error:
         return 127, str(error)
-    return done.code, done.text if done.code == 0 else done.complaint
+    return process.code, process.text if process.code == 0 else process.complaint
 
 
-def _from_scontrol(job: str, text: str, asked: str) -> SlurmJob:
+def _from_scontrol(job: str, text: str, command: str) -> SlurmJob:
     # Of an array, the first task that went wrong speaks for the job.
     records = [dict(_FIELD.findall(line)) for line in text.splitlines() if "JobState=" in line]
     broken = [(at, r) for at, r in enumerate(records, start=1) if _is_broken(r)]
@@ -67,10 +67,10 @@ def _from_scontrol(job: str, text: str, asked: str) -> SlurmJob:
     logs = dict.fromkeys(
         Path(record[name]) for name in ("StdOut", "StdErr") if record.get(name, "").startswith("/")
     )
-    said = f"JobState={state} Reason={reason} ExitCode={record.get('ExitCode', '')}"
-    observed = (_observed(job, said, state, asked, at),) if broken else ()
+    summary = f"JobState={state} Reason={reason} ExitCode={record.get('ExitCode', '')}"
+    observed = (_observed(job, summary, state, command, at),) if broken else ()
     folder = Path(record["WorkDir"]) if record.get("WorkDir") else None
-    return SlurmJob(job, state, observed, tuple(p for p in logs if p.is_file()), folder, asked)
+    return SlurmJob(job, state, observed, tuple(p for p in logs if p.is_file()), folder, command)
 
 
 def _is_broken(record: dict[str, str]) -> bool:
@@ -81,16 +81,16 @@ def _is_broken(record: dict[str, str]) -> bool:
     return record.get("JobState") == "COMPLETED" and record.get("ExitCode", "0:0") != "0:0"
 
 
-def _from_sacct(job: str, text: str, asked: str) -> SlurmJob:
+def _from_sacct(job: str, text: str, command: str) -> SlurmJob:
     for at, line in enumerate(text.splitlines(), start=1):
         state, exit_code, folder = (*line.split("|"), "", "", "")[:3]
         word = state.split(" ")[0]
         if word and word not in _WELL:
-            said = f"JobState={word} Reason={state} ExitCode={exit_code}"
-            observed = (_observed(job, said, word, asked, at),)
-            return SlurmJob(job, word, observed, _beside(job, folder), Path(folder or "."), asked)
+            summary = f"JobState={word} Reason={state} ExitCode={exit_code}"
+            observed = (_observed(job, summary, word, command, at),)
+            return SlurmJob(job, word, observed, _beside(job, folder), Path(folder or "."), command)
     state, _, folder = (*text.splitlines()[0].split("|"), "", "")[:3]
-    return SlurmJob(job, state, (), _beside(job, folder), Path(folder or "."), asked)
+    return SlurmJob(job, state, (), _beside(job, folder), Path(folder or "."), command)
 
 
 def _beside(job: str, folder: str) -> tuple[Path, ...]:
@@ -99,7 +99,9 @@ def _beside(job: str, folder: str) -> tuple[Path, ...]:
     return (path,) if path.is_file() else ()
 
 
-def _observed(job: str, said: str, state: str, asked: str, line: int) -> LogObservation:
+def _observed(job: str, summary: str, state: str, command: str, line: int) -> LogObservation:
     # That a script failed says nothing of why: what it printed is nearer to the cause.
-    rank = Rank.RELAY if state == "FAILED" and "0:53" not in said else Rank.ENDED
-    return LogObservation(f"slurm job {job}: {said}", (quote(asked, said, line=line),), rank)
+    rank = Rank.RELAY if state == "FAILED" and "0:53" not in summary else Rank.ENDED
+    return LogObservation(
+        f"slurm job {job}: {summary}", (quote(command, summary, line=line),), rank
+    )

@@ -32,10 +32,10 @@ _OF_THE_RESULT: Final = _MADE_BY_THE_RUN | {CREATE_PARAMS, "response", "reward"}
 
 def stale_inputs(run: RunReading, sources: tuple[Path, ...]) -> list[LogObservation]:
     """What shows that inputs are stale. `sources`: input files; else those of the manifest."""
-    told = tuple(Path(name) for name in run.manifest.inputs) if run.manifest else ()
-    present = [path for path in sources or told if path.is_file()]
-    found = [_against_sources(run, present), _against_results(run)]
-    return [observation for observation in found if observation is not None]
+    input_paths = tuple(Path(name) for name in run.manifest.inputs) if run.manifest else ()
+    present = [path for path in sources or input_paths if path.is_file()]
+    candidates = [_against_sources(run, present), _against_results(run)]
+    return [observation for observation in candidates if observation is not None]
 
 
 def _against_sources(run: RunReading, sources: list[Path]) -> LogObservation | None:
@@ -66,8 +66,8 @@ def _against_sources(run: RunReading, sources: list[Path]) -> LogObservation | N
 
 def _is_whole(run: RunReading) -> bool:
     counts = run.counts
-    wanted = counts.requested if counts.requested is not None else counts.inputs
-    return counts.scored + counts.failed >= wanted
+    expected = counts.requested if counts.requested is not None else counts.inputs
+    return counts.scored + counts.failed >= expected
 
 
 def _same_digest(run: RunReading, sources: list[Path]) -> bool:
@@ -93,21 +93,21 @@ def _against_results(run: RunReading) -> LogObservation | None:
         results[row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)] = (number, row)
         if len(results) == MOST_COMPARED:
             break
-    for at, given in _rows(inputs):
+    for at, input_row in _rows(inputs):
         if not results:
             break
-        held = results.pop((given.get(TASK_INDEX), given.get(ROLLOUT_INDEX)), None)
-        if held is None:
+        result_row = results.pop((input_row.get(TASK_INDEX), input_row.get(ROLLOUT_INDEX)), None)
+        if result_row is None:
             continue
-        pointer = _differs(given, held[1])
+        pointer = _differs(input_row, result_row[1])
         if pointer is not None:
-            number, result = held
+            number, result = result_row
             return LogObservation(
                 f"a result is of another task than the materialized row of its name: {pointer} "
                 "differs",
                 (
                     quote(output, _shown(result, pointer), line=number, pointer=pointer),
-                    quote(inputs, _shown(given, pointer), line=at, pointer=pointer),
+                    quote(inputs, _shown(input_row, pointer), line=at, pointer=pointer),
                     quote(inputs, f"written {modified(inputs)}"),
                     quote(output, f"modified {modified(output)}"),
                 ),
@@ -117,9 +117,9 @@ def _against_results(run: RunReading) -> LogObservation | None:
     return None
 
 
-def _differs(given: JsonObject, result: JsonObject) -> str | None:
+def _differs(input_row: JsonObject, result: JsonObject) -> str | None:
     """Where the prompts differ. Other fields an environment may report otherwise."""
-    mine, its = _prompt(given), _prompt(result)
+    mine, its = _prompt(input_row), _prompt(result)
     if mine and its and mine != its:
         return f"/{CREATE_PARAMS}/input"
     return None
@@ -131,14 +131,14 @@ def _prompt(row: JsonObject) -> str:
     return "\n".join(_texts(params.get("input"))) if isinstance(params, Mapping) else ""
 
 
-def _texts(held: Any) -> Iterator[str]:
-    if isinstance(held, str):
-        yield held
-    elif isinstance(held, list):
-        for item in held:
+def _texts(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for item in content:
             yield from _texts(item)
-    elif isinstance(held, Mapping):
-        yield from _texts(held.get("content") or held.get("text"))
+    elif isinstance(content, Mapping):
+        yield from _texts(content.get("content") or content.get("text"))
 
 
 def _shown(row: JsonObject, pointer: str) -> str:
@@ -156,8 +156,8 @@ def _first_rollouts(inputs: Path) -> Iterator[tuple[int, JsonObject]]:
 
 def _own(row: JsonObject) -> JsonDict:
     """What of a materialized row is its task's, however the command's settings shaped the rest."""
-    kept = {name: held for name, held in row.items() if name not in _OF_THE_RESULT}
-    return {**kept, CREATE_PARAMS: _prompt(row)}
+    own_fields = {name: value for name, value in row.items() if name not in _OF_THE_RESULT}
+    return {**own_fields, CREATE_PARAMS: _prompt(row)}
 
 
 def _digest(row: JsonObject) -> bytes:
@@ -181,6 +181,6 @@ def _difference(source: Path, inputs: Path, number: int, row: JsonObject) -> Quo
     return quote(inputs, "not in the input file", line=number)
 
 
-def _short(held: Any) -> str:
-    text = orjson.dumps(held).decode()
+def _short(value: Any) -> str:
+    text = orjson.dumps(value).decode()
     return text if len(text) <= 120 else f"{text[:120]}…"

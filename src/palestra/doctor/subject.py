@@ -61,16 +61,16 @@ class SharedFacts:
     @property
     def rows(self) -> list[AgentRows]:
         """The rows of each agent."""
-        found = self.planned.survey if self.planned is not None else None
-        return list(found.agents.values()) if found is not None else []
+        surveyed = self.planned.survey if self.planned is not None else None
+        return list(surveyed.agents.values()) if surveyed is not None else []
 
     def environments(self, config: ResolvedConfig) -> dict[str, list[AgentRows]]:
         """Each environment with the rows of the agents that bring them there."""
-        found: dict[str, list[AgentRows]] = {}
+        rows_of_environment: dict[str, list[AgentRows]] = {}
         for rows in self.rows:
             for name in config.instance(rows.agent).referenced(ServerType.RESOURCES):
-                found.setdefault(name, []).append(rows)
-        return found
+                rows_of_environment.setdefault(name, []).append(rows)
+        return rows_of_environment
 
     def endpoint_of(self, agent: InstanceConfig) -> ModelEndpoint | None:
         """What was learned of the first model of an agent."""

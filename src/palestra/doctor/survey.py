@@ -58,8 +58,8 @@ class AgentRows:
     def most_output(self) -> int | None:
         """The highest limit on an answer; None when a row has none."""
         limits = [prompt.most_output for prompt in self.prompts]
-        known = [limit for limit in limits if limit is not None]
-        return max(known) if known and len(known) == len(limits) else None
+        limits_known = [limit for limit in limits if limit is not None]
+        return max(limits_known) if limits_known and len(limits_known) == len(limits) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +104,15 @@ def _sample(rows: AgentRows, row: JsonObject) -> None:
 
 
 def _add_task(rows: AgentRows, row: JsonObject) -> int:
-    asked = row[CREATE_PARAMS]
-    size = len(orjson.dumps([asked.get(name) for name in PROMPT_FIELDS]))
-    limit = asked.get("max_output_tokens")
+    params = row[CREATE_PARAMS]
+    size = len(orjson.dumps([params.get(name) for name in PROMPT_FIELDS]))
+    limit = params.get("max_output_tokens")
     if not rows.prompts:
         rows.first = row
     _sample(rows, row)
     if size > rows.longest_prompt:
         rows.longest, rows.longest_prompt = row, size
-    if rows.with_tools is None and asked.get("tools"):
+    if rows.with_tools is None and params.get("tools"):
         rows.with_tools = row
     rows.prompts.append(
         Prompt(row[TASK_INDEX], size, limit if isinstance(limit, int) and limit > 0 else None)

@@ -13,9 +13,9 @@ def tabled(
     *evidence: Quote,
     row: RowIdentity | None = None,
     severity: Severity | None = None,
-    **named: Any,
+    **fields: Any,
 ) -> Finding:
-    """What was seen, told as the entry `cause`. `named` fills in what its remedy leaves open.
+    """What was seen, told as the entry `cause`. `fields` fills in what its remedy leaves open.
 
     `severity`: that of the entry, unless given. Raises KeyError for a cause without an entry.
     """
@@ -25,7 +25,7 @@ def tabled(
         cause=cause,
         symptom=symptom,
         likely_cause=entry.why,
-        next_action=entry.do_with(named),
+        next_action=entry.do_with(fields),
         evidence=evidence,
         row=row,
         severity=entry.severity if severity is None else severity,

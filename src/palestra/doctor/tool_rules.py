@@ -34,8 +34,8 @@ def digest_of(tool: Any) -> bytes:
 def name_of(tool: Any) -> str:
     """The tool's name; `?` where it has none."""
     inner = tool.get("function") if isinstance(tool, dict) else None
-    held = inner if isinstance(inner, dict) else tool
-    name = held.get("name") if isinstance(held, dict) else None
+    function = inner if isinstance(inner, dict) else tool
+    name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) and name else "?"
 
 
@@ -47,15 +47,15 @@ def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[BrokenR
     if tool.get("type", "function") != "function":
         return  # a tool of the provider's own: it has no schema
     inner = tool.get("function")
-    held, at = (inner, "/function") if isinstance(inner, dict) else (tool, "")
-    name = held.get("name")
+    function, at = (inner, "/function") if isinstance(inner, dict) else (tool, "")
+    name = function.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         yield BrokenRule(
             NAME,
             f"{at}/name",
             f"the name is {name!r}: it must be 1 to 64 letters, digits, '_' or '-'",
         )
-    parameters = held.get("parameters")
+    parameters = function.get("parameters")
     at += "/parameters"
     if parameters is None:
         return  # it takes none
@@ -77,22 +77,22 @@ def _compiled(
     if any(b.cause in {NOT_A_SCHEMA, REF} and b.severity is Severity.ERROR for b in rules):
         return
     refused: dict[str, str] = {}
-    taken = ""
+    accepted_by = ""
     for name, compile_ in compilers.items():
-        if name == OUTLINES and taken:
+        if name == OUTLINES and accepted_by:
             break  # vLLM's last resort, and a slow one
         if why := compile_(_text(parameters)):
             refused[name] = why
         else:
-            taken = taken or name
-    said = "; ".join(f"{name} says: {why}" for name, why in refused.items())
+            accepted_by = accepted_by or name
+    complaints = "; ".join(f"{name} says: {why}" for name, why in refused.items())
     first = next(iter(refused), "")
-    if refused and not taken:
+    if refused and not accepted_by:
         at = _blamed(parameters, compilers[first])
-        yield BrokenRule(GRAMMAR, at, f"no grammar compiler takes it. {said}")
+        yield BrokenRule(GRAMMAR, at, f"no grammar compiler takes it. {complaints}")
     elif refused and first == next(iter(compilers)):
         at = _blamed(parameters, compilers[first])
-        yield BrokenRule(FALLBACK, at, f"{said}; {taken} takes it", Severity.WARNING)
+        yield BrokenRule(FALLBACK, at, f"{complaints}; {accepted_by} takes it", Severity.WARNING)
 
 
 def _blamed(parameters: JsonObject, compile_: Compile) -> str:

@@ -75,12 +75,14 @@ class ToolCheck:
 
     def _finding(self, cause: str, severity: Severity, problems: Sequence[ToolProblem]) -> Finding:
         tools = list(dict.fromkeys(problem.tool for problem in problems))
-        named = ", ".join(tools[:_SHOWN]) + (", …" if len(tools) > _SHOWN else "")
-        first, more = problems[0], len(problems) - 1
-        others = f" (and {more} more of this kind)" if more else f"; rows with it: {first.rows}"
+        tool_names = ", ".join(tools[:_SHOWN]) + (", …" if len(tools) > _SHOWN else "")
+        first, further = problems[0], len(problems) - 1
+        others = (
+            f" (and {further} more of this kind)" if further else f"; rows with it: {first.rows}"
+        )
         return tabled(
             cause,
-            f"tool {named}: {first.message}{others}",
+            f"tool {tool_names}: {first.message}{others}",
             *(
                 quote(self.source, f"{p.tool}: {p.message}", line=p.line, pointer=p.pointer)
                 for p in problems[:_SHOWN]
@@ -131,12 +133,12 @@ class _Check:
         self._rows += 1
         at, tools = _tools_of(row)
         digest = orjson.dumps(tools)
-        known = self._lists.get(digest)
-        if known is None:
-            known = self._lists[digest] = _Tools(list(self._of_list(number, at, tools)))
-        known.rows += 1
+        list_known = self._lists.get(digest)
+        if list_known is None:
+            list_known = self._lists[digest] = _Tools(list(self._of_list(number, at, tools)))
+        list_known.rows += 1
         if self._key:
-            known.groups[_value(row, self._key)] += 1
+            list_known.groups[_value(row, self._key)] += 1
 
     def _of_list(self, number: int, at: str, tools: Any) -> Iterator[ToolProblem]:
         if tools is None:
@@ -167,18 +169,18 @@ class _Check:
             )
 
     def done(self, source: str) -> ToolCheck:
-        found: dict[int, ToolProblem] = {}
+        problems_found: dict[int, ToolProblem] = {}
         for tools in self._lists.values():
             self._count(tools)
             for problem in tools.problems:
                 problem.rows += tools.rows
-                found[id(problem)] = problem
+                problems_found[id(problem)] = problem
         return ToolCheck(
             source=source,
             rows=self._rows,
             tools=len(self._known),
             compilers=tuple(self._compilers),
-            problems=tuple(found.values()),
+            problems=tuple(problems_found.values()),
             groups=self._summed(),
         )
 
@@ -193,8 +195,8 @@ class _Check:
         distinct: dict[str, dict[int, Severity]] = {}
         for tools in self._lists.values():
             for value in tools.groups:
-                seen = distinct.setdefault(value, {})
-                seen.update({id(problem): problem.severity for problem in tools.problems})
+                severities = distinct.setdefault(value, {})
+                severities.update({id(problem): problem.severity for problem in tools.problems})
         for value, problems in distinct.items():
             self._groups[value].problems.update(problems.values())
         return dict(sorted(self._groups.items()))

@@ -226,11 +226,11 @@ async def rows_by(python: Path, path: Path, *, beside_s: float = BESIDE_IMPORT_S
             if stack.exists() and (stacks := stack.read_text("utf-8", "replace")):
                 raise import_too_long(AuthorImport.of(path), place_on(stacks))
             raise ServerDied(f"{path} could not be imported: {python} {end}")
-        found = orjson.loads(answer.read_bytes())
-    if "error" in found:
-        kind = ConfigError if found["kind"] == ConfigError.__name__ else InputDataError
-        raise kind(found["error"], hint=found["hint"])
-    return FileRows(found["name"], iter(found["rows"]), len(found["rows"]))
+        rows_found = orjson.loads(answer.read_bytes())
+    if "error" in rows_found:
+        kind = ConfigError if rows_found["kind"] == ConfigError.__name__ else InputDataError
+        raise kind(rows_found["error"], hint=rows_found["hint"])
+    return FileRows(rows_found["name"], iter(rows_found["rows"]), len(rows_found["rows"]))
 
 
 def write_rows() -> None:
@@ -240,14 +240,14 @@ def write_rows() -> None:
     one, and this process ends, whatever holds the interpreter's lock.
     """
     path, answer, stack = map(Path, sys.argv[1:4])
-    found: JsonDict
+    rows_found: JsonDict
     try:
         with stack.open("w") as file, _ends_after(float(sys.argv[4]), file):
-            read = _of(path)
-        found = {"name": read.name, "rows": list(read.rows)}
+            file_rows = _of(path)
+        rows_found = {"name": file_rows.name, "rows": list(file_rows.rows)}
     except PalestraError as error:
-        found = {"kind": type(error).__name__, "error": error.message, "hint": error.hint}
-    write_whole(answer, orjson.dumps(found))
+        rows_found = {"kind": type(error).__name__, "error": error.message, "hint": error.hint}
+    write_whole(answer, orjson.dumps(rows_found))
     faulthandler.dump_traceback_later(EXIT_S, exit=True, file=Path(os.devnull).open("w"))  # noqa: SIM115  # until the end
 
 

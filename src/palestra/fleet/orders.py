@@ -59,8 +59,8 @@ REFUSAL_MARK = "\x1epalestra-refusal "
 
 def refusal_line(error: PalestraError) -> str:
     """What a server process prints instead of a message that only people could read."""
-    said = orjson.dumps([error.message, error.hint, error.exit_code]).decode()
-    return REFUSAL_MARK + said
+    encoded = orjson.dumps([error.message, error.hint, error.exit_code]).decode()
+    return REFUSAL_MARK + encoded
 
 
 def read_refusal(server: str, line: str) -> PalestraError:

@@ -123,7 +123,7 @@ class ProcessWatch:
             return died
         lasted_s = time.monotonic() - call.since
         failure = overrun(call, self._stacks, lasted_s)
-        place = executing_place(call, self._stacks)
+        author_place = executing_place(call, self._stacks)
         row = failure.evidence.row if failure is not None else None
         rollout = f" of {row_name(row)}" if row is not None else ""
         message = failure.message if failure is not None else blocking(call, self._stacks)
@@ -131,9 +131,9 @@ class ProcessWatch:
             f"server {self.child.name} was ended for a call{rollout} that did not return: {message}",
             hint=failure.hint if failure is not None else "",
             server=self.child.name,
-            function=place.function,
-            file=place.file,
-            line=place.line,
+            function=author_place.function,
+            file=author_place.file,
+            line=author_place.line,
             failure=failure,
         )
 

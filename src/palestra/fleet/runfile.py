@@ -62,8 +62,8 @@ class EndedFleet:
 
 def run_dir() -> Path:
     """Where run files are: PALESTRA_RUN_DIR, else a folder of this user's."""
-    if given := os.environ.get("PALESTRA_RUN_DIR"):
-        return Path(given)
+    if own_folder := os.environ.get("PALESTRA_RUN_DIR"):
+        return Path(own_folder)
     if base := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(base) / "palestra"
     return Path(tempfile.gettempdir()) / f"palestra-{os.getuid()}"
@@ -76,23 +76,23 @@ def write_run_file(run: RunFile) -> Path:
     return path
 
 
-def write_ended_fleet(run: RunFile, ended: EndedFleet) -> None:
+def write_ended_fleet(run: RunFile, fleet_end: EndedFleet) -> None:
     """Leave word of how the fleet of `run` ended, and remove what others left long ago."""
     for path in run_dir().glob("*.ended"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > ENDED_KEPT_S:
                 path.unlink()
-    _write(_ended_path(run.port).name, asdict(ended))
+    _write(_ended_path(run.port).name, asdict(fleet_end))
 
 
 def read_ended_fleet(run: RunFile) -> EndedFleet | None:
     """How the fleet of `run` ended; None while it runs, and when it was killed."""
     try:
         fields = orjson.loads(_ended_path(run.port).read_bytes())
-        ended = EndedFleet(**fields | {"last_lines": tuple(fields["last_lines"])})
+        fleet_end = EndedFleet(**fields | {"last_lines": tuple(fields["last_lines"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return ended if ended.nonce == run.nonce else None
+    return fleet_end if fleet_end.nonce == run.nonce else None
 
 
 def _ended_path(port: int) -> Path:
@@ -113,8 +113,8 @@ def read_run_file(port: int) -> RunFile | None:
 
 def live_run_files() -> list[RunFile]:
     """Every fleet of this user that still runs, newest first."""
-    found = [_read(path) for path in run_dir().glob("*.json")]
-    live = [run for run in found if run is not None and run.alive()]
+    run_files = [_read(path) for path in run_dir().glob("*.json")]
+    live = [run for run in run_files if run is not None and run.alive()]
     return sorted(live, key=lambda run: -run.started)
 
 

@@ -115,11 +115,11 @@ def _of_what(rollouts: Rollouts) -> str:
 
 def _curve(points: Sequence[CurvePoint], *, binary: bool) -> Markup:
     if len(points) < 2:
-        said = (
+        reading_text = (
             "Every task has a single rollout, so there is no curve: collect at least four per task "
             "(num_repeats=4) to see how much repeated attempts are worth."
         )
-        return figure("pass-at-k", "Best of k", said, None, None)
+        return figure("pass-at-k", "Best of k", reading_text, None, None)
     first = points[0]
     last = [point for point in points if point.tasks == first.tasks][-1]
     reading = together(

@@ -241,15 +241,15 @@ def _groups(frame: RunFrame, rows: IntArray) -> JsonDict:
     names, labels = (agents, frame.agents.codes)
     if frame.families is not None:
         names, labels = list(frame.families.names), frame.families.codes
-    shown = [visible_line(name, LABEL_CHARACTERS) for name in names]
+    labels_of_groups = [visible_line(name, LABEL_CHARACTERS) for name in names]
     codes = labels[frame.requests.starts[:-1]][frame.profiled][rows].tolist()
-    ordered = sorted({shown[code] for code in codes if code >= 0})
+    ordered = sorted({labels_of_groups[code] for code in codes if code >= 0})
     if len(ordered) < 2:
         return {"groups": [], "group": []}
     index_of = {name: number for number, name in enumerate(ordered)}
     return {
         "groups": ordered,
-        "group": [index_of[shown[code]] if code >= 0 else -1 for code in codes],
+        "group": [index_of[labels_of_groups[code]] if code >= 0 else -1 for code in codes],
     }
 
 

@@ -169,8 +169,8 @@ class Context:
         `node`: empty for this one.
         """
         if node in {"", self.env.get("SLURMD_NODENAME", "")}:
-            here = "127.0.0.1" if self.single_node else address_here()
-            return self.ports.choose(component.port_range), here
+            own_address = "127.0.0.1" if self.single_node else address_here()
+            return self.ports.choose(component.port_range), own_address
         low, high = component.port_range or (0, 0)
         command = ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}"]
         if self.task.groups > 1:

@@ -283,10 +283,12 @@ class Service:
 
     def ask(self) -> ProbeAnswer:
         """Whether it answers, and is ours."""
-        asked = self.component.probe
-        if asked is None:
+        component_probe = self.component.probe
+        if component_probe is None:
             return ProbeAnswer(ProbeVerdict.READY, "it runs; nothing else is asked of it")
-        answer = probe.ask(f"http://{self._address}:{self._port}", asked, self._context.nonce)
+        answer = probe.ask(
+            f"http://{self._address}:{self._port}", component_probe, self._context.nonce
+        )
         if answer.verdict is ProbeVerdict.READY and self._context.single_node:
             listeners = listeners_on(self._port, self._mark())
             if listeners.strangers and not listeners.ours:
@@ -334,13 +336,13 @@ class _Watch:
         service = self._service
         if service is None:
             return
-        asked = service.component.probe
-        if asked is None:
+        component_probe = service.component.probe
+        if component_probe is None:
             self.result = Waited(ProbeVerdict.READY, "it runs", 0.0)
             return
         waited = probe.wait_ready(
             service.ask,
-            asked,
+            component_probe,
             died=service.ended,
             stop=self._stopped.is_set,
             report=lambda text: service._context.say(f"{service.component.name}: {text}"),  # noqa: SLF001  # of one module
@@ -349,7 +351,7 @@ class _Watch:
             return  # whoever looks at the process says so
         self.result = waited
         if waited.ready:
-            self._guard(service, asked.interval_s)
+            self._guard(service, component_probe.interval_s)
 
     def _guard(self, service: Service, interval_s: float) -> None:
         misses, since = 0, time.monotonic()

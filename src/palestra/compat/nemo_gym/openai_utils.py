@@ -121,12 +121,12 @@ class NeMoGymAsyncOpenAI(BaseModel):
     async def _ask(
         self, method: str, path: str, *, headers: dict[str, str] | None = None, **how: Any
     ) -> JsonDict:
-        sent = {
+        request_headers = {
             "Authorization": f"Bearer {self.api_key}",
             **self.default_headers,
             **(headers or {}),
         }
-        response = await request(method, self._url(path), headers=sent, **how)
+        response = await request(method, self._url(path), headers=request_headers, **how)
         payload: JsonDict = await response_json(response)
         return payload
 

@@ -141,8 +141,8 @@ def _folder_of(located: Located, settings: PrepareSettings) -> Path:
     folder = located.path.parent
     if settings.project is None or folder.resolve().is_relative_to(settings.project.resolve()):
         return folder
-    given = Path(located.entry.jsonl_fpath).parent
-    below = [part for part in given.parts if part not in {given.anchor, ".."}]
+    entry_folder = Path(located.entry.jsonl_fpath).parent
+    below = [part for part in entry_folder.parts if part not in {entry_folder.anchor, ".."}]
     return settings.output_dirpath.joinpath(*below)
 
 

@@ -57,15 +57,17 @@ class TransferPatience:
             try:
                 return attempt()
             except Exception as error:
-                met = trouble(error)
-                if met is None:
+                trouble_met = trouble(error)
+                if trouble_met is None:
                     raise
                 if moved() > before:
                     tries, since, pause, before = 1, self.clock(), self.first_pause_s, moved()
-                wait = max(pause * random.uniform(0.5, 1.0), met.retry_after_s or 0.0)
+                wait = max(pause * random.uniform(0.5, 1.0), trouble_met.retry_after_s or 0.0)
                 elapsed = self.clock() - since
                 if elapsed + wait > self.deadline_s:
-                    failure = _given_up(what, met, tries, elapsed, retry_after_s=met.retry_after_s)
+                    failure = _given_up(
+                        what, trouble_met, tries, elapsed, retry_after_s=trouble_met.retry_after_s
+                    )
                 else:
                     failure = None
             if failure is not None:
@@ -73,7 +75,7 @@ class TransferPatience:
                 raise failure
             if tries == 1 and self.tell is not None:
                 left_s = self.deadline_s - elapsed
-                self.tell(f"{what}: {met.said}; trying again for {left_s:.0f} s at most …")
+                self.tell(f"{what}: {trouble_met.said}; trying again for {left_s:.0f} s at most …")
             self.sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_S)
 

@@ -55,8 +55,8 @@ def make_servers(config: ResolvedConfig) -> UnstartedServers:
     elsewhere: list[str] = []
     client = server_client({}, config.tree)
     for instance in config.instances.values():
-        place = requirements_place(instance)
-        if place is None or unsatisfied(requirements_of(place)):
+        requirements = requirements_place(instance)
+        if requirements is None or unsatisfied(requirements_of(requirements)):
             elsewhere.append(instance.name)
             continue
         try:
@@ -65,12 +65,14 @@ def make_servers(config: ResolvedConfig) -> UnstartedServers:
         except PalestraError as error:
             findings.append(_not_made(instance, config, error))
         except Exception as error:  # an author's class may raise anything when it is made
-            told = ConfigError(f"{instance.name} cannot be made: {type(error).__name__}: {error}")
-            findings.append(_not_made(instance, config, told))
-    said = f"{len(servers)} of {len(config.instances)} servers can be made"
+            failure = ConfigError(
+                f"{instance.name} cannot be made: {type(error).__name__}: {error}"
+            )
+            findings.append(_not_made(instance, config, failure))
+    summary = f"{len(servers)} of {len(config.instances)} servers can be made"
     if elsewhere:
-        said += f"; not in this process: {', '.join(elsewhere)}"
-    return UnstartedServers(servers, Looked(said, tuple(findings)))
+        summary += f"; not in this process: {', '.join(elsewhere)}"
+    return UnstartedServers(servers, Looked(summary, tuple(findings)))
 
 
 def _not_made(instance: InstanceConfig, config: ResolvedConfig, error: PalestraError) -> Finding:
@@ -83,9 +85,9 @@ def _not_made(instance: InstanceConfig, config: ResolvedConfig, error: PalestraE
 def sandboxes_of(servers: Mapping[str, Server]) -> list[tuple[str, SandboxSettings]]:
     """The sandbox settings of every server that has some."""
     return [
-        (name, held)
+        (name, sandbox_settings)
         for name, server in servers.items()
-        for held in parts_of(server.config, SandboxSettings)
+        for sandbox_settings in parts_of(server.config, SandboxSettings)
     ]
 
 
@@ -94,9 +96,9 @@ def parts_of(config: BaseModel, kind: type[Part]) -> Iterable[Part]:
     if isinstance(config, kind):
         yield config
     for name in type(config).model_fields:
-        held = getattr(config, name, None)
-        if isinstance(held, kind):
-            yield held
+        part = getattr(config, name, None)
+        if isinstance(part, kind):
+            yield part
 
 
 def check_agents(config: ResolvedConfig) -> Looked:

@@ -51,8 +51,8 @@ def plan_run(
 ) -> Planned:
     """Plan the run as `collect` does; whoever asked discards it."""
 
-    def planned(asked: CollectSettings) -> PreparedRun:
-        return plan(asked, agents=agents, semantics=semantics, version=version)
+    def planned(settings_asked: CollectSettings) -> PreparedRun:
+        return plan(settings_asked, agents=agents, semantics=semantics, version=version)
 
     cache = Looked("no earlier run at the output")
     try:
@@ -71,10 +71,10 @@ def plan_run(
         if afresh is None:
             return Planned(None, None, Looked("not looked at", skipped=True), cache)
         run = afresh
-    found = survey(run)
-    said = f"{run.manifest.tasks:,} tasks, {run.manifest.requested:,} rollouts"
+    surveyed = survey(run)
+    summary = f"{run.manifest.tasks:,} tasks, {run.manifest.requested:,} rollouts"
     notes = tuple(_notice(text) for text in run.notices if text.startswith("warning: "))
-    return Planned(run, found, Looked(said, notes), cache)
+    return Planned(run, surveyed, Looked(summary, notes), cache)
 
 
 def _notice(text: str) -> Finding:
@@ -105,7 +105,7 @@ async def check_good_rows(
 ) -> Looked:
     """As `check_request_models`, of a file with bad rows: of those that are rows at all."""
     doors = await doors_behind(client, routes)
-    keepers = {agent: DoorKeeper(found) for agent, found in doors.items()}
+    keepers = {agent: DoorKeeper(agent_doors) for agent, agent_doors in doors.items()}
 
     def look() -> RowProblems:
         problems = RowProblems()
@@ -118,8 +118,8 @@ async def check_good_rows(
                 if not isinstance(row, dict):
                     continue
                 ref = row.get(AGENT_REF)
-                named = ref.get("name") if isinstance(ref, dict) else None
-                keeper = keepers.get(str(named or default))
+                agent_name = ref.get("name") if isinstance(ref, dict) else None
+                keeper = keepers.get(str(agent_name or default))
                 for problem in keeper.problems(row) if keeper else ():
                     problems.add(source.path, line.number, problem)
         return problems
@@ -135,9 +135,9 @@ def check_tools(settings: CollectSettings) -> Looked:
     for source in settings.inputs:
         if not source.path.is_file():
             continue
-        found = check_tool_schemas(read_jsonl(source.path), source=source.path)
-        tools += found.tools
-        findings += found.findings()
+        checked = check_tool_schemas(read_jsonl(source.path), source=source.path)
+        tools += checked.tools
+        findings += checked.findings()
     return Looked(f"{tools} different tools", tuple(findings))
 
 
@@ -165,16 +165,16 @@ def _over_earlier(
 
 def _exists(planned: Plan, settings: CollectSettings, finding: Finding) -> Finding:
     """Whether the run that is there could be continued."""
-    again = replace(settings, resume_from_cache=True, overwrite=False)
+    resumed = replace(settings, resume_from_cache=True, overwrite=False)
     try:
-        run = planned(again)
+        run = planned(resumed)
     except StaleRun as stale:
-        found = finding_of(stale)
+        stale_finding = finding_of(stale)
         return replace(
-            found,
+            stale_finding,
             symptom=f"{finding.symptom.partition(' exists')[0]} exists, and was made from "
             "something else",
-            evidence=(*found.evidence, *_times(settings)),
+            evidence=(*stale_finding.evidence, *_times(settings)),
         )
     except PalestraError:
         return finding

@@ -34,10 +34,10 @@ def check_interpreter(instances: Iterable[InstanceConfig]) -> Looked:
     """What servers require beside it: those that lack something get an environment of their own."""
     notes = []
     for instance in instances:
-        place = requirements_place(instance)
-        if place is None:
+        requirements = requirements_place(instance)
+        if requirements is None:
             continue
-        lacking = unsatisfied(requirements_of(place))
+        lacking = unsatisfied(requirements_of(requirements))
         if lacking:
             notes.append(_own_environment(instance, lacking))
     return Looked(f"Python {platform.python_version()}", tuple(notes))
@@ -76,9 +76,9 @@ def check_processes(machine: Machine, servers: int) -> Looked:
     needed = PROCESSES_AT_REST + servers * PROCESSES_PER_SERVER
     if machine.process_limit is None:
         return Looked(f"{machine.processes} processes and threads, no limit")
-    said = f"{machine.processes} processes and threads of {machine.process_limit}"
+    summary = f"{machine.processes} processes and threads of {machine.process_limit}"
     if machine.processes + needed <= machine.process_limit:
-        return Looked(said)
+        return Looked(summary)
     finding = tabled(
         "infra.too-few-processes",
         f"about {needed} more processes and threads are needed, and "
@@ -86,15 +86,15 @@ def check_processes(machine: Machine, servers: int) -> Looked:
         f"(`ulimit -u {machine.processes + needed}` would do)",
         quote("ulimit -u", str(machine.process_limit)),
     )
-    return Looked(said, (finding,))
+    return Looked(summary, (finding,))
 
 
 def check_memory(machine: Machine, in_flight: int) -> Looked:
     """Whether so many rollouts at once fit into memory."""
     needed = MEMORY_AT_REST + in_flight * MEMORY_PER_ROLLOUT
-    said = f"{machine.free_memory // MIB:,} MiB free, about {needed // MIB:,} needed"
+    summary = f"{machine.free_memory // MIB:,} MiB free, about {needed // MIB:,} needed"
     if needed <= machine.free_memory:
-        return Looked(said)
+        return Looked(summary)
     fits = max(1, (machine.free_memory - MEMORY_AT_REST) // MEMORY_PER_ROLLOUT)
     finding = tabled(
         "infra.little-memory",
@@ -103,24 +103,24 @@ def check_memory(machine: Machine, in_flight: int) -> Looked:
         quote(machine.memory_source, f"{machine.free_memory} bytes free"),
         fits=fits,
     )
-    return Looked(said, (finding,))
+    return Looked(summary, (finding,))
 
 
 def check_disk(output: Path, needed: int, *, temporary: Path) -> Looked:
     """Whether what the run writes fits beside `output`, and programs can write `temporary`."""
     folder = next(path for path in (output.parent, *output.parents) if path.exists())
-    held = os.statvfs(folder)
-    free = held.f_bavail * held.f_frsize
-    said = f"{free // MIB:,} MiB free for about {needed // MIB:,} in {folder}"
+    statistics = os.statvfs(folder)
+    free = statistics.f_bavail * statistics.f_frsize
+    summary = f"{free // MIB:,} MiB free for about {needed // MIB:,} in {folder}"
     findings = []
     if free < needed + SPARE_DISK:
         findings.append(_disk_full(folder, free, needed))
-    if held.f_files and held.f_favail < SPARE_INODES:
-        findings.append(_no_inodes(folder, held.f_favail))
+    if statistics.f_files and statistics.f_favail < SPARE_INODES:
+        findings.append(_no_inodes(folder, statistics.f_favail))
     spare = os.statvfs(temporary)
     if spare.f_bavail * spare.f_frsize < TMP_DISK:
         findings.append(_no_temporary(temporary, spare.f_bavail * spare.f_frsize))
-    return Looked(said, tuple(findings))
+    return Looked(summary, tuple(findings))
 
 
 def _disk_full(folder: Path, free: int, needed: int) -> Finding:
@@ -151,32 +151,34 @@ def _no_temporary(folder: Path, free: int) -> Finding:
 def check_descriptors(check: Callable[[], str]) -> Looked:
     """`check` raises ConfigError when the run cannot have so many open files, or warns."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    shown = (quote("ulimit -n", str(limit)),)
-    said = f"{limit} open files"
+    quoted = (quote("ulimit -n", str(limit)),)
+    summary = f"{limit} open files"
     try:
         warning = check()
     except ConfigError as error:
-        return Looked(said, (finding_of(error, evidence=shown),))
+        return Looked(summary, (finding_of(error, evidence=quoted),))
     if not warning:
-        return Looked(said)
+        return Looked(summary)
     symptom, _, ways = warning.partition("; ")
-    finding = finding_of(ConfigError(symptom, hint=ways), evidence=shown, severity=Severity.WARNING)
-    return Looked(said, (finding,))
+    finding = finding_of(
+        ConfigError(symptom, hint=ways), evidence=quoted, severity=Severity.WARNING
+    )
+    return Looked(summary, (finding,))
 
 
 def _mount(folder: Path) -> Quote:
     """The line of the file system that holds `folder`."""
-    found = quote(folder, "")
+    quoted = quote(folder, "")
     longest = -1
     try:
         lines = Path("/proc/mounts").read_text().splitlines()
     except OSError:
-        return found
+        return quoted
     for number, line in enumerate(lines, start=1):
         point = line.split()[1]
         if folder.is_relative_to(point) and len(point) > longest:
-            longest, found = len(point), quote("/proc/mounts", line, line=number)
-    return found
+            longest, quoted = len(point), quote("/proc/mounts", line, line=number)
+    return quoted
 
 
 def _process_limit() -> int | None:
@@ -198,21 +200,21 @@ def _own_processes() -> int:
 
 def _memories() -> list[tuple[int, str]]:
     """Free memory by everything that bounds it, in bytes."""
-    found = [
+    memories = [
         (int(line.split()[1]) * 1024, "/proc/meminfo")
         for line in _text(Path("/proc/meminfo")).splitlines()
         if line.startswith("MemAvailable:")
     ]
-    most, used = (
+    limit_text, used = (
         _text(Path("/sys/fs/cgroup/memory.max")),
         _text(Path("/sys/fs/cgroup/memory.current")),
     )
-    if most.strip().isdigit() and used.strip().isdigit():
-        found.append((int(most) - int(used), "/sys/fs/cgroup/memory.max"))
+    if limit_text.strip().isdigit() and used.strip().isdigit():
+        memories.append((int(limit_text) - int(used), "/sys/fs/cgroup/memory.max"))
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
-        found.append((limit, "ulimit -v"))
-    return found
+        memories.append((limit, "ulimit -v"))
+    return memories
 
 
 def _text(path: Path) -> str:

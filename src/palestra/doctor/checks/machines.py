@@ -69,54 +69,58 @@ async def check_slurm(environ: Mapping[str, str]) -> Looked:
             f"in job {job}, without Slurm's commands", (_slurm("scontrol is not in PATH"),)
         )
     try:
-        done = await run_async([command, "ping"], timeout_s=SLURM_S)
+        process = await run_async([command, "ping"], timeout_s=SLURM_S)
     except TimeoutError:
         return Looked("no answer", (_slurm(f"scontrol ping: no answer in {SLURM_S:g} s"),))
-    if done.code == 0 and "DOWN" not in done.text:
-        return Looked(f"in job {job}: {done.text.splitlines()[0] if done.text else 'it answers'}")
-    return Looked("it is down", (_slurm(done.text or f"scontrol exits {done.code}"),))
+    if process.code == 0 and "DOWN" not in process.text:
+        return Looked(
+            f"in job {job}: {process.text.splitlines()[0] if process.text else 'it answers'}"
+        )
+    return Looked("it is down", (_slurm(process.text or f"scontrol exits {process.code}"),))
 
 
-def _slurm(said: str) -> Finding:
+def _slurm(answer: str) -> Finding:
     return tabled(
         "infra.slurm-unreachable",
         "Slurm's controller does not answer",
-        quote("scontrol ping", said),
+        quote("scontrol ping", answer),
     )
 
 
-async def check_sandboxes(wanted: Iterable[tuple[str, SandboxSettings]]) -> Looked:
+async def check_sandboxes(sandboxes: Iterable[tuple[str, SandboxSettings]]) -> Looked:
     """Run a program in the sandbox of every server that has one; alike ones once."""
     servers: dict[str, tuple[list[str], SandboxSettings]] = {}
-    for name, settings in wanted:
+    for name, settings in sandboxes:
         servers.setdefault(settings.model_dump_json(), ([], settings))[0].append(name)
     if not servers:
         return Looked("no server runs programs", skipped=True)
-    said, findings = [], []
+    results, findings = [], []
     for names, settings in servers.values():
         result = await _try(names, settings)
         if isinstance(result, Finding):
             findings.append(result)
         else:
-            said.append(f"{result}, for {', '.join(names)}")
-    return Looked("; ".join(said) or "does not work", tuple(findings))
+            results.append(f"{result}, for {', '.join(names)}")
+    return Looked("; ".join(results) or "does not work", tuple(findings))
 
 
 async def _try(names: list[str], settings: SandboxSettings) -> Finding | str:
-    shown = (quote("configuration", settings.backend, pointer=f"{names[0]}: sandbox.backend"),)
+    quoted = (quote("configuration", settings.backend, pointer=f"{names[0]}: sandbox.backend"),)
     try:
         async with Sandbox(settings) as sandbox:
             backend = await sandbox.start()
             result = await sandbox.run(_PROBE, limits=Limits(cpu_s=10, wall_s=20))
     except PalestraError as error:
-        found = finding_of(error, evidence=shown)
-        told = tabled("infra.no-sandbox", f"{', '.join(names)}: {found.symptom}", *found.evidence)
-        return replace(told, next_action=error.hint or told.next_action)
+        cause = finding_of(error, evidence=quoted)
+        finding = tabled(
+            "infra.no-sandbox", f"{', '.join(names)}: {cause.symptom}", *cause.evidence
+        )
+        return replace(finding, next_action=error.hint or finding.next_action)
     if result.ok and result.stdout.strip() == "probed":
         return f"{backend.name} runs programs"
     return tabled(
         "infra.sandbox-broken",
         f"{', '.join(names)}: a program in the sandbox does not run",
-        *shown,
+        *quoted,
         quote("its standard error", result.stderr),
     )

@@ -57,18 +57,20 @@ class ModelEndpoint:
 async def check_endpoint(client: ServerClient, name: str) -> ModelEndpoint:
     """Ask an endpoint about itself, and for a word."""
     try:
-        said = await ask_endpoint(client, name, within_s=ENDPOINT_S)
+        endpoint_answer = await ask_endpoint(client, name, within_s=ENDPOINT_S)
     except CallError as error:
         return ModelEndpoint(name, EndpointFacts(), None, Looked("no", (_unusable(name, error),)))
-    if not said.facts.model:
-        return ModelEndpoint(name, said.facts, None, Looked(said.text))
+    if not endpoint_answer.facts.model:
+        return ModelEndpoint(name, endpoint_answer.facts, None, Looked(endpoint_answer.text))
     try:
         pace = await _ask_for_a_word(client, name)
     except CallError as error:
-        finding = _with_listed(_unusable(name, error), said)
-        return ModelEndpoint(name, said.facts, None, Looked(said.text, (finding,)))
-    told = f"{said.text}; {pace.seconds:.2f} s for {pace.output_tokens} tokens"
-    return ModelEndpoint(name, said.facts, pace, Looked(told))
+        finding = _with_listed(_unusable(name, error), endpoint_answer)
+        return ModelEndpoint(
+            name, endpoint_answer.facts, None, Looked(endpoint_answer.text, (finding,))
+        )
+    summary = f"{endpoint_answer.text}; {pace.seconds:.2f} s for {pace.output_tokens} tokens"
+    return ModelEndpoint(name, endpoint_answer.facts, pace, Looked(summary))
 
 
 def _unusable(name: str, error: CallError) -> Finding:
@@ -87,15 +89,15 @@ _SLOW: Final = frozenset({"throughput.no-answer", "throughput.model-slow"})
 """A limit on requests, which a deadline may end as well, is named as what it is."""
 
 
-def _with_listed(finding: Finding, said: EndpointSaid) -> Finding:
+def _with_listed(finding: Finding, endpoint_answer: EndpointSaid) -> Finding:
     """With what the endpoint lists, among which the right name is."""
-    listed = (quote("GET /models", said.text),)
+    listed = (quote("GET /models", endpoint_answer.text),)
     evidence = (*finding.evidence, *listed)
-    served = said.facts.served
-    if finding.cause != "model.not-served" or not served or said.facts.model in served:
+    served = endpoint_answer.facts.served
+    if finding.cause != "model.not-served" or not served or endpoint_answer.facts.model in served:
         return replace(finding, evidence=evidence)
-    told = tabled("model.not-listed", finding.symptom, listed=", ".join(served))
-    return replace(finding, evidence=evidence, next_action=told.next_action)
+    unlisted = tabled("model.not-listed", finding.symptom, listed=", ".join(served))
+    return replace(finding, evidence=evidence, next_action=unlisted.next_action)
 
 
 async def _ask_for_a_word(client: ServerClient, name: str) -> RequestPace:
@@ -108,9 +110,9 @@ async def _ask_for_a_word(client: ServerClient, name: str) -> RequestPace:
 async def _ask(
     client: ServerClient, name: str, params: JsonObject, *, within_s: float = REQUEST_S
 ) -> Response:
-    asked = ResponseCreateParams.model_validate(params)
+    params_asked = ResponseCreateParams.model_validate(params)
     return await asked_once(
-        lambda: client.peer(name).call("/v1/responses", asked, Response), within_s=within_s
+        lambda: client.peer(name).call("/v1/responses", params_asked, Response), within_s=within_s
     )
 
 
@@ -130,31 +132,31 @@ async def check_context(
     """
     limit = endpoint.facts.max_model_len
     answer = rows.most_output or PROBE_TOKENS
-    said = f"longest prompt {rows.longest_prompt:,} bytes"
+    summary = f"longest prompt {rows.longest_prompt:,} bytes"
     if limit is not None and rows.longest_prompt + answer + TEMPLATE_TOKENS <= limit:
-        return Looked(f"{said}, {limit:,} tokens of context"), endpoint.pace
+        return Looked(f"{summary}, {limit:,} tokens of context"), endpoint.pace
     params = {**rows.longest[CREATE_PARAMS], "max_output_tokens": PROBE_TOKENS}
     try:
         response = await _ask(client, endpoint.name, params)
     except PromptTooLong as error:
-        return Looked(said, (_too_long(endpoint, rows, error.message),)), endpoint.pace
+        return Looked(summary, (_too_long(endpoint, rows, error.message),)), endpoint.pace
     except CallError as error:
-        return Looked(said, (_with_row(finding_of(error), rows.longest),)), endpoint.pace
+        return Looked(summary, (_with_row(finding_of(error), rows.longest),)), endpoint.pace
     used, _ = _used(response)
     ratio = rows.longest_prompt / used if used else BYTES_PER_TOKEN
     pace = None if endpoint.pace is None else replace(endpoint.pace, bytes_per_token=ratio)
-    said = f"{said}, {used:,} tokens" + (f" of {limit:,}" if limit else "")
+    summary = f"{summary}, {used:,} tokens" + (f" of {limit:,}" if limit else "")
     long = [p for p in rows.prompts if limit and p.bytes / ratio + (p.most_output or 0) > limit]
     if not long:
-        return Looked(said), pace
-    return Looked(said, (_answer_too_long(endpoint, rows, [p.task for p in long]),)), pace
+        return Looked(summary), pace
+    return Looked(summary, (_answer_too_long(endpoint, rows, [p.task for p in long]),)), pace
 
 
-def _too_long(endpoint: ModelEndpoint, rows: AgentRows, said: str) -> Finding:
+def _too_long(endpoint: ModelEndpoint, rows: AgentRows, setting: str) -> Finding:
     return tabled(
         "data.prompt-too-long",
         f"the longest prompt of {rows.agent} does not fit into the context of {endpoint.name}",
-        quote(endpoint.name, said),
+        quote(endpoint.name, setting),
         row=_identity(rows.longest),
         severity=Severity.ERROR,
     )
@@ -162,12 +164,12 @@ def _too_long(endpoint: ModelEndpoint, rows: AgentRows, said: str) -> Finding:
 
 def _answer_too_long(endpoint: ModelEndpoint, rows: AgentRows, tasks: Sequence[int]) -> Finding:
     limit = endpoint.facts.max_model_len or 0
-    shown = ", ".join(str(task) for task in tasks[:10]) + (", …" if len(tasks) > 10 else "")
+    tasks_text = ", ".join(str(task) for task in tasks[:10]) + (", …" if len(tasks) > 10 else "")
     return tabled(
         "model.answer-too-long",
         f"{len(tasks)} prompts of {rows.agent} do not fit into {limit:,} tokens of context "
         "together with their max_output_tokens",
-        quote("tasks", shown),
+        quote("tasks", tasks_text),
         row=RowIdentity(task=tasks[0], agent=rows.agent),
     )
 

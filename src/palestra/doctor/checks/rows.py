@@ -24,10 +24,10 @@ DESCRIBED: Final = 120
 
 def bad_rows(rows: RowProblems, *, hint: str = "") -> tuple[Finding, ...]:
     """A finding for each kind of problem, with the first rows that have it."""
-    found = list(_kinds(rows))
-    findings = [_finding(*kind, hint) for kind in found[:MOST_KINDS]]
-    if len(found) > MOST_KINDS:
-        findings.append(_rest(found[MOST_KINDS:]))
+    kinds = list(_kinds(rows))
+    findings = [_finding(*kind, hint) for kind in kinds[:MOST_KINDS]]
+    if len(kinds) > MOST_KINDS:
+        findings.append(_rest(kinds[MOST_KINDS:]))
     return tuple(findings)
 
 
@@ -48,26 +48,26 @@ def _kinds(rows: RowProblems) -> Iterator[tuple[Path, str, str, list[int]]]:
     for path, (what, numbers) in torn.items():
         numbers.sort()
         # What is said is of the first line; the others are wrong in their own ways.
-        shown = ", ".join(map(str, numbers[:MOST_NUMBERS]))
-        yield path, what, shown + ", …" * (len(numbers) > MOST_NUMBERS), numbers
+        numbers_text = ", ".join(map(str, numbers[:MOST_NUMBERS]))
+        yield path, what, numbers_text + ", …" * (len(numbers) > MOST_NUMBERS), numbers
 
 
 def _finding(path: Path, what: str, lines: str, numbers: list[int], hint: str) -> Finding:
-    known = _kind_of(what)
+    kind = _kind_of(what)
     pointer = _pointer_of(what)
-    told = tabled(
-        known.cause,
+    finding = tabled(
+        kind.cause,
         f"{path}: {'line' if len(numbers) == 1 else 'lines'} {lines}: {what}",
         *(quote_row(path, number, pointer=pointer) for number in numbers[:QUOTED]),
     )
-    return replace(told, next_action=hint or known.do_of(what))
+    return replace(finding, next_action=hint or kind.do_of(what))
 
 
 def quote_row(path: Path, number: int, *, pointer: str = "") -> Quote:
     """The beginning of a row, and where it stands."""
     text = line_of(path, number)
-    shown = text if len(text) <= DESCRIBED else f"{text[:DESCRIBED]} …"
-    return quote_line(path, number, pointer=pointer, text=shown)
+    described = text if len(text) <= DESCRIBED else f"{text[:DESCRIBED]} …"
+    return quote_line(path, number, pointer=pointer, text=described)
 
 
 def _pointer_of(what: str) -> str:

@@ -45,24 +45,26 @@ async def check_empty_answers(
     door = await door_of(client, environment)
     player = Player(client, door, guard, timeout_s=PATIENCE_S if broken else ONE_ANSWER_S)
     began = time.monotonic()
-    told = ""
+    summary = ""
     tried = 0
-    found: dict[tuple[str, str], list[Finding]] = {}
+    alike_findings: dict[tuple[str, str], list[Finding]] = {}
     for row in rows:
         verdict = await player.verify(row, NO_ANSWER)
         if broken and (verdict.timed_out or _is_of_a_model(verdict.failure)):
             return Looked(f"not tried: it asks {', '.join(broken)}", skipped=True)
         tried += 1
         reward = "no reward" if verdict.reward is None else f"reward {verdict.reward:g}"
-        told = told or f"an empty answer gets {reward} in {verdict.seconds * 1000:.0f} ms"
+        summary = summary or f"an empty answer gets {reward} in {verdict.seconds * 1000:.0f} ms"
         at = RowIdentity(task=row.get(TASK_INDEX))
         for finding in _findings(environment, verdict, wrong):
             alike = (finding.cause, _NUMBER.sub("0", finding.symptom))
-            found.setdefault(alike, []).append(replace(finding, row=finding.row or at))
+            alike_findings.setdefault(alike, []).append(replace(finding, row=finding.row or at))
         if verdict.timed_out or time.monotonic() - began > SEVERAL_S:
             break
-    more = f"; tried on {tried} rows" if tried > 1 else ""
-    return Looked(told + more, tuple(_as_one(alike, tried) for alike in found.values()))
+    tried_text = f"; tried on {tried} rows" if tried > 1 else ""
+    return Looked(
+        summary + tried_text, tuple(_as_one(alike, tried) for alike in alike_findings.values())
+    )
 
 
 def _as_one(alike: Sequence[Finding], tried: int) -> Finding:
@@ -74,12 +76,12 @@ def _as_one(alike: Sequence[Finding], tried: int) -> Finding:
 
 
 def _findings(environment: str, verdict: PlayedAnswer, wrong: float | None) -> list[Finding]:
-    seen = (
+    candidates = (
         _failed(environment, verdict),
         _rewarded(environment, verdict, wrong),
         _blocked(environment, verdict),
     )
-    return [finding for finding in seen if finding is not None]
+    return [finding for finding in candidates if finding is not None]
 
 
 def _is_of_a_model(failure: CallError | None) -> bool:
@@ -102,8 +104,8 @@ def _failed(environment: str, verdict: PlayedAnswer) -> Finding | None:
 
 
 def _rewarded(environment: str, verdict: PlayedAnswer, wrong: float | None) -> Finding | None:
-    most = 0.0 if wrong is None else wrong
-    if verdict.reward is None or math.isnan(verdict.reward) or verdict.reward <= most:
+    expected_most = 0.0 if wrong is None else wrong
+    if verdict.reward is None or math.isnan(verdict.reward) or verdict.reward <= expected_most:
         return None
     return tabled(
         "verifier.rewards-nothing",
@@ -172,8 +174,8 @@ async def _by_a_wrong_answer(client: ServerClient, environment: str, row: JsonOb
         and not _is_of_a_model(failure)
     ):
         # The verifier's own, whatever its judge would have said.
-        told = replace(finding_of(failure), row=RowIdentity(task=row.get(TASK_INDEX)))
-        return Looked("a wrong answer cannot be verified", (told,))
+        finding = replace(finding_of(failure), row=RowIdentity(task=row.get(TASK_INDEX)))
+        return Looked("a wrong answer cannot be verified", (finding,))
     if failure is not None:
         return Looked("no verdict", (_unjudged(environment, failure),))
     return Looked("a wrong answer was verified, with the judge or without")
@@ -183,9 +185,9 @@ def _unjudged(environment: str, error: CallError) -> Finding:
     finding = finding_of(error)
     if isinstance(error, JudgeFailure):
         # What the judge said is in the message; it is the evidence.
-        said = _SAID.search(error.message)
-        shown = (quote("the judge's reply", said[1] if said else error.message),)
-        finding = replace(finding, evidence=(*finding.evidence, *shown))
+        match = _SAID.search(error.message)
+        quoted = (quote("the judge's reply", match[1] if match else error.message),)
+        finding = replace(finding, evidence=(*finding.evidence, *quoted))
     return replace(finding, symptom=f"the judge of {environment}: {finding.symptom}")
 
 

@@ -146,6 +146,6 @@ async def _asked(
         cookies=parse_set_cookies(cookies[0].split(";")) if cookies else {},
         session_id=session_id,
     )
-    kept = [(n, v) for n, v in reply.headers.items() if n.lower() != "set-cookie"]
-    kept += [("set-cookie", f"{n}={v}; path=/") for n, v in reply.cookies.items()]
-    return reply.status, kept, reply.body
+    kept_headers = [(n, v) for n, v in reply.headers.items() if n.lower() != "set-cookie"]
+    kept_headers += [("set-cookie", f"{n}={v}; path=/") for n, v in reply.cookies.items()]
+    return reply.status, kept_headers, reply.body

@@ -47,12 +47,12 @@ def replica_of(argument: str) -> Serve:
     `argument`: as `workers_of` makes it.
     """
     # From the process that made us.
-    instance, places, tree = pickle.loads(base64.b64decode(argument))  # noqa: S301
+    instance, targets_of_fleet, tree = pickle.loads(base64.b64decode(argument))  # noqa: S301
     notice_ray_here(tree)
     questions = Questions()
     targets = {
         name: Target(name, server_type, urls, ServerElsewhere(name, questions))
-        for name, (server_type, urls) in places.items()
+        for name, (server_type, urls) in targets_of_fleet.items()
     }
     server = build_server(instance, server_client(targets, tree), isolate=False)
     return partial(serve, server, questions)

@@ -31,20 +31,20 @@ class Attributed(Awaitable[Any]):
     def __await__(self) -> Generator[Any, Any, Any]:
         """Step the coroutine to its end."""
         step: Callable[[Any], Any] = self._coroutine.send
-        given: Any = None
+        sent_value: Any = None
         while True:
             token = running.set(self._number)
             try:
-                awaited = step(given)
+                awaited = step(sent_value)
             except StopIteration as end:
                 return end.value
             finally:
                 running.reset(token)
             try:
-                given = yield awaited
+                sent_value = yield awaited
                 step = self._coroutine.send
             except BaseException as error:  # the coroutine's to handle, whatever it is
-                given, step = error, self._coroutine.throw
+                sent_value, step = error, self._coroutine.throw
 
 
 @final

@@ -82,10 +82,10 @@ class _Box:
 
 def flame_chart(server: str, functions: Sequence[FunctionTimes]) -> str:
     """An SVG document that loads nothing; each box tells its numbers when pointed at."""
-    known = {one.index: one for one in functions}
-    boxes = list(_boxes(known))
+    by_index = {function.index: function for function in functions}
+    boxes = list(_boxes(by_index))
     height = (max((box.depth for box in boxes), default=0) + 3) * ROW
-    total = sum(one.tsub for one in functions)
+    total = sum(function.tsub for function in functions)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {height}">',
         "<style>text { font: 11px monospace }</style>",
@@ -97,34 +97,43 @@ def flame_chart(server: str, functions: Sequence[FunctionTimes]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _boxes(known: Mapping[int, FunctionTimes]) -> Iterator[_Box]:
-    called = {c.index for one in known.values() for c in one.callees if c.index != one.index}
-    roots = [one for index, one in known.items() if index not in called] or list(known.values())
-    roots.sort(key=lambda one: -one.ttot)
-    whole = sum(one.ttot for one in roots)
-    left = 0.0
+def _boxes(by_index: Mapping[int, FunctionTimes]) -> Iterator[_Box]:
+    called = {
+        c.index
+        for function in by_index.values()
+        for c in function.callees
+        if c.index != function.index
+    }
+    roots = [function for index, function in by_index.items() if index not in called] or list(
+        by_index.values()
+    )
+    roots.sort(key=lambda function: -function.ttot)
+    total = sum(function.ttot for function in roots)
+    offset = 0.0
     for root in roots:
-        width = WIDTH * root.ttot / whole if whole else 0.0
-        yield from _below(known, _Box(root, left, width, 1, root.ttot), frozenset())
-        left += width
+        width = WIDTH * root.ttot / total if total else 0.0
+        yield from _below(by_index, _Box(root, offset, width, 1, root.ttot), frozenset())
+        offset += width
 
 
-def _below(known: Mapping[int, FunctionTimes], box: _Box, above: frozenset[int]) -> Iterator[_Box]:
+def _below(
+    by_index: Mapping[int, FunctionTimes], box: _Box, above: frozenset[int]
+) -> Iterator[_Box]:
     """A box and what was called in it; recursion is drawn once."""
     if box.width < NARROWEST or box.depth > DEEPEST:
         return
     yield box
-    left = box.left
+    offset = box.left
     above |= {box.of.index}
     share = min(1.0, box.took / box.of.ttot) if box.of.ttot else 0.0
     for callee in sorted(box.of.callees, key=lambda callee: -callee.ttot):
-        one = known.get(callee.index)
-        if one is None or callee.index in above:
+        function = by_index.get(callee.index)
+        if function is None or callee.index in above:
             continue
         took = callee.ttot * share
-        width = min(_width(box, took), box.left + box.width - left)
-        yield from _below(known, _Box(one, left, width, box.depth + 1, took), above)
-        left += width
+        width = min(_width(box, took), box.left + box.width - offset)
+        yield from _below(by_index, _Box(function, offset, width, box.depth + 1, took), above)
+        offset += width
 
 
 def _width(box: _Box, took: float) -> float:
@@ -133,15 +142,21 @@ def _width(box: _Box, took: float) -> float:
 
 def _drawn(box: _Box, total: float) -> str:
     top = box.depth * ROW
-    one = box.of
+    function = box.of
     share = 100 * box.took / total if total else 0.0
-    told = f"{one.name}\n{box.took:.6f} s here ({share:.1f}%), {one.ncall} calls in all"
+    tooltip = (
+        f"{function.name}\n{box.took:.6f} s here ({share:.1f}%), {function.ncall} calls in all"
+    )
     fits = int((box.width - 4) / _LETTER)
-    text = one.function if len(one.function) <= fits else one.function[: max(0, fits - 1)] + "…"
+    text = (
+        function.function
+        if len(function.function) <= fits
+        else function.function[: max(0, fits - 1)] + "…"
+    )
     label = f'<text x="{box.left + 2:.1f}" y="{top + 13}">{escape(text)}</text>' if fits > 2 else ""
-    colour = _COLOURS[one.index % len(_COLOURS)]
+    colour = _COLOURS[function.index % len(_COLOURS)]
     return (
-        f"<g><title>{escape(told)}</title>"
+        f"<g><title>{escape(tooltip)}</title>"
         f'<rect x="{box.left:.1f}" y="{top}" width="{box.width:.1f}" height="{ROW - 1}" '
         f'fill="{colour}"/>{label}</g>'
     )

@@ -25,8 +25,14 @@ COLUMNS: Final = ("name", "ncall", "tsub", "ttot", "tavg")
 def table_of(functions: Sequence[FunctionTimes]) -> str:
     """Text: the columns, and a line for each function, the largest `ttot` first."""
     rows = [
-        (one.name, str(one.ncall), f"{one.tsub:.6f}", f"{one.ttot:.6f}", f"{one.tavg:.6f}")
-        for one in sorted(functions, key=lambda one: (-one.ttot, one.name))
+        (
+            function.name,
+            str(function.ncall),
+            f"{function.tsub:.6f}",
+            f"{function.ttot:.6f}",
+            f"{function.tavg:.6f}",
+        )
+        for function in sorted(functions, key=lambda function: (-function.ttot, function.name))
     ]
     widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
     return "\n".join(_line(row, widths) for row in (COLUMNS, *rows)) + "\n"
@@ -40,15 +46,18 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def callgrind_of(functions: Sequence[FunctionTimes]) -> str:
     """The same for KCachegrind and the like, in microseconds. Says nothing of the command line."""
-    known = {one.index for one in functions}
+    indices = {function.index for function in functions}
     lines = ["version: 1", "creator: palestra", "positions: line", "events: Microseconds", ""]
-    for one in functions:
-        lines += [f"fl=({one.index}) {one.module}", f"fn=({one.index}) {one.name}"]
-        lines += [f"{one.line} {round(one.tsub * 1e6)}"]
-        for callee in one.callees:
-            if callee.index in known:
+    for function in functions:
+        lines += [
+            f"fl=({function.index}) {function.module}",
+            f"fn=({function.index}) {function.name}",
+        ]
+        lines += [f"{function.line} {round(function.tsub * 1e6)}"]
+        for callee in function.callees:
+            if callee.index in indices:
                 lines += [f"cfi=({callee.index})", f"cfn=({callee.index})"]
-                lines += [f"calls={callee.ncall} 0", f"{one.line} {round(callee.ttot * 1e6)}"]
+                lines += [f"calls={callee.ncall} 0", f"{function.line} {round(callee.ttot * 1e6)}"]
         lines.append("")
     # A name is told where its number first stands, which may be in a call.
     return _named_first(lines, functions)
@@ -56,7 +65,7 @@ def callgrind_of(functions: Sequence[FunctionTimes]) -> str:
 
 def _named_first(lines: Sequence[str], functions: Sequence[FunctionTimes]) -> str:
     names = {f"({function.index})": function for function in functions}
-    told: set[str] = set()
+    names_given: set[str] = set()
     out: list[str] = []
     for line in lines:
         key, _, value = line.partition("=")
@@ -64,9 +73,9 @@ def _named_first(lines: Sequence[str], functions: Sequence[FunctionTimes]) -> st
             number = value.partition(" ")[0]
             kind = "file" if key in {"fl", "cfi"} else "function"
             name = names[number].module if kind == "file" else names[number].name
-            said = kind + number in told
-            told.add(kind + number)
-            out.append(f"{key}={number}" if said else f"{key}={number} {name}")
+            is_named = kind + number in names_given
+            names_given.add(kind + number)
+            out.append(f"{key}={number}" if is_named else f"{key}={number} {name}")
         else:
             out.append(line)
     return "\n".join(out) + "\n"

@@ -48,12 +48,17 @@ class ChatAnswerReader:
     """
 
     def __init__(
-        self, *, server: str, model: str, mask: Callable[[str], str], answered: AnsweredRollouts
+        self,
+        *,
+        server: str,
+        model: str,
+        mask: Callable[[str], str],
+        answered_rollouts: AnsweredRollouts,
     ) -> None:
         self._server = server
         self._model = model
         self._mask = mask
-        self._answered = answered
+        self._answered = answered_rollouts
 
     def read(
         self, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], C]
@@ -80,11 +85,11 @@ class ChatAnswerReader:
         return completion
 
     def read_as(
-        self, wanted: str, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], T]
+        self, expected: str, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], T]
     ) -> T | ContextOverflow:
         """What `decode` makes of a success; an overflow stays one.
 
-        `decode` raises ValueError, LookupError or TypeError for a body that is no `wanted`. Raises
+        `decode` raises ValueError, LookupError or TypeError for a body that is no `expected`. Raises
         `CallError` then.
         """
         if isinstance(body, ContextOverflow):
@@ -92,7 +97,7 @@ class ChatAnswerReader:
         try:
             return decode(body)
         except _UNREADABLE as error:
-            return self.no_answer(url, body, wanted, error)
+            return self.no_answer(url, body, expected, error)
 
     def failed(self, url: str, body: bytes, error: ModelError) -> ModelError:
         """`error`, which a success was found to tell of, with where and what was answered."""
@@ -100,21 +105,21 @@ class ChatAnswerReader:
         add_hop(error, Hop(self._server, url, 200, self._mask(excerpt(body))))
         return error
 
-    def no_answer(self, url: str, body: bytes, wanted: str, error: Exception) -> ContextOverflow:
+    def no_answer(self, url: str, body: bytes, expected: str, error: Exception) -> ContextOverflow:
         """What a success means that holds no answer: some routers report failures that way.
 
         Raises `CallError`, but for a context that is full.
         """
         status = failure_status(body)
         if status is None:
-            raise self.unreadable(url, body, wanted, error) from error
+            raise self.unreadable(url, body, expected, error) from error
         return self.refused(url, HttpReply(status=status, body=body))
 
-    def unreadable(self, url: str, body: bytes, wanted: str, error: Exception) -> ModelError:
+    def unreadable(self, url: str, body: bytes, expected: str, error: Exception) -> ModelError:
         """A success whose body is not what was asked for."""
         text = self._mask(excerpt(body))
         return ModelError(
-            f"{self._server}: {url} answered 200 with what is no {wanted} "
+            f"{self._server}: {url} answered 200 with what is no {expected} "
             f"({self._mask(why_unreadable(body, error))}): {text[:500]}",
             hint="does the base_url point to an OpenAI-compatible endpoint, /v1 included?",
             evidence=Evidence(hops=(Hop(self._server, url, 200, text),)),
@@ -123,10 +128,10 @@ class ChatAnswerReader:
     def refused(self, url: str, reply: HttpReply) -> ContextOverflow:
         """What an answer of status 300 or more means. Raises `CallError`, but for a full context."""
         reply = replace(reply, body=self._mask(reply.body.decode("utf-8", "replace")).encode())
-        found = classify(reply, server=self._server, url=url, model=self._model)
-        if isinstance(found, ContextOverflow):
-            return self.overflow(found.sentence, found.hop)
-        raise found
+        failure = classify(reply, server=self._server, url=url, model=self._model)
+        if isinstance(failure, ContextOverflow):
+            return self.overflow(failure.sentence, failure.hop)
+        raise failure
 
     def overflow(self, sentence: str, hop: Hop) -> ContextOverflow:
         """A full context in the rollout of the current call."""
@@ -138,9 +143,9 @@ class ChatAnswerReader:
 
     def raise_hopeless(self, url: str, reply: HttpReply) -> None:
         """Raises `Hopeless` for a refusal that looks like one to wait for, and is none."""
-        found = classify(reply, server=self._server, url=url, model=self._model)
-        if isinstance(found, Hopeless):
-            raise found
+        failure = classify(reply, server=self._server, url=url, model=self._model)
+        if isinstance(failure, Hopeless):
+            raise failure
 
     def hop(self, url: str, reply: HttpReply | None) -> Hop:
         """A call of the endpoint, with what it answered, if it did."""

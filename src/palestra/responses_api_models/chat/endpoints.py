@@ -90,10 +90,10 @@ class Endpoints:
 
     def home(self, session: str) -> ProviderEndpoint:
         """Where the session's next request goes. Raises `ModelError` when there is no endpoint."""
-        found = self._choose(session, ())
-        if found is None:
+        endpoint = self._choose(session, ())
+        if endpoint is None:
             raise ModelError(f"{self._server} has no endpoint yet", hint="its start() must set one")
-        return found
+        return endpoint
 
     def enter(
         self, session: str, tried: Collection[ProviderEndpoint] = ()
@@ -186,12 +186,16 @@ class Endpoints:
         now = self._clock()
         if now < endpoint.left_until and asked_s is None:
             return  # one of many requests that found the same
-        own = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**endpoint.pauses)
+        own_pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**endpoint.pauses)
         endpoint.pauses = min(endpoint.pauses + 1, 10)
-        endpoint.left_until = now + (own if asked_s is None else max(asked_s, 0.1))
+        endpoint.left_until = now + (own_pause_s if asked_s is None else max(asked_s, 0.1))
 
     def _others(self, endpoint: ProviderEndpoint) -> str:
-        others = [other.url for other in self.all if other is not endpoint and not other.failures]
+        others = [
+            other_endpoint.url
+            for other_endpoint in self.all
+            if other_endpoint is not endpoint and not other_endpoint.failures
+        ]
         return ", ".join(others) or "none, as no other one answers"
 
     def _choose(self, session: str, tried: Collection[ProviderEndpoint]) -> ProviderEndpoint | None:
@@ -204,14 +208,14 @@ class Endpoints:
         self._renew(session, stay, now)
         if stay.in_flight >= AT_ONCE:
             return self._anywhere(tried, now)
-        for known in (stay.endpoint, stay.host):
-            if known is not None and known not in tried and self._is_open(known, now):
-                return known
-        found = self._anywhere(tried, now)
+        for settled in (stay.endpoint, stay.host):
+            if settled is not None and settled not in tried and self._is_open(settled, now):
+                return settled
+        endpoint = self._anywhere(tried, now)
         if stay.endpoint.failures:
-            return self._settle(session, found, now)
-        stay.host = found
-        return found
+            return self._settle(session, endpoint, now)
+        stay.host = endpoint
+        return endpoint
 
     def _anywhere(self, tried: Collection[ProviderEndpoint], now: float) -> ProviderEndpoint | None:
         """Where there is most room, else the first to come back; where it was, no request goes."""
@@ -225,8 +229,12 @@ class Endpoints:
     def _least_loaded(
         self, tried: Collection[ProviderEndpoint], now: float
     ) -> ProviderEndpoint | None:
-        fit = [each for each in self.all if each not in tried and self._is_open(each, now)]
-        return min(fit, key=lambda each: (each.in_flight, each.sessions), default=None)
+        fit = [
+            endpoint
+            for endpoint in self.all
+            if endpoint not in tried and self._is_open(endpoint, now)
+        ]
+        return min(fit, key=lambda endpoint: (endpoint.in_flight, endpoint.sessions), default=None)
 
     def _renew(self, session: str, stay: _Stay, now: float) -> None:
         stay.last_used = now

@@ -99,19 +99,19 @@ class FailoverRoute:
         return replace(reply, headers={**reply.headers, "retry-after": wait})
 
     def _enter(self, tried: set[ProviderEndpoint]) -> ProviderEndpoint:
-        found = self._soured and self._endpoints.enter(self._session, self._soured)
-        found = found or self._endpoints.enter(self._session, tried)
+        endpoint = self._soured and self._endpoints.enter(self._session, self._soured)
+        endpoint = endpoint or self._endpoints.enter(self._session, tried)
         # There is one, as `home` found one.
-        return found or self._endpoints.home(self._session)
+        return endpoint or self._endpoints.home(self._session)
 
     async def _exchange(self, endpoint: ProviderEndpoint, deadline: float | None) -> HttpReply:
         self.url = url_of(endpoint.url, self._path)
-        left = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        left_s = None if deadline is None else deadline - asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(None) as wait:
                 endpoint.waits.add(wait)
                 try:
-                    return await self._send(self.url, left)
+                    return await self._send(self.url, left_s)
                 finally:
                     endpoint.waits.discard(wait)
         except TimeoutError as error:

@@ -125,11 +125,11 @@ class _Turn:
         if settings.uses_reasoning_parser and not settings.uses_interleaved_reasoning:
             return
         extra = reasoning.model_extra or {}
-        beside = {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
-        self._more.update(beside)
+        signatures = {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
+        self._more.update(signatures)
         parts = [part_of_block(block) for block in reasoning.summary]
         if not any(parts):
-            self._add_thoughts(_blocks(reasoning, position, elsewhere=bool(beside)))
+            self._add_thoughts(_blocks(reasoning, position, elsewhere=bool(signatures)))
             return
         for part, block in zip(parts, reasoning.summary, strict=True):
             if part is None:
@@ -159,8 +159,8 @@ class _Turn:
 
     def _content(self, thoughts: list[str]) -> str | list[Any]:
         """The pieces as text, or as parts where one is a part."""
-        if len(self._pieces) == 1 and isinstance(alone := self._pieces[0], str):
-            return self._text(alone, thoughts)
+        if len(self._pieces) == 1 and isinstance(only_piece := self._pieces[0], str):
+            return self._text(only_piece, thoughts)
         parts: list[Any] = []
         for is_text, group in groupby(self._pieces, key=lambda piece: isinstance(piece, str)):
             if not is_text:

@@ -132,8 +132,8 @@ def _sentence(decoded: Any) -> str:
         if isinstance(value, list) and value:
             # FastAPI's validation errors: the first one stands for all.
             value = value[0].get("msg") if isinstance(value[0], dict) else value[0]
-        if found := _sentence(value):
-            return found
+        if sentence := _sentence(value):
+            return sentence
     return ""
 
 
@@ -144,8 +144,8 @@ def _code(body: bytes) -> str:
     except orjson.JSONDecodeError:
         return ""
     error = decoded.get("error") if isinstance(decoded, dict) else None
-    found = error if isinstance(error, dict) else decoded
-    return f"{found.get('type')} {found.get('code')}" if isinstance(found, dict) else ""
+    fields = error if isinstance(error, dict) else decoded
+    return f"{fields.get('type')} {fields.get('code')}" if isinstance(fields, dict) else ""
 
 
 def failure_status(body: bytes) -> int | None:
@@ -206,8 +206,8 @@ def _failure(
     status: int, sentence: str, code: str, reply: HttpReply
 ) -> tuple[type[CallError], str]:
     """The class and the hint; the order of the cases matters."""
-    if found := _hopeless(status, sentence, code):
-        return found
+    if failure := _hopeless(status, sentence, code):
+        return failure
     # llama.cpp answers 500 to a malformed tool.
     if status == 500 and "failed to parse tools" in sentence.lower():
         return ModelRejectedRow, _MEND_TOOLS
@@ -254,9 +254,9 @@ def check_whole(finish_reasons: Sequence[str | None], *, model: str, body: bytes
         raise ModelError(f"{model} answered without any choice")
     for reason in finish_reasons:
         if reason in _BROKEN_OFF:
-            said = _said_of_a_choice(body)
+            provider_words = _said_of_a_choice(body)
             raise ModelError(
-                f"{model} broke its answer off (finish_reason {reason!r}){said and ': '}{said}",
+                f"{model} broke its answer off (finish_reason {reason!r}){provider_words and ': '}{provider_words}",
                 hint="its endpoint was stopped or paused meanwhile; see its own log",
                 cause=KnownCause.ANSWER_BROKEN_OFF,
             )

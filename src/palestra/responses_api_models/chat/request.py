@@ -87,10 +87,10 @@ def to_chat_request(
 
 
 def _refuse_unsayable(params: ResponseCreateParams) -> None:
-    given = params.model_fields_set
-    if not _ONLY_HARMLESS.keys().isdisjoint(given):
+    set_names = params.model_fields_set
+    if not _ONLY_HARMLESS.keys().isdisjoint(set_names):
         for name, (harmless, expected) in _ONLY_HARMLESS.items():
-            if name in given and getattr(params, name) not in harmless:
+            if name in set_names and getattr(params, name) not in harmless:
                 refuse(f"/{name}", expected)
     for index, name in enumerate(params.include or ()):
         if name not in _INCLUDED:
@@ -99,22 +99,22 @@ def _refuse_unsayable(params: ResponseCreateParams) -> None:
 
 
 def template_kwargs(
-    metadata: JsonObject, asked: JsonObject, settings: ConversionSettings
+    metadata: JsonObject, request_kwargs: JsonObject, settings: ConversionSettings
 ) -> JsonDict:
     """The chat template's arguments: whatever a row says goes over the configuration.
 
-    Either may give them by themselves or inside of `extra_body`; `asked` are the request's own
+    Either may give them by themselves or inside of `extra_body`; `request_kwargs` are the request's own
     fields. Raises `RowError`.
     """
     merged: JsonDict = {}
     configured = settings.extra_body or settings.chat_template_kwargs
-    if not metadata and not asked and not configured:
+    if not metadata and not request_kwargs and not configured:
         return merged  # as nearly always: this is on the hottest path
     for pointer, given in (
         ("", settings.extra_body.get("chat_template_kwargs")),
         ("", settings.chat_template_kwargs),
         ("/metadata/extra_body", json_setting(metadata, "extra_body").get("chat_template_kwargs")),
-        ("", asked.get("chat_template_kwargs")),
+        ("", request_kwargs.get("chat_template_kwargs")),
         ("/metadata", json_setting(metadata, "chat_template_kwargs")),
     ):
         if given is None:
@@ -141,23 +141,23 @@ def json_setting(metadata: JsonObject, key: str) -> JsonDict:
 
 def _sampling(params: ResponseCreateParams, settings: ConversionSettings) -> JsonDict:
     """Everything about how to answer, apart from tools."""
-    given = params.__dict__
-    asked = {name: value for name in _SAME_NAME if (value := given[name]) is not None}
+    values = params.__dict__
+    sampling = {name: value for name in _SAME_NAME if (value := values[name]) is not None}
     if params.max_output_tokens is not None:
         if params.max_output_tokens < 1:
             # An endpoint would say what it says of a prompt that leaves no room for an answer.
             refuse("/max_output_tokens", f"at least 1, got {params.max_output_tokens}")
-        asked[settings.max_tokens_parameter] = params.max_output_tokens
+        sampling[settings.max_tokens_parameter] = params.max_output_tokens
     if params.include and _LOGPROBS in params.include:
-        asked["logprobs"] = True
+        sampling["logprobs"] = True
     if params.top_logprobs:
-        asked["logprobs"] = True
-        asked["top_logprobs"] = params.top_logprobs
+        sampling["logprobs"] = True
+        sampling["top_logprobs"] = params.top_logprobs
     if params.reasoning:
-        asked.update(_effort(params.reasoning))
+        sampling.update(_effort(params.reasoning))
     if params.text:
-        asked.update(_text_format(params.text))
-    return asked
+        sampling.update(_text_format(params.text))
+    return sampling
 
 
 def _effort(reasoning: JsonObject) -> JsonDict:
@@ -173,19 +173,19 @@ def _effort(reasoning: JsonObject) -> JsonDict:
 
 
 def _text_format(text: JsonObject) -> JsonDict:
-    asked: JsonDict = {}
+    text_fields: JsonDict = {}
     for name, value in text.items():
         if value is not None and name not in {"format", "verbosity"}:
             refuse(f"/text/{name}", "`format` and `verbosity` alone")
     if text.get("verbosity") is not None:
-        asked["verbosity"] = text["verbosity"]
-    wanted = text.get("format") or {}
-    if wanted.get("type") == "json_schema":
-        schema = {key: value for key, value in wanted.items() if key != "type"}
-        asked["response_format"] = {"type": "json_schema", "json_schema": schema}
-    elif wanted.get("type") not in {None, "text"}:
-        asked["response_format"] = dict(wanted)
-    return asked
+        text_fields["verbosity"] = text["verbosity"]
+    text_format = text.get("format") or {}
+    if text_format.get("type") == "json_schema":
+        schema = {key: value for key, value in text_format.items() if key != "type"}
+        text_fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif text_format.get("type") not in {None, "text"}:
+        text_fields["response_format"] = dict(text_format)
+    return text_fields
 
 
 def _tools(params: ResponseCreateParams, *, has_others: bool) -> JsonDict:
@@ -194,9 +194,9 @@ def _tools(params: ResponseCreateParams, *, has_others: bool) -> JsonDict:
     `has_others`: the request has tools from elsewhere, of which these take the place.
     """
     choice = params.tool_choice if "tool_choice" in params.model_fields_set else None
-    asked: JsonDict = {}
+    tool_fields: JsonDict = {}
     if params.tools:
-        asked["tools"] = [_tool(tool, index) for index, tool in enumerate(params.tools)]
+        tool_fields["tools"] = [_tool(tool, index) for index, tool in enumerate(params.tools)]
     elif not has_others:
         if choice is not None and choice not in ("auto", "none"):
             refuse(
@@ -204,11 +204,11 @@ def _tools(params: ResponseCreateParams, *, has_others: bool) -> JsonDict:
             )
         return {}
     if choice is not None:
-        asked["tool_choice"] = _tool_choice(choice)
+        tool_fields["tool_choice"] = _tool_choice(choice)
     parallel = params.parallel_tool_calls
     if parallel is not None and "parallel_tool_calls" in params.model_fields_set:
-        asked["parallel_tool_calls"] = parallel
-    return asked
+        tool_fields["parallel_tool_calls"] = parallel
+    return tool_fields
 
 
 def _tool(tool: Tool, index: int) -> JsonDict:

@@ -86,7 +86,7 @@ def to_response(
     Raises `ModelError` for an answer without choices or one that the endpoint broke off, and
     `WrongSetting` for reasoning fields that the settings do not expect.
     """
-    check_whole([each.finish_reason for each in completion.choices], model=model)
+    check_whole([choice.finish_reason for choice in completion.choices], model=model)
     choice = completion.choices[0]
     digits = new_id()
     reason = _INCOMPLETE.get(choice.finish_reason or "")
@@ -145,7 +145,7 @@ def _response(
 
     `digits` are what its id and those of its items have in common.
     """
-    asked = params.__dict__
+    request_values = params.__dict__
     values = {
         "id": f"resp_{digits}",
         "object": "response",
@@ -161,8 +161,8 @@ def _response(
         "tools": params.tools,
     }
     for name in _ECHOED:
-        if asked[name] is not None:
-            values[name] = asked[name]
+        if request_values[name] is not None:
+            values[name] = request_values[name]
     return _make_response(values)
 
 
@@ -170,8 +170,8 @@ def _output(
     choice: UpstreamChoice, digits: str, settings: ConversionSettings, status: str
 ) -> list[Any]:
     message = choice.message
-    beside = message.reasoning_content or message.reasoning
-    if beside and not settings.uses_reasoning_parser:
+    reasoning_field = message.reasoning_content or message.reasoning
+    if reasoning_field and not settings.uses_reasoning_parser:
         raise WrongSetting(
             "the endpoint answered with its reasoning in a field of its own, which "
             "`uses_reasoning_parser: false` rules out",
@@ -179,7 +179,7 @@ def _output(
             "endpoint without a reasoning parser",
             cause=KnownCause.REASONING_PARSER,
         )
-    output = _said(message.content, beside, digits, status)
+    output = _said(message.content, reasoning_field, digits, status)
     if message.reasoning_details is not None or message.thinking_blocks is not None:
         _add_beside_reasoning(output, message, digits)
     if message.refusal or choice.logprobs:
@@ -191,26 +191,26 @@ def _output(
     return output or [_message([], digits, status)]
 
 
-def _said(content: Any, beside: str | None, digits: str, status: str) -> list[Any]:
+def _said(content: Any, reasoning_field: str | None, digits: str, status: str) -> list[Any]:
     """Reasoning and messages, from the content and the reasoning beside it."""
     if content is None or (isinstance(content, str) and not has_tags(content)):
         # The usual answer: nothing to take apart.
         output: list[Any] = []
-        if beside:
-            output.append(_reasoning((TextSpan(beside, is_reasoning=True),), digits))
+        if reasoning_field:
+            output.append(_reasoning((TextSpan(reasoning_field, is_reasoning=True),), digits))
         if content:
             output.append(_message([_output_text(content)], digits, status))
         return output
-    said = list(said_in(content, lone_tags=not beside))
-    if beside:
-        said.insert(0, TextSpan(beside, is_reasoning=True))
-    return _spoken(said, digits, status)
+    spans = list(said_in(content, lone_tags=not reasoning_field))
+    if reasoning_field:
+        spans.insert(0, TextSpan(reasoning_field, is_reasoning=True))
+    return _spoken(spans, digits, status)
 
 
-def _spoken(said: Iterable[TextSpan], digits: str, status: str) -> list[Any]:
+def _spoken(spans: Iterable[TextSpan], digits: str, status: str) -> list[Any]:
     """Reasoning and messages in the order of the text; blocks without text between are one item."""
     output: list[Any] = []
-    for is_reasoning, group in groupby(said, key=lambda stretch: stretch.is_reasoning):
+    for is_reasoning, group in groupby(spans, key=lambda stretch: stretch.is_reasoning):
         # The usual answer has one of each, with the response's own digits.
         its_digits = f"{digits}{len(output)}" if len(output) > 1 else digits
         if is_reasoning:
@@ -220,10 +220,10 @@ def _spoken(said: Iterable[TextSpan], digits: str, status: str) -> list[Any]:
     return output
 
 
-def _parts(said: Iterable[TextSpan]) -> list[Any]:
+def _parts(spans: Iterable[TextSpan]) -> list[Any]:
     """One text, unless there are parts of the endpoint's own between."""
     parts: list[Any] = []
-    for is_own, group in groupby(said, key=lambda stretch: stretch.part is not None):
+    for is_own, group in groupby(spans, key=lambda stretch: stretch.part is not None):
         if is_own:
             parts += [_own_part(stretch.part) for stretch in group]
         else:
@@ -239,12 +239,12 @@ def _own_part(part: Any) -> Refusal | UnknownPart:
 
 def _add_beside_reasoning(output: list[Any], message: UpstreamMessage, digits: str) -> None:
     """Keep what only the provider can read with the reasoning that it belongs to."""
-    kept = {name: found for name in BESIDE_REASONING if (found := getattr(message, name))}
-    if not kept:
+    extra_fields = {name: found for name in BESIDE_REASONING if (found := getattr(message, name))}
+    if not extra_fields:
         return
     if not output or not isinstance(output[0], Reasoning):
         output.insert(0, _reasoning([], digits))
-    for name, value in kept.items():
+    for name, value in extra_fields.items():
         setattr(output[0], name, value)
 
 
@@ -313,8 +313,8 @@ def _call(call: UpstreamToolCall, digits: str, status: str) -> FunctionCall:
 
 
 def _usage(usage: UpstreamUsage) -> Usage:
-    read, written = usage.prompt_tokens_details, usage.completion_tokens_details
-    cached = (read.cached_tokens if read is not None else None) or 0
+    input_details, written = usage.prompt_tokens_details, usage.completion_tokens_details
+    cached = (input_details.cached_tokens if input_details is not None else None) or 0
     reasoned = (written.reasoning_tokens if written is not None else None) or 0
     return _make_usage(
         {

@@ -183,22 +183,22 @@ class ChatCompletionsServer(ModelServer):
             self.chat_path + self._query, self._chat_request(body), session
         )
         model = self.config.model
-        found = self._upstream.answers.read(url, answer, partial(as_it_came, model=model))
-        if isinstance(found, ContextOverflow):
-            return overflow_completion(body, model=model, overflow=found)
-        return found
+        completion = self._upstream.answers.read(url, answer, partial(as_it_came, model=model))
+        if isinstance(completion, ContextOverflow):
+            return overflow_completion(body, model=model, overflow=completion)
+        return completion
 
     def _chat_request(self, body: ChatCreateParams) -> JsonDict:
-        asked = to_plain(body)
-        metadata = asked.pop("metadata", None) or {}
+        chat_request = to_plain(body)
+        metadata = chat_request.pop("metadata", None) or {}
         request = {
             **self._conversion.extra_body,
             **json_setting(metadata, "extra_body"),
-            **asked,
+            **chat_request,
             "model": self.config.model,
-            "messages": [without_tokens(message) for message in asked["messages"]],
+            "messages": [without_tokens(message) for message in chat_request["messages"]],
         }
-        template = template_kwargs(metadata, asked, self._conversion)
+        template = template_kwargs(metadata, chat_request, self._conversion)
         if template:
             request["chat_template_kwargs"] = template
         if self.config.replace_developer_role_with_system:
@@ -225,16 +225,18 @@ class ChatCompletionsServer(ModelServer):
         Raises `CallError` when none can answer, or one rejects the key. One of several that does
         not answer is named, and left until it does.
         """
-        found = await asyncio.gather(*(self._check_one(each) for each in self._model_endpoints.all))
-        said = [text for text, error in found if error is None]
-        failed = [error for _, error in found if error is not None]
-        if failed and not said:
+        checks = await asyncio.gather(
+            *(self._check_one(endpoint) for endpoint in self._model_endpoints.all)
+        )
+        texts = [text for text, error in checks if error is None]
+        failed = [error for _, error in checks if error is not None]
+        if failed and not texts:
             raise failed[0]
-        return "; ".join([*said, *(f"without {error.message}" for error in failed)])
+        return "; ".join([*texts, *(f"without {error.message}" for error in failed)])
 
     async def _check_one(self, endpoint: ProviderEndpoint) -> tuple[str, CallError | None]:
         try:
-            said = await check_endpoint(self._upstream, endpoint.url, self.config.model)
+            check_text = await check_endpoint(self._upstream, endpoint.url, self.config.model)
         except Hopeless:
             raise
         except CallError as error:
@@ -242,7 +244,7 @@ class ChatCompletionsServer(ModelServer):
                 self._model_endpoints.lost(endpoint, error.message)
             return "", error
         self._model_endpoints.answered(endpoint)
-        return said, None
+        return check_text, None
 
     async def start(self) -> None:
         """Watch over the endpoints, where there are several."""

@@ -52,11 +52,11 @@ def stretches(text: str, *, lone_tags: bool = True) -> Iterator[TextSpan]:
         block, _, text = text.partition(CLOSE)
         yield TextSpan(block, is_reasoning=True)
     while text:
-        before, tag, rest = text.partition(OPEN)
-        if not lone_tags and CLOSE not in rest:
+        before, tag, remainder = text.partition(OPEN)
+        if not lone_tags and CLOSE not in remainder:
             yield TextSpan(text)
             return
-        text = rest
+        text = remainder
         if before:
             yield TextSpan(before)
         if tag:
@@ -66,9 +66,9 @@ def stretches(text: str, *, lone_tags: bool = True) -> Iterator[TextSpan]:
 
 def split_thinking(text: str, *, lone_tags: bool = True) -> tuple[list[str], str]:
     """The blocks of a text, in order, and the text without them, whitespace kept."""
-    found = list(stretches(text, lone_tags=lone_tags))
-    blocks = [said.text for said in found if said.is_reasoning]
-    return blocks, "".join([said.text for said in found if not said.is_reasoning])
+    spans = list(stretches(text, lone_tags=lone_tags))
+    blocks = [span.text for span in spans if span.is_reasoning]
+    return blocks, "".join([span.text for span in spans if not span.is_reasoning])
 
 
 def said_in(content: Any, *, lone_tags: bool = True) -> Iterator[TextSpan]:

@@ -34,10 +34,10 @@ _PROMPT = re.compile(
 )
 
 
-def refuse_unread(overflow: ContextOverflow, asked: Iterable[Any]) -> None:
+def refuse_unread(overflow: ContextOverflow, conversation: Iterable[Any]) -> None:
     """Raise PromptTooLong when no model has answered in this rollout before.
 
-    `asked`: the items, or messages, of the request. Where the rollout is not known, they tell: a
+    `conversation`: the items, or messages, of the request. Where the rollout is not known, they tell: a
     model's turns beyond those that the row brings were generated.
 
     A judge's overflow raises whatever its prompt holds, as no verdict can come of it.
@@ -47,7 +47,7 @@ def refuse_unread(overflow: ContextOverflow, asked: Iterable[Any]) -> None:
     if call.in_environment:
         if spent:
             raise _no_room(overflow)
-    elif spent or _begun(overflow, asked, call):
+    elif spent or _begun(overflow, conversation, call):
         return
     raise PromptTooLong(
         f"{overflow.hop.server}: {_measured(overflow.sentence)}: {overflow.sentence}",
@@ -58,10 +58,10 @@ def refuse_unread(overflow: ContextOverflow, asked: Iterable[Any]) -> None:
     )
 
 
-def _begun(overflow: ContextOverflow, asked: Iterable[Any], call: CallContext) -> bool:
+def _begun(overflow: ContextOverflow, conversation: Iterable[Any], call: CallContext) -> bool:
     if overflow.begun is not None:
         return overflow.begun
-    return model_turns(asked) > call.written_turns
+    return model_turns(conversation) > call.written_turns
 
 
 def _no_room(overflow: ContextOverflow) -> ModelError:
@@ -89,8 +89,8 @@ def _measured(sentence: str) -> str:
 
 
 def _first(pattern: re.Pattern[str], sentence: str) -> int | None:
-    found = pattern.search(sentence)
-    digits = next(filter(None, found.groups()), "") if found else ""
+    match = pattern.search(sentence)
+    digits = next(filter(None, match.groups()), "") if match else ""
     return int(digits.replace(",", "")) if digits else None
 
 
@@ -110,14 +110,14 @@ def as_it_came(answer: bytes, *, model: str) -> ChatCompletion:
 
 
 def overflow_completion(
-    asked: ChatCreateParams, *, model: str, overflow: ContextOverflow
+    chat_params: ChatCreateParams, *, model: str, overflow: ContextOverflow
 ) -> ChatCompletion:
     """The empty, truncated completion of a model whose context cannot hold the chat any more.
 
     Raises PromptTooLong where it never could. What the endpoint said is kept beside the reason, as
     `provider_message`.
     """
-    refuse_unread(overflow, asked.messages)
+    refuse_unread(overflow, chat_params.messages)
     message = ChatMessage(role="assistant", content="")
     choice = ChatChoice(index=0, message=message, finish_reason="length")
     choice.provider_message = overflow.sentence  # type: ignore[attr-defined]  # beside what is declared

@@ -128,7 +128,7 @@ class Upstream:
             server=server,
             model=model,
             mask=self.mask,
-            answered=AnsweredRollouts() if client is None else client.answered,
+            answered_rollouts=AnsweredRollouts() if client is None else client.answered,
         )
         self._secret = api_key if len(api_key) >= _SHORTEST_KEY_MASKED else ""
         self._client = client
@@ -251,8 +251,14 @@ class Upstream:
         """Until cancelled: end the requests at endpoints that died without closing connections."""
         while True:
             await asyncio.sleep(every_s)
-            silent = [each for each in endpoints.all if endpoints.silent(each, since_s=SILENT_S)]
-            await asyncio.gather(*(self.ask_whether_alive(endpoints, each) for each in silent))
+            silent = [
+                endpoint
+                for endpoint in endpoints.all
+                if endpoints.silent(endpoint, since_s=SILENT_S)
+            ]
+            await asyncio.gather(
+                *(self.ask_whether_alive(endpoints, endpoint) for endpoint in silent)
+            )
 
     async def ask_whether_alive(self, endpoints: Endpoints, endpoint: ProviderEndpoint) -> None:
         """One question to an endpoint; after `STRIKES` without an answer it is left."""
@@ -296,8 +302,8 @@ class Upstream:
         Raises `CallError` when the endpoint cannot be reached, refuses, or answers otherwise.
         """
         url = f"{base_url}/models"
-        left = current_call().remaining_s()
-        timeout_s = PROBE_TIMEOUT_S if left is None else min(left, PROBE_TIMEOUT_S)
+        left_s = current_call().remaining_s()
+        timeout_s = PROBE_TIMEOUT_S if left_s is None else min(left_s, PROBE_TIMEOUT_S)
         reply = await self.ask("GET", url, timeout_s=timeout_s)
         if reply.status >= 300:
             self._log("GET", url, b"", excerpt(reply.body), reply.status)

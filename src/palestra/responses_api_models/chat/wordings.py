@@ -177,8 +177,8 @@ def is_too_long_an_answer(sentence: str) -> bool:
 
 def is_about_content(sentence: str, code: str = "") -> bool:
     """Whether what is said in the row was refused, by a moderation or a filter."""
-    said = f"{sentence} {code}"
-    return bool(_CONTENT.search(said)) and not _BANNED.search(sentence)
+    words = f"{sentence} {code}"
+    return bool(_CONTENT.search(words)) and not _BANNED.search(sentence)
 
 
 def lacks_key(sentence: str) -> bool:

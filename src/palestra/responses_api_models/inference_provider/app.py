@@ -50,10 +50,10 @@ class InferenceProviderConfig(ChatModelConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_the_provider_wants(cls, given: Any) -> Any:
+    def _as_the_provider_wants(cls, fields: Any) -> Any:
         """Fill in what the provider's name says. Raises ConfigError for an unknown one."""
-        if not isinstance(given, dict) or not isinstance(name := given.get("provider"), str):
-            return given
+        if not isinstance(fields, dict) or not isinstance(name := fields.get("provider"), str):
+            return fields
         provider = PROVIDERS.get(name)
         if provider is None:
             raise ConfigError(
@@ -61,18 +61,18 @@ class InferenceProviderConfig(ChatModelConfig):
                 hint=f"one of {', '.join(PROVIDERS)}; any other endpoint is vllm_model's, by its "
                 "base_url",
             )
-        key = given.get("api_key") or os.environ.get(provider.key_variable, "")
+        key = fields.get("api_key") or os.environ.get(provider.key_variable, "")
         if not key:
             raise ConfigError(
                 f"provider {name!r} needs a key, and there is none",
                 hint=f"set {provider.key_variable} in the environment, or api_key",
             )
-        known = {
+        provider_fields = {
             "base_url": provider.base_url,
             "max_tokens_parameter": provider.max_tokens_parameter,
             "uses_interleaved_reasoning": provider.takes_reasoning_back,
         }
-        return {**known, **given, "api_key": key}
+        return {**provider_fields, **fields, "api_key": key}
 
 
 class InferenceProvider(ChatCompletionsServer):

@@ -108,16 +108,16 @@ def main() -> None:
     parser.add_argument("--slots", type=int, nargs="+", default=[8])
     parser.add_argument("--tasks", type=int, default=8, help=f"each is asked {REPEATS} times")
     parser.add_argument("--tokens", type=int, default=32, help="most output tokens of an answer")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     sys.stdout.write(
         "| threads | slots | at once | ready s | requests | s | written tok/s | read tok/s "
         "| from cache | CPU s | load |\n|" + "---|" * 11 + "\n"
     )
-    for threads in asked.threads:
-        for slots in asked.slots:
-            for at_once in asked.at_once:
+    for threads in options.threads:
+        for slots in options.slots:
+            for at_once in options.at_once:
                 line = measure(
-                    threads, at_once, slots=slots, tasks=asked.tasks, tokens=asked.tokens
+                    threads, at_once, slots=slots, tasks=options.tasks, tokens=options.tokens
                 )
                 sys.stdout.write(asyncio.run(line))
                 sys.stdout.flush()

@@ -47,12 +47,12 @@ def read_calls(text: str) -> tuple[str, list[WrittenCall]]:
     calls: list[WrittenCall] = []
 
     def take(match: re.Match[str]) -> str:
-        found = read_bare_calls(match[1])
-        calls.extend(found)
-        return "" if found else match[0]
+        bare_calls = read_bare_calls(match[1])
+        calls.extend(bare_calls)
+        return "" if bare_calls else match[0]
 
-    rest = _CALL.sub(take, text)
-    return (rest.strip() if calls else text), calls
+    remainder = _CALL.sub(take, text)
+    return (remainder.strip() if calls else text), calls
 
 
 def read_bare_calls(text: str) -> list[WrittenCall]:
@@ -138,7 +138,7 @@ def with_calls(completion: JsonDict, request: EngineRequest) -> JsonDict:
 
 def _choice_with_calls(choice: JsonDict, request: EngineRequest) -> JsonDict:
     text = choice["message"].get("content") or ""
-    rest, calls = ("", read_bare_calls(text)) if request.call_enforced else read_calls(text)
+    remainder, calls = ("", read_bare_calls(text)) if request.call_enforced else read_calls(text)
     if not calls:
         return choice
     if not request.parallel_calls:
@@ -151,7 +151,7 @@ def _choice_with_calls(choice: JsonDict, request: EngineRequest) -> JsonDict:
         }
         for call in calls
     ]
-    message = {**choice["message"], "content": rest or None, "tool_calls": tool_calls}
+    message = {**choice["message"], "content": remainder or None, "tool_calls": tool_calls}
     reason = choice.get("finish_reason")
     return {
         **choice,
@@ -208,14 +208,14 @@ def _chosen(tools: Sequence[JsonDict], choice: str | JsonDict) -> tuple[list[Jso
         return list(tools), bool(tools) and choice == "required"
     if choice == "none":
         return [], False
-    wanted, enforce = _named(choice)
-    if wanted is None or not set(wanted) <= set(names):
+    wanted_names, enforce = _named(choice)
+    if wanted_names is None or not set(wanted_names) <= set(names):
         raise ModelRejectedRow(
             f"tool_choice {choice!r:.200} fits none of the tools: {', '.join(names) or 'none'}",
             hint="auto, none, required, or the name of a tool of the same request",
         )
-    kept = [tool for tool, name in zip(tools, names, strict=True) if name in wanted]
-    return kept, enforce
+    chosen_tools = [tool for tool, name in zip(tools, names, strict=True) if name in wanted_names]
+    return chosen_tools, enforce
 
 
 def _named(choice: str | JsonDict) -> tuple[list[str] | None, bool]:

@@ -111,8 +111,8 @@ class RunningEngine:
         try:
             either: set[asyncio.Future[Any]] = {sending, self.ending}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            answered = sending.done() and sending.exception() is None
-            if self.ending.done() and not answered:
+            is_answered = sending.done() and sending.exception() is None
+            if self.ending.done() and not is_answered:
                 raise self._died()
             return await sending
         finally:
@@ -175,9 +175,9 @@ class EngineTransport:
         timeout_s = request.timeout_s
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
 
-        async def exchange(sent: bytes | None) -> HttpReply:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            return await self._http.send(replace(request, body=sent, timeout_s=left))
+        async def exchange(body: bytes | None) -> HttpReply:
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            return await self._http.send(replace(request, body=body, timeout_s=left_s))
 
         if request.body is None:
             return await self._engine.call(lambda: exchange(None))
@@ -196,13 +196,13 @@ class EngineTransport:
     async def _turn(self, body: JsonObject, timeout_s: float | None) -> AsyncIterator[None]:
         """Room for one request, once no other one with the same prompt is running."""
         prompt = encode_json([body["messages"], body.get("chat_template_kwargs")])
-        alone = self._prompts.setdefault(prompt, asyncio.Lock())
-        async with AsyncExitStack() as held:
+        prompt_lock = self._prompts.setdefault(prompt, asyncio.Lock())
+        async with AsyncExitStack() as turn_locks:
             self.waiting += 1
             try:
                 async with asyncio.timeout(timeout_s):
-                    await held.enter_async_context(alone)
-                    await held.enter_async_context(self._room)
+                    await turn_locks.enter_async_context(prompt_lock)
+                    await turn_locks.enter_async_context(self._room)
             except TimeoutError as error:
                 raise DeadlineExceeded(
                     f"the local model had no room within {timeout_s or 0:.1f} s: {self._at_once} "

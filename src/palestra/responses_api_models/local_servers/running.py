@@ -76,16 +76,16 @@ async def serve_vllm(
     Raises ConfigError for what can be known before, ServerDied when it ends too early, and
     RunFailed when it is not ready in time, or another process answers at its port.
     """
-    found = vllm if vllm is not None else await asyncio.to_thread(find_vllm, None)
+    installed = vllm if vllm is not None else await asyncio.to_thread(find_vllm, None)
     parser = tool_parser(server)
     port = free_port(server.host, server.port)
     how = f"tool parser {parser or 'none'}, reasoning parser {server.reasoning_parser or 'none'}"
-    what = f"vLLM {found.version}{' on CPU' if found.cpu else ''}, {how}"
+    what = f"vLLM {installed.version}{' on CPU' if installed.cpu else ''}, {how}"
     tell(f"starting {what} …")
     async with kept(
         "vllm",
-        command(server, found, parser=parser, port=port),
-        environment(server, found),
+        command(server, installed, parser=parser, port=port),
+        environment(server, installed),
         secret=server.api_key,
         log_path=log_path,
     ) as (child, ending):
@@ -142,11 +142,11 @@ async def _answers(
     headers: Mapping[str, str],
     child: Child,
     ending: "asyncio.Task[ChildExit]",
-    tell: Tell,
+    report: Tell,
     limit_s: float,
 ) -> None:
     """Wait until the server lists its models."""
-    began = told = time.monotonic()
+    began = reported_at = time.monotonic()
     while True:
         if ending.done():
             raise ending.result().as_error(before_ready=True)
@@ -159,10 +159,10 @@ async def _answers(
                 f"{child.name} did not answer within {limit_s:.0f} s; its last lines:{lines}",
                 hint="--ready-timeout waits longer",
             )
-        if now - told >= TELL_EVERY_S:
-            told = now
+        if now - reported_at >= TELL_EVERY_S:
+            reported_at = now
             last = child.last_lines[-1] if child.last_lines else "it has printed nothing yet"
-            tell(f"… {now - began:.0f} s of at most {limit_s:.0f} s: {last[:160]}")
+            report(f"… {now - began:.0f} s of at most {limit_s:.0f} s: {last[:160]}")
         await asyncio.wait({ending}, timeout=ASK_EVERY_S)
 
 

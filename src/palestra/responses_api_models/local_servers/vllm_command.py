@@ -92,9 +92,9 @@ def _template(server: VLLMServer) -> str:
             raise ConfigError(f"there is no chat template {path}")
         return path.read_text(encoding="utf-8")
     folder = Path(server.model)
-    own, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
-    if own.is_file():
-        return own.read_text(encoding="utf-8")
+    template_file, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
+    if template_file.is_file():
+        return template_file.read_text(encoding="utf-8")
     if config.is_file():
         return str(json.loads(config.read_text(encoding="utf-8")).get("chat_template") or "")
     return ""

@@ -55,11 +55,11 @@ def to_request(params: ResponseCreateParams, *, model: str, extra_body: JsonObje
     Nulls are left out, because they mean "not set" in a row and some endpoints reject them.
     Raises `RowError` when the row's `metadata.extra_body` is no JSON object, or asks for a stream.
     """
-    given = set_fields(params)
-    asked = {key: value for key, value in given.items() if value is not None and key != "stream"}
-    metadata = asked.pop("metadata", {})
-    if isinstance(asked["input"], list):
-        asked["input"] = [_without_tokens(item) for item in asked["input"]]
+    values = set_fields(params)
+    fields = {key: value for key, value in values.items() if value is not None and key != "stream"}
+    metadata = fields.pop("metadata", {})
+    if isinstance(fields["input"], list):
+        fields["input"] = [_without_tokens(item) for item in fields["input"]]
     of_the_row = json_setting(metadata, "extra_body")
     if of_the_row.get("stream"):
         expected = "no `stream`: an answer is read in one piece"
@@ -67,9 +67,9 @@ def to_request(params: ResponseCreateParams, *, model: str, extra_body: JsonObje
             f"/metadata/extra_body cannot be sent; expected: {expected}",
             evidence=Evidence(problems=(FieldProblem("/metadata/extra_body", expected),)),
         )
-    request = {"model": model, **extra_body, **of_the_row, **asked}
-    if kept := {key: value for key, value in metadata.items() if key not in _OURS}:
-        request["metadata"] = kept
+    request = {"model": model, **extra_body, **of_the_row, **fields}
+    if foreign_metadata := {key: value for key, value in metadata.items() if key not in _OURS}:
+        request["metadata"] = foreign_metadata
     return request
 
 
@@ -99,15 +99,18 @@ def read_response(body: bytes, *, model: str) -> Response:
 
 def _counted(usage: JsonObject) -> JsonDict | None:
     """A usage without nulls; None when it counts nothing."""
-    given = {key: value for key, value in usage.items() if value is not None}
-    for key, value in given.items():
+    usage_fields = {key: value for key, value in usage.items() if value is not None}
+    for key, value in usage_fields.items():
         if isinstance(value, dict):
-            given[key] = {name: inner for name, inner in value.items() if inner is not None}
-    if not given:
+            usage_fields[key] = {name: inner for name, inner in value.items() if inner is not None}
+    if not usage_fields:
         return None
-    read, written = given.setdefault("input_tokens", 0), given.setdefault("output_tokens", 0)
-    given.setdefault("total_tokens", read + written)
-    return given
+    input_count, written = (
+        usage_fields.setdefault("input_tokens", 0),
+        usage_fields.setdefault("output_tokens", 0),
+    )
+    usage_fields.setdefault("total_tokens", input_count + written)
+    return usage_fields
 
 
 def failure_of(response: Response) -> ModelError | None:
@@ -119,9 +122,9 @@ def failure_of(response: Response) -> ModelError | None:
     if not isinstance(error, dict):
         return ModelError(f"{about}: {error or 'it says no more'}")
     code = str(error.get("code") or "")
-    said = ": ".join(filter(None, (code, str(error.get("message") or "")))) or repr(error)
+    message = ": ".join(filter(None, (code, str(error.get("message") or "")))) or repr(error)
     kind = ModelRejectedRow if _OF_THE_ROW.search(code) else ModelError
-    return kind(f"{about}: {said}")
+    return kind(f"{about}: {message}")
 
 
 def cut_at_limit(response: Response, request: JsonObject) -> Response:

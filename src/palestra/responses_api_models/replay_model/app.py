@@ -34,8 +34,10 @@ class ReplayModel(ModelServer):
 
     @cached_property
     def _recording(self) -> Recording:
-        given = self.config.rollouts
-        return Recording.of(Path(path) for path in ([given] if isinstance(given, str) else given))
+        rollouts = self.config.rollouts
+        return Recording.of(
+            Path(path) for path in ([rollouts] if isinstance(rollouts, str) else rollouts)
+        )
 
     async def start(self) -> None:
         """Scan the files. Raises InputDataError when they are not there or hold no rollouts."""
@@ -63,9 +65,9 @@ class ReplayModel(ModelServer):
         return self._turn(rollout, body, which)
 
     def _turn(self, rollout: Rollout, body: ResponseCreateParams, which: str) -> Response:
-        asked = items_of(body)
+        request_items = items_of(body)
         before = rollout.turns_before
-        number = len(turns_of(asked)) - before
+        number = len(turns_of(request_items)) - before
         if number >= len(rollout.turns) or number < 0:
             raise _miss(
                 f"{which} has {len(rollout.turns)} recorded turns, and turn {number + 1} was asked "
@@ -73,7 +75,7 @@ class ReplayModel(ModelServer):
                 "the agent does not run as it did when this was recorded",
             )
         if self.config.strict:
-            _check_history(rollout, asked, number, which)
+            _check_history(rollout, request_items, number, which)
         return _answer(rollout, number)
 
     async def list_models(self) -> list[str]:
@@ -86,8 +88,10 @@ class ReplayModel(ModelServer):
         return f"replays {len(self._recording)} recorded rollouts"
 
 
-def _check_history(rollout: Rollout, asked: Sequence[InputItem], number: int, which: str) -> None:
-    items = list(asked)
+def _check_history(
+    rollout: Rollout, request_items: Sequence[InputItem], number: int, which: str
+) -> None:
+    items = list(request_items)
     task = list(items_of(rollout.params))
     if not same(task, items[: len(task)]):
         raise _miss(

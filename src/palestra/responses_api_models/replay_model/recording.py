@@ -68,8 +68,8 @@ class Rollout:
 class Recording:
     """Rollouts of some files, by task and rollout index."""
 
-    def __init__(self, places: dict[Key, tuple[Path, int, int]]) -> None:
-        self._places = places
+    def __init__(self, place_of_key: dict[Key, tuple[Path, int, int]]) -> None:
+        self._places = place_of_key
         self._kept: OrderedDict[Key, Rollout] = OrderedDict()
 
     def __len__(self) -> int:
@@ -78,35 +78,35 @@ class Recording:
     @classmethod
     def of(cls, paths: Iterable[Path]) -> Self:
         """Scan the files. Raises InputDataError for one that is missing or holds no rollouts."""
-        places: dict[Key, tuple[Path, int, int]] = {}
+        place_of_key: dict[Key, tuple[Path, int, int]] = {}
         for path in paths:
             try:
-                _scan(path, places)
+                _scan(path, place_of_key)
             except OSError as error:
                 raise InputDataError(
                     f"{path} cannot be read: {error.strerror}",
                     hint="replay_model answers from the output of an earlier `palestra collect`",
                 ) from error
-        if not places:
+        if not place_of_key:
             raise InputDataError(
                 "replay_model has no recorded rollouts", hint="name files in `rollouts`"
             )
-        return cls(places)
+        return cls(place_of_key)
 
     async def rollout(self, key: Key) -> Rollout | None:
         """The recorded one, or None; it is read aside, as a disk may be slow.
 
         Raises InputDataError when its row cannot be read.
         """
-        if (kept := self._kept.get(key)) is not None:
+        if (cached := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
-            return kept
-        if (place := self._places.get(key)) is None:
+            return cached
+        if (row_place := self._places.get(key)) is None:
             return None
-        found = self._kept[key] = await asyncio.to_thread(_read, *place)
+        turns = self._kept[key] = await asyncio.to_thread(_read, *row_place)
         if len(self._kept) > KEPT_ROWS:
             self._kept.popitem(last=False)
-        return found
+        return turns
 
 
 def items_of(params: ResponseCreateParams) -> Sequence[InputItem]:
@@ -120,35 +120,35 @@ def turns_of(items: Iterable[Any]) -> list[RecordedTurn]:
     """The model's turns: what it said in a row, up to the item that ends with token ids if any."""
     turns: list[RecordedTurn] = []
     heard: list[Any] = []
-    said: list[Any] = []
+    turn: list[Any] = []
     for item in items:
         if not _is_models(item):
-            if said:
-                turns.append(RecordedTurn(tuple(heard), tuple(said)))
-                heard, said = [], []
+            if turn:
+                turns.append(RecordedTurn(tuple(heard), tuple(turn)))
+                heard, turn = [], []
             heard.append(item)
             continue
-        said.append(item)
+        turn.append(item)
         if item.generation_token_ids is not None:
-            turns.append(RecordedTurn(tuple(heard), tuple(said)))
-            heard, said = [], []
-    if said:
-        turns.append(RecordedTurn(tuple(heard), tuple(said)))
+            turns.append(RecordedTurn(tuple(heard), tuple(turn)))
+            heard, turn = [], []
+    if turn:
+        turns.append(RecordedTurn(tuple(heard), tuple(turn)))
     return turns
 
 
-def same(one: Iterable[Any], other: Iterable[Any]) -> bool:
+def same(first: Iterable[Any], second: Iterable[Any]) -> bool:
     """Whether items say the same; ids and statuses aside."""
-    return [_meaning(item) for item in one] == [_meaning(item) for item in other]
+    return [_meaning(item) for item in first] == [_meaning(item) for item in second]
 
 
 def _meaning(item: Any) -> Any:
     plain = to_plain(item)
-    kept = {key: value for key, value in plain.items() if key not in {"id", "status"}}
-    content = kept.get("content")
+    fields = {key: value for key, value in plain.items() if key not in {"id", "status"}}
+    content = fields.get("content")
     if isinstance(content, list) and all(part.keys() == {"type", "text"} for part in content):
-        kept["content"] = "".join(part["text"] for part in content)
-    return kept
+        fields["content"] = "".join(part["text"] for part in content)
+    return fields
 
 
 def _is_models(item: Any) -> bool:
@@ -157,15 +157,15 @@ def _is_models(item: Any) -> bool:
     return isinstance(item, FunctionCall | Reasoning)
 
 
-def _scan(path: Path, places: dict[Key, tuple[Path, int, int]]) -> None:
+def _scan(path: Path, place_of_key: dict[Key, tuple[Path, int, int]]) -> None:
     with path.open("rb") as file:
         at = 0
         for number, line in enumerate(file, 1):
             if line.strip():
                 key = _key(path, number, line)
-                if key in places:
+                if key in place_of_key:
                     raise InputDataError(f"{path}:{number}: task {key[0]}, rollout {key[1]} again")
-                places[key] = (path, at, len(line))
+                place_of_key[key] = (path, at, len(line))
             at += len(line)
 
 

@@ -91,10 +91,10 @@ class VLLMModelConfig(ChatModelConfig):
 
     @model_validator(mode="after")
     def _one_answer(self) -> Self:
-        asked = (self.extra_body or {}).get("n")
-        if self.return_token_id_information and asked not in ONE_ANSWER:
+        answers_wanted = (self.extra_body or {}).get("n")
+        if self.return_token_id_information and answers_wanted not in ONE_ANSWER:
             raise ConfigError(
-                f"extra_body.n is {asked!r}, and return_token_id_information: true returns the "
+                f"extra_body.n is {answers_wanted!r}, and return_token_id_information: true returns the "
                 "token ids of one answer to a request",
                 hint="leave n out, and ask for each task as often as you want answers (num_repeats)",
             )
@@ -108,8 +108,10 @@ class VLLMModel(ChatCompletionsServer):
 
     @cached_property
     def _known(self) -> Known:
-        def ask(known: Capabilities, questions: frozenset[Question]) -> Awaitable[Capabilities]:
-            return probe(self._ask, known, self.config.model, questions)
+        def ask(
+            capabilities: Capabilities, questions: frozenset[Question]
+        ) -> Awaitable[Capabilities]:
+            return probe(self._ask, capabilities, self.config.model, questions)
 
         return Known(ask, server=self.name)
 
@@ -169,13 +171,28 @@ class VLLMModel(ChatCompletionsServer):
 
     def facts(self) -> EndpointFacts:
         """What its endpoints have shown: of several, the shortest context."""
-        found = [self._known.now(url) for url in self._base_urls]
-        lengths = [one.max_model_len for one in found if one.max_model_len is not None]
+        all_capabilities = [self._known.now(url) for url in self._base_urls]
+        lengths = [
+            capabilities.max_model_len
+            for capabilities in all_capabilities
+            if capabilities.max_model_len is not None
+        ]
         return EndpointFacts(
             model=self.config.model,
-            served=tuple(dict.fromkeys(name for one in found for name in one.models)),
+            served=tuple(
+                dict.fromkeys(
+                    name for capabilities in all_capabilities for name in capabilities.models
+                )
+            ),
             max_model_len=min(lengths, default=None),
-            tool_parser=next((one.tool_parser for one in found if one.tool_parser), ""),
+            tool_parser=next(
+                (
+                    capabilities.tool_parser
+                    for capabilities in all_capabilities
+                    if capabilities.tool_parser
+                ),
+                "",
+            ),
         )
 
     async def check(self) -> str:
@@ -185,32 +202,36 @@ class VLLMModel(ChatCompletionsServer):
         setting needs is asked for a moment only, and may stay unknown.
         """
         served = await super().check()
-        wanted = self.config.return_token_id_information
+        wants_ids = self.config.return_token_id_information
         lines: list[str] = []
         try:
-            async with asyncio.timeout(None if wanted else UNNEEDED_S):
+            async with asyncio.timeout(None if wants_ids else UNNEEDED_S):
                 lines = await self._capability_lines()
         except (CallError, TimeoutError):
-            if wanted:
+            if wants_ids:
                 raise
         return "; ".join([served, *lines, *self._continuity_line()])
 
     async def _capability_lines(self) -> list[str]:
-        wanted = self.config.return_token_id_information
-        questions = FOR_ALL | FOR_TOKEN_IDS if wanted else FOR_ALL
-        found = await together(self._known.asked(url, questions) for url in self._base_urls)
-        if not wanted:
-            return [one.line() for one in found]
-        for one in found:
-            one.require_token_ids(self.name)
-        if found and all(one.token_ids is TokenIds.NOT_ASKED for one in found):
+        wants_ids = self.config.return_token_id_information
+        questions = FOR_ALL | FOR_TOKEN_IDS if wants_ids else FOR_ALL
+        all_capabilities = await together(
+            self._known.asked(url, questions) for url in self._base_urls
+        )
+        if not wants_ids:
+            return [capabilities.line() for capabilities in all_capabilities]
+        for capabilities in all_capabilities:
+            capabilities.require_token_ids(self.name)
+        if all_capabilities and all(
+            capabilities.token_ids is TokenIds.NOT_ASKED for capabilities in all_capabilities
+        ):
             # Perhaps in a moment: whoever waits for the endpoint asks again.
-            raise found[0].not_known(self.name, Question.TOKEN_IDS)
-        return [self._with_unknown(one) for one in found]
+            raise all_capabilities[0].not_known(self.name, Question.TOKEN_IDS)
+        return [self._with_unknown(capabilities) for capabilities in all_capabilities]
 
-    def _with_unknown(self, found: Capabilities) -> str:
-        unknown = found.unknown_line(FOR_TOKEN_IDS)
-        return f"{found.line()}, not known yet {unknown}" if unknown else found.line()
+    def _with_unknown(self, capabilities: Capabilities) -> str:
+        unknown = capabilities.unknown_line(FOR_TOKEN_IDS)
+        return f"{capabilities.line()}, not known yet {unknown}" if unknown else capabilities.line()
 
     # Endpoints
 
@@ -242,28 +263,28 @@ class VLLMModel(ChatCompletionsServer):
         that stays unknown.
         """
         home = self.base_url_for(session.id)
-        found = await self._known.asked(home, FOR_TOKEN_IDS)
-        found.require_token_ids(self.name)
-        if found.missing(later=later) is None:
-            return found
+        capabilities = await self._known.asked(home, FOR_TOKEN_IDS)
+        capabilities.require_token_ids(self.name)
+        if capabilities.missing(later=later) is None:
+            return capabilities
         for url in self._base_urls:
-            other = self._known.now(url)
-            if other.missing(later=later) is None:
-                return other
+            capabilities_there = self._known.now(url)
+            if capabilities_there.missing(later=later) is None:
+                return capabilities_there
         return await self._known.certain(home, later=later)
 
     async def _ask(self, method: str, url: str, body: JsonDict | None) -> ProbeReply:
-        sent = None if body is None else encode_json(body)
-        reply = await self._upstream.ask(method, url, sent, timeout_s=PROBE_TIMEOUT_S)
-        said = self._upstream.mask(provider_sentence(reply.body))
+        encoded = None if body is None else encode_json(body)
+        reply = await self._upstream.ask(method, url, encoded, timeout_s=PROBE_TIMEOUT_S)
+        sentence = self._upstream.mask(provider_sentence(reply.body))
         if reply.status >= 300:
-            return ProbeReply(reply.status, said=said)
+            return ProbeReply(reply.status, said=sentence)
         if (failed := failure_status(reply.body)) is not None:
-            return ProbeReply(failed, said=said)
+            return ProbeReply(failed, said=sentence)
         try:
-            return ProbeReply(reply.status, orjson.loads(reply.body), said)
+            return ProbeReply(reply.status, orjson.loads(reply.body), sentence)
         except orjson.JSONDecodeError:
-            return ProbeReply(reply.status, said=said)
+            return ProbeReply(reply.status, said=sentence)
 
     # Continuity
 
@@ -290,15 +311,15 @@ class VLLMModel(ChatCompletionsServer):
 
 
 def _plain_completion(turn: Turn, *, with_log_probs: bool) -> UpstreamCompletion:
-    made = turn.completion
-    choice = made.choices[0]
+    completion = turn.completion
+    choice = completion.choices[0]
     log_probs = choice.logprobs if with_log_probs else None
     return UpstreamCompletion(
         choices=[UpstreamChoice(choice.message, choice.finish_reason, log_probs)],
-        model=made.model,
-        id=made.id,
-        created=made.created,
-        usage=made.usage,
+        model=completion.model,
+        id=completion.id,
+        created=completion.created,
+        usage=completion.usage,
     )
 
 
@@ -307,15 +328,15 @@ def chat_answer(turn: Turn, *, model: str, with_log_probs: bool) -> ChatCompleti
 
     Raises `ModelError` for one that the endpoint broke off.
     """
-    made = turn.completion
-    check_whole([each.finish_reason for each in made.choices], model=model)
-    choice = made.choices[0]
+    completion = turn.completion
+    check_whole([choice.finish_reason for choice in completion.choices], model=model)
+    choice = completion.choices[0]
     message = _chat_message(choice.message)
     called = bool(message.tool_calls) and choice.finish_reason == "stop"
     return ChatCompletion(
-        id=made.id or new_id("chatcmpl-"),
-        created=int(made.created or time.time()),
-        model=made.model or model,
+        id=completion.id or new_id("chatcmpl-"),
+        created=int(completion.created or time.time()),
+        model=completion.model or model,
         choices=[
             ChatChoice(
                 index=0,
@@ -324,7 +345,7 @@ def chat_answer(turn: Turn, *, model: str, with_log_probs: bool) -> ChatCompleti
                 logprobs=_chat_log_probs(turn.tokens) if with_log_probs else None,
             )
         ],
-        usage=None if made.usage is None else msgspec.to_builtins(made.usage),
+        usage=None if completion.usage is None else msgspec.to_builtins(completion.usage),
     )
 
 

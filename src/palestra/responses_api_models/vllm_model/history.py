@@ -85,7 +85,7 @@ def with_ids_of_items(
     messages: Sequence[JsonObject], params: ResponseCreateParams
 ) -> list[JsonDict]:
     """The messages that `params` were converted to, each turn of the model with its token ids."""
-    turns = (list(turn) for own, turn in groupby(items_of(params), is_models_own) if own)
+    turns = (list(turn) for is_own, turn in groupby(items_of(params), is_models_own) if is_own)
     carried = (next(filter(None, map(tokens_on, reversed(turn))), None) for turn in turns)
     return [
         {**message, **(_fields(next(carried, None)) if message["role"] == "assistant" else {})}

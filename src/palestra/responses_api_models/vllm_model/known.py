@@ -65,28 +65,34 @@ class Known:
         """What is known, without asking."""
         return self._place(base_url).found
 
-    def note(self, found: Capabilities) -> None:
+    def note(self, capabilities: Capabilities) -> None:
         """Something was learned of an endpoint in another way."""
-        place = self._place(found.base_url)
-        place.found, place.in_vain, place.not_before = found, 0, 0.0
+        endpoint_state = self._place(capabilities.base_url)
+        endpoint_state.found, endpoint_state.in_vain, endpoint_state.not_before = (
+            capabilities,
+            0,
+            0.0,
+        )
 
     def forget(self, base_url: str, question: Question) -> None:
         """An endpoint behaved otherwise than it had shown: ask it again."""
-        found = self.now(base_url)
+        capabilities = self.now(base_url)
         why = Unanswered("it behaved otherwise than before")
-        self.note(replace(found, unanswered={**found.unanswered, question: why}))
+        self.note(replace(capabilities, unanswered={**capabilities.unanswered, question: why}))
 
     async def asked(self, base_url: str, questions: frozenset[Question]) -> Capabilities:
         """What is known, once what is open of `questions` was asked, if it is time to.
 
         Raises `Hopeless` when no answer can come as things are configured.
         """
-        place = self._place(base_url)
-        if place.is_open(questions) and (place.asking.locked() or self._is_time(place)):
-            async with place.asking:
-                if place.is_open(questions) and self._is_time(place):
-                    await self._ask(place, questions)
-        return place.found
+        endpoint_state = self._place(base_url)
+        if endpoint_state.is_open(questions) and (
+            endpoint_state.asking.locked() or self._is_time(endpoint_state)
+        ):
+            async with endpoint_state.asking:
+                if endpoint_state.is_open(questions) and self._is_time(endpoint_state):
+                    await self._ask(endpoint_state, questions)
+        return endpoint_state.found
 
     async def certain(self, base_url: str, *, later: bool) -> Capabilities:
         """What is known, once all is that a turn depends on (see `Capabilities.missing`).
@@ -95,36 +101,36 @@ class Known:
         """
         give_up = self._clock() + PATIENCE_S
         while True:
-            found = await self.asked(base_url, FOR_TOKEN_IDS)
-            missing = found.missing(later=later)
+            capabilities = await self.asked(base_url, FOR_TOKEN_IDS)
+            missing = capabilities.missing(later=later)
             if missing is None:
-                return found
+                return capabilities
             pause = max(0.0, self._place(base_url).not_before - self._clock())
-            left = current_call().remaining_s()
-            too_long = self._clock() + pause > give_up or (left is not None and left <= pause)
-            if too_long or not found.unanswered[missing].passing:
-                raise found.not_known(self._server, missing)
+            left_s = current_call().remaining_s()
+            too_long = self._clock() + pause > give_up or (left_s is not None and left_s <= pause)
+            if too_long or not capabilities.unanswered[missing].passing:
+                raise capabilities.not_known(self._server, missing)
             await self._sleep(pause)
 
     def _place(self, base_url: str) -> _Place:
-        place = self._places.get(base_url)
-        if place is None:
-            place = self._places[base_url] = _Place(Capabilities.unasked(base_url))
-        return place
+        endpoint_state = self._places.get(base_url)
+        if endpoint_state is None:
+            endpoint_state = self._places[base_url] = _Place(Capabilities.unasked(base_url))
+        return endpoint_state
 
-    def _is_time(self, place: _Place) -> bool:
-        return self._clock() >= place.not_before
+    def _is_time(self, endpoint_state: _Place) -> bool:
+        return self._clock() >= endpoint_state.not_before
 
-    async def _ask(self, place: _Place, questions: frozenset[Question]) -> None:
+    async def _ask(self, endpoint_state: _Place, questions: frozenset[Question]) -> None:
         # Before it is asked, as whoever asks may be cancelled.
-        self._pause(place)
-        place.found = await self._probe(place.found, questions)
-        if place.is_open(questions):
-            place.in_vain += 1
-            self._pause(place)
+        self._pause(endpoint_state)
+        endpoint_state.found = await self._probe(endpoint_state.found, questions)
+        if endpoint_state.is_open(questions):
+            endpoint_state.in_vain += 1
+            self._pause(endpoint_state)
         else:
-            place.in_vain, place.not_before = 0, 0.0
+            endpoint_state.in_vain, endpoint_state.not_before = 0, 0.0
 
-    def _pause(self, place: _Place) -> None:
-        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(place.in_vain, 10))
-        place.not_before = self._clock() + pause
+    def _pause(self, endpoint_state: _Place) -> None:
+        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(endpoint_state.in_vain, 10))
+        endpoint_state.not_before = self._clock() + pause

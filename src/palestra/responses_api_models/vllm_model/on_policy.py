@@ -88,17 +88,17 @@ class OnPolicyTally:
         """As `on_policy`, of rollouts whose turns need no seal."""
         return bool(self.rollouts) and not self.problems and not self.broken
 
-    def add(self, other: "OnPolicyTally") -> None:
+    def add(self, added: "OnPolicyTally") -> None:
         """Take in what was found elsewhere."""
-        self.rollouts += other.rollouts
-        self.turns += other.turns
-        self.tokens += other.tokens
-        self.continued += other.continued
-        self.broken += other.broken
-        self.truncated += other.truncated
-        self.unsealed += other.unsealed
-        self.problems += other.problems
-        self.rollouts_with_problems += other.rollouts_with_problems
+        self.rollouts += added.rollouts
+        self.turns += added.turns
+        self.tokens += added.tokens
+        self.continued += added.continued
+        self.broken += added.broken
+        self.truncated += added.truncated
+        self.unsealed += added.unsealed
+        self.problems += added.problems
+        self.rollouts_with_problems += added.rollouts_with_problems
 
     def lines(self) -> list[str]:
         """For people."""
@@ -110,17 +110,19 @@ class OnPolicyTally:
             f"full, {self.unsealed} carry no seal, {self.rollouts_with_problems} rollouts have "
             "problems"
         )
-        said = [total]
-        said += [f"  marked {count} times: {reason}" for reason, count in self.broken.most_common()]
+        report_lines = [total]
+        report_lines += [
+            f"  marked {count} times: {reason}" for reason, count in self.broken.most_common()
+        ]
         if self.unsealed:
-            said.append(f"  {self.unsealed} times {UNSEALED}")
+            report_lines.append(f"  {self.unsealed} times {UNSEALED}")
         kinds = Counter(problem.what.partition(":")[0] for problem in self.problems)
         for kind, count in kinds.most_common():
             example = next(p for p in self.problems if p.what.startswith(kind))
-            said.append(
+            report_lines.append(
                 f"  {count} times: {kind}; the first in turn {example.turn}: {example.what}"
             )
-        return said
+        return report_lines
 
 
 def check_row(row: JsonObject) -> OnPolicyTally:
@@ -138,92 +140,94 @@ def check_row(row: JsonObject) -> OnPolicyTally:
 
 def check_rollout(params: ResponseCreateParams, response: Response) -> OnPolicyTally:
     """Check what a response to `params` holds, all turns of an agent's trajectory."""
-    found = OnPolicyTally(rollouts=1)
-    given = items_of(params)
-    last = last_with_tokens(given)
-    before = None if last is None else tokens_on(given[last])
+    tally = OnPolicyTally(rollouts=1)
+    prompt_items = items_of(params)
+    last = last_with_tokens(prompt_items)
+    before = None if last is None else tokens_on(prompt_items[last])
     ends = turn_ends(response.output)
     if not ends:
-        found.problems.append(TurnProblem(0, "there is no turn of the model"))
+        tally.problems.append(TurnProblem(0, "there is no turn of the model"))
     for end in ends:
         item = response.output[end]
         if end + 1 == len(response.output) and never_made(item, response):
-            found.truncated += 1
+            tally.truncated += 1
             continue
-        said = [*given, *response.output[: end + 1]]
-        before = _check_turn(found, item, before, said, params)
-    found.rollouts_with_problems = int(bool(found.problems))
-    return found
+        conversation = [*prompt_items, *response.output[: end + 1]]
+        before = _check_turn(tally, item, before, conversation, params)
+    tally.rollouts_with_problems = int(bool(tally.problems))
+    return tally
 
 
 def _check_turn(
-    found: OnPolicyTally,
+    tally: OnPolicyTally,
     item: OutputItem,
     before: TurnTokens | None,
-    said: list[InputItem | OutputItem],
+    conversation: list[InputItem | OutputItem],
     params: ResponseCreateParams,
 ) -> TurnTokens | None:
     """Check the turn that `item` ends; its tokens are what the next one starts with."""
-    turn = found.turns
-    found.turns += 1
+    turn = tally.turns
+    tally.turns += 1
     tokens = tokens_on(item)
     if tokens is None:
-        found.problems.append(TurnProblem(turn, f"token ids are missing: {_present(item)}"))
+        tally.problems.append(TurnProblem(turn, f"token ids are missing: {_present(item)}"))
         return None
-    found.tokens += len(tokens.generation)
+    tally.tokens += len(tokens.generation)
     if wrong := tokens.lacks() or tokens.fault_of_ids() or tokens.fault_of_log_probs():
-        found.problems.append(TurnProblem(turn, f"token ids make no sense: {wrong}"))
-    _check_continuity(found, turn, item, tokens, before)
-    _check_seal(found, turn, item, tokens, said, params)
+        tally.problems.append(TurnProblem(turn, f"token ids make no sense: {wrong}"))
+    _check_continuity(tally, turn, item, tokens, before)
+    _check_seal(tally, turn, item, tokens, conversation, params)
     return tokens
 
 
 def _check_continuity(
-    found: OnPolicyTally, turn: int, item: OutputItem, tokens: TurnTokens, before: TurnTokens | None
+    tally: OnPolicyTally, turn: int, item: OutputItem, tokens: TurnTokens, before: TurnTokens | None
 ) -> None:
     marker = continuity_on(item)
     at = None if before is None else first_difference(before.all, tokens.prompt)
     if before is not None and at is None:
-        found.continued += 1
+        tally.continued += 1
         return
     if marker is not None and marker.state is State.BROKEN:
-        found.broken[marker.reason or "without a reason"] += 1
+        tally.broken[marker.reason or "without a reason"] += 1
         return
     if before is None:
         if turn == 0 and marker is not None and marker.state is State.CONTINUED:
             what = "nothing is there to continue: the turn is marked as continued"
-            found.problems.append(TurnProblem(turn, what))
+            tally.problems.append(TurnProblem(turn, what))
         return
-    found.problems.append(
+    tally.problems.append(
         TurnProblem(turn, f"the prompt does not start with the ids before it: token {at} differs")
     )
 
 
 def _check_seal(
-    found: OnPolicyTally,
+    tally: OnPolicyTally,
     turn: int,
     item: OutputItem,
     tokens: TurnTokens,
-    said: list[InputItem | OutputItem],
+    conversation: list[InputItem | OutputItem],
     params: ResponseCreateParams,
 ) -> None:
     marker = continuity_on(item)
     if marker is None or not marker.seal:
-        found.unsealed += 1
+        tally.unsealed += 1
         return
     try:
-        seal = seal_items(said, tokens, instructions=params.instructions, tools=params.tools)
+        seal = seal_items(
+            conversation, tokens, instructions=params.instructions, tools=params.tools
+        )
     except (TypeError, ValueError, OverflowError):  # lists that hold no numbers
         seal = ""
     if seal != marker.seal:
-        found.problems.append(
+        tally.problems.append(
             TurnProblem(turn, "the seal does not fit: conversation or tokens were changed since")
         )
 
 
 def _present(item: OutputItem) -> str:
-    there = [name for name in TOKEN_FIELDS if getattr(item, name, None) is not None]
-    return f"only {', '.join(there)}" if there else "none of the three lists"
+    fields_there = [name for name in TOKEN_FIELDS if getattr(item, name, None) is not None]
+    return f"only {', '.join(fields_there)}" if fields_there else "none of the three lists"
 
 
 def check_files(paths: Iterable[Path]) -> OnPolicyTally:
@@ -231,15 +235,15 @@ def check_files(paths: Iterable[Path]) -> OnPolicyTally:
 
     Raises `InputDataError` for a file that cannot be read, or a line that is no stored rollout.
     """
-    found = OnPolicyTally()
+    tally = OnPolicyTally()
     for path in paths:
         try:
             with path.open("rb") as file:
                 for number, line in enumerate(file, 1):
-                    found.add(_check_line(line, f"{path}:{number}"))
+                    tally.add(_check_line(line, f"{path}:{number}"))
         except OSError as error:
             raise InputDataError(f"{path} cannot be read: {error.strerror}") from error
-    return found
+    return tally
 
 
 def _check_line(line: bytes, where: str) -> OnPolicyTally:
@@ -261,14 +265,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="for rollouts made elsewhere: turns without a seal are no failure",
     )
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        found = check_files(asked.rollouts)
+        tally = check_files(options.rollouts)
     except InputDataError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    sys.stdout.write("\n".join(found.lines()) + "\n")
-    passed = found.on_policy_but_for_seals if asked.allow_unsealed else found.on_policy
+    sys.stdout.write("\n".join(tally.lines()) + "\n")
+    passed = tally.on_policy_but_for_seals if options.allow_unsealed else tally.on_policy
     return 0 if passed else 1
 
 

@@ -71,21 +71,25 @@ class _NoEvidence(Exception):
 
 
 async def probe(
-    ask: Ask, known: Capabilities, model: str, questions: Collection[Question]
+    ask: Ask, capabilities: Capabilities, model: str, questions: Collection[Question]
 ) -> Capabilities:
     """Ask those of `questions` that are unanswered; what stays so says why.
 
     Raises `Hopeless` when no answer can come as things are configured.
     """
-    asking = _Asking(ask, known.base_url, model)
-    open_ = [one for one in Question if one in questions and one in known.unanswered]
+    asking = _Asking(ask, capabilities.base_url, model)
+    open_ = [
+        question
+        for question in Question
+        if question in questions and question in capabilities.unanswered
+    ]
     for stage in (
-        [one for one in open_ if one not in _IN_THE_END],
-        [one for one in open_ if one in _IN_THE_END],
+        [question for question in open_ if question not in _IN_THE_END],
+        [question for question in open_ if question in _IN_THE_END],
     ):
-        for finding in await together(asking.about(one, known) for one in stage):
-            known = finding(known)
-    return known
+        for finding in await together(asking.about(question, capabilities) for question in stage):
+            capabilities = finding(capabilities)
+    return capabilities
 
 
 async def together(work: Iterable[Awaitable[Made]]) -> list[Made]:
@@ -110,7 +114,7 @@ class _Asking:
         self._root = base_url.removesuffix("/v1")
         self._model = model
 
-    async def about(self, question: Question, known: Capabilities) -> Finding:
+    async def about(self, question: Question, capabilities: Capabilities) -> Finding:
         """What came of one question, be it that it stays open."""
         questions: dict[Question, Callable[[Capabilities], Awaitable[Finding]]] = {
             Question.SERVER: self._server,
@@ -121,7 +125,7 @@ class _Asking:
             Question.IDS_IN: self._ids_in,
         }
         try:
-            finding = await questions[question](known)
+            finding = await questions[question](capabilities)
         except _NoEvidence as error:
             unanswered = error.unanswered
             return lambda now: replace(now, unanswered={**now.unanswered, question: unanswered})
@@ -153,11 +157,11 @@ class _Asking:
         return lambda now: replace(now, tool_parser=name)
 
     async def _tokenize(self, _: Capabilities) -> Finding:
-        one, other = await self._tokens_of("yes"), await self._tokens_of("no")
+        yes_ids, no_ids = await self._tokens_of("yes"), await self._tokens_of("no")
         # llama.cpp knows no messages here and answers with an empty list.
-        if not one or not other:
+        if not yes_ids or not no_ids:
             return lambda now: replace(now, tokenize=False, closing_token=None)
-        closing = closing_token(one, other)
+        closing = closing_token(yes_ids, no_ids)
         return lambda now: replace(now, tokenize=True, closing_token=closing)
 
     async def _tokens_of(self, answer: str) -> list[int]:
@@ -168,7 +172,7 @@ class _Asking:
         tokens = reply.get("tokens") if isinstance(reply, dict) else None
         return tokens if isinstance(tokens, list) else []
 
-    async def _token_ids(self, known: Capabilities) -> Finding:
+    async def _token_ids(self, capabilities: Capabilities) -> Finding:
         url = self._base + CHAT
         answer = await self._evidence("POST", url, {**self._word(), **ASKED})
         if answer.status == 404:
@@ -182,29 +186,31 @@ class _Asking:
             return lambda now: replace(now, token_ids=TokenIds.NONE, no_token_ids=refusal)
         if not _is_whole(answer.content, self._model):
             raise _NoEvidence(f"POST {url} answered without a choice: {answer.said}", passing=True)
-        given = _given(answer.content)
-        if given is TokenIds.BY_TOKENIZE and Question.TOKENIZE in known.unanswered:
-            why = known.unanswered[Question.TOKENIZE]
+        token_ids = _given(answer.content)
+        if token_ids is TokenIds.BY_TOKENIZE and Question.TOKENIZE in capabilities.unanswered:
+            why = capabilities.unanswered[Question.TOKENIZE]
             raise _NoEvidence(why.why, passing=why.passing)
-        if given is TokenIds.BY_TOKENIZE and not known.tokenize:
-            given = TokenIds.NONE
+        if token_ids is TokenIds.BY_TOKENIZE and not capabilities.tokenize:
+            token_ids = TokenIds.NONE
         ignored = "it ignored `return_token_ids` and `return_tokens_as_token_ids`"
-        if not known.tokenize:
+        if not capabilities.tokenize:
             ignored += ", and its /tokenize does not render chats"
         return lambda now: replace(
-            now, token_ids=given, no_token_ids=ignored if given is TokenIds.NONE else ""
+            now, token_ids=token_ids, no_token_ids=ignored if token_ids is TokenIds.NONE else ""
         )
 
     async def _ids_in(self, _: Capabilities) -> Finding:
         """Render a chat, generate a token from its ids, and have it parsed."""
-        asked = self._word()
-        rendered = await self._content("POST", self._base + RENDER, asked)
+        request = self._word()
+        rendered = await self._content("POST", self._base + RENDER, request)
         if not isinstance(rendered, dict) or not rendered.get("token_ids"):
             return _takes_no_ids
         generated = await self._content("POST", self._root + GENERATE.removeprefix(".."), rendered)
         try:
-            made = msgspec.convert(generated, Generated)
-            body = to_parse(asked, made, rendered["token_ids"], made.choices[0].token_ids)
+            generation = msgspec.convert(generated, Generated)
+            body = to_parse(
+                request, generation, rendered["token_ids"], generation.choices[0].token_ids
+            )
         except (LookupError, msgspec.ValidationError):
             return _takes_no_ids
         parsed = await self._content("POST", self._base + PARSE, body)
@@ -236,13 +242,17 @@ class _Asking:
         )
 
 
-def _takes_no_ids(known: Capabilities) -> Capabilities:
-    return replace(known, ids_in=False)
+def _takes_no_ids(capabilities: Capabilities) -> Capabilities:
+    return replace(capabilities, ids_in=False)
 
 
-def _without(question: Question, known: Capabilities) -> Capabilities:
-    left = {one: why for one, why in known.unanswered.items() if one is not question}
-    return replace(known, unanswered=left)
+def _without(question: Question, capabilities: Capabilities) -> Capabilities:
+    unanswered = {
+        other_question: why
+        for other_question, why in capabilities.unanswered.items()
+        if other_question is not question
+    }
+    return replace(capabilities, unanswered=unanswered)
 
 
 def _is_whole(reply: Any, model: str) -> bool:

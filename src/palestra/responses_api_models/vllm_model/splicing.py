@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from palestra.responses_api_models.vllm_model.token_ids import Reason
 
 
-def closing_token(one: Sequence[int], other: Sequence[int]) -> int | None:
+def closing_token(first: Sequence[int], second: Sequence[int]) -> int | None:
     """The id that closes a turn of the model, from two chats that differ in what it said.
 
     Both are rendered without the beginning of an answer; they end alike from the closing on.
     """
     shared = 0
-    while shared < min(len(one), len(other)) and one[-1 - shared] == other[-1 - shared]:
+    while shared < min(len(first), len(second)) and first[-1 - shared] == second[-1 - shared]:
         shared += 1
-    return one[-shared] if shared and shared < len(one) else None
+    return first[-shared] if shared and shared < len(first) else None
 
 
 def spliced(

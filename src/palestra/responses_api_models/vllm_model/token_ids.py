@@ -154,7 +154,7 @@ def _spelt_ids(entries: Sequence[JsonObject]) -> list[int] | None:
     """The ids that stand for texts; None unless all do: a text may be a number, and is no id."""
     texts = [entry.get("token") for entry in entries]
     spelt = [_SPELT.fullmatch(text) if isinstance(text, str) else None for text in texts]
-    return [int(found[1]) for found in spelt if found] if spelt and all(spelt) else None
+    return [int(match[1]) for match in spelt if match] if spelt and all(spelt) else None
 
 
 # Where the tokens stand in a conversation
@@ -192,8 +192,8 @@ def seal_items(
     tools: Iterable[Tool],
 ) -> str:
     """The seal of a Responses conversation whose last item ends the turn of `tokens`."""
-    said = [_plain_item(item) for item in items]
-    return _seal([instructions or "", _plain_tools(tools), said], tokens)
+    plain_items = [_plain_item(item) for item in items]
+    return _seal([instructions or "", _plain_tools(tools), plain_items], tokens)
 
 
 def seal_messages(
@@ -206,8 +206,8 @@ def seal_messages(
     return _seal([[dict(tool) for tool in tools], [_plain_message(m) for m in messages]], tokens)
 
 
-def _seal(said: Any, tokens: TurnTokens) -> str:
-    digest = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS))
+def _seal(sealed: Any, tokens: TurnTokens) -> str:
+    digest = hashlib.sha256(orjson.dumps(sealed, option=orjson.OPT_SORT_KEYS))
     digest.update(array("q", tokens.prompt).tobytes())
     digest.update(b"|")
     digest.update(array("q", tokens.generation).tobytes())

@@ -71,20 +71,22 @@ def to_tokenize(request: JsonObject) -> JsonDict:
     """
     body = {name: request[name] for name in _RENDERING if name in request}
     if documents := request.get("documents"):
-        given = request.get("chat_template_kwargs") or {}
-        body["chat_template_kwargs"] = {**given, "documents": documents}
+        kwargs = request.get("chat_template_kwargs") or {}
+        body["chat_template_kwargs"] = {**kwargs, "documents": documents}
     return body
 
 
-def to_parse(request: JsonObject, made: Generated, prompt: list[int], said: list[int]) -> JsonDict:
+def to_parse(
+    request: JsonObject, generation: Generated, prompt: list[int], generated_ids: list[int]
+) -> JsonDict:
     """The body that has the endpoint's own parsers read what was generated for a chat request.
 
-    said: the ids that were generated, without one that only ends the turn.
+    generated_ids: the ids that were generated, without one that only ends the turn.
     """
-    choice = made.choices[0]
+    choice = generation.choices[0]
     parts = {
         "index": 0,
-        "token_ids": said,
+        "token_ids": generated_ids,
         "finish_reason": choice.finish_reason,
         "stop_reason": choice.stop_reason,
     }
@@ -94,7 +96,7 @@ def to_parse(request: JsonObject, made: Generated, prompt: list[int], said: list
         "prompt_token_ids": prompt,
         "prompt_tokens": len(prompt),
         "generate_response": {
-            "request_id": made.request_id,
+            "request_id": generation.request_id,
             "prompt_token_ids": prompt,
             "choices": [parts],
         },
