@@ -275,7 +275,7 @@ def test_a_cluster_is_found_in_the_folder_given_then_by_variable_then_here(
         path = tmp_path / folder / "mine.yaml"
         path.parent.mkdir(parents=True)
         path.write_text(f"executor: slurm\npartition: {folder.partition('/')[0]}\n")
-    where: dict[str, Any] = {"here": tmp_path / "work", "environ": {}}
+    where: dict[str, Any] = {"cwd": tmp_path / "work", "environ": {}}
     variable = {**where, "environ": {"PALESTRA_CLUSTER_CONFIGS": str(tmp_path / "variable")}}
 
     partitions = [
