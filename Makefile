@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 UV := $(BIN)/python -m uv
 
-.PHONY: demo test test-python test-wheel test-all test-vllm test-clients test-trl train-example check names docs lock clean help
+.PHONY: demo test test-python test-wheel test-all test-vllm test-clients test-trl train-example check site names docs lock clean help
 
 help:
 	@echo "make demo      install, and score the embedded model on real tasks"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-trl  train a tiny model with TRL, which is installed apart first (1.4 GB)"
 	@echo "make train-example  the whole of examples/grpo_cpu: three seeds, a quarter of an hour"
 	@echo "make check     linters, types, dependency rule"
+	@echo "make site      build the documentation into build/site"
 	@echo "make names     record the names that packages offer to each other"
 	@echo "make docs      check that the documents' links and commands are true"
 
@@ -102,6 +103,11 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_language.py
+
+# The documents, and a reference made from the code: build/site/index.html, which loads nothing.
+site: $(INSTALLED)
+	$(BIN)/python scripts/documentation
 
 # After the names in a package's door have changed on purpose.
 names: $(INSTALLED)
@@ -116,4 +122,4 @@ lock:
 	grep -A 1000 '^uv==' requirements.lock | awk 'NR > 1 && !/^    / {exit} {print}' > requirements-uv.lock
 
 clean:
-	rm -rf $(VENV) .venv-3.* .venv-wheel-* $(CLIENTS) $(TRL) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build $(VENV) .venv-3.* .venv-wheel-* $(CLIENTS) $(TRL) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Write docs/from-nemo-gym.md: commands of NeMo Gym's documents, run, with what each prints here.
+"""Write docs/reference/from-nemo-gym.md: commands of NeMo Gym's documents, run, with what each prints here.
 
     python scripts/from_nemo_gym.py [FILE] [--installation FOLDER]
 
@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-DOCUMENT = REPOSITORY / "docs" / "from-nemo-gym.md"
+DOCUMENT = REPOSITORY / "docs" / "reference" / "from-nemo-gym.md"
 sys.path.insert(0, str(REPOSITORY / "tests"))  # the fakes lie with the tests
 
 from nemo_gym_page import configuration, data, pipeline, rollouts, training  # noqa: E402

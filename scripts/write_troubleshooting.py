@@ -1,10 +1,10 @@
-"""Write docs/troubleshooting.md from the table of signatures; a test holds the two in step."""
+"""Write docs/reference/troubleshooting.md from the table of signatures; a test holds the two in step."""
 
 from pathlib import Path
 
 from palestra.doctor.signatures import SignatureTable, troubleshooting
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "troubleshooting.md"
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "reference" / "troubleshooting.md"
 
 if __name__ == "__main__":
     DOCUMENT.write_text(troubleshooting(SignatureTable.load()), encoding="utf-8")

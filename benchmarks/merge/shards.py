@@ -8,7 +8,7 @@ import orjson
 
 from palestra.rollouts import Manifest, ShardOf
 from palestra.schema import RunPaths
-from palestra.settings import Shard
+from palestra.settings import Share
 
 REPEATS = 16
 REF = {"type": "responses_api_agents", "name": "agent"}
@@ -22,7 +22,7 @@ def write_shards(folder: Path, *, rows: int, row_bytes: int, of: int, seed: int 
     tasks = rows // REPEATS
     outputs = []
     for index in range(of):
-        share = Shard(index, of).share(tasks)
+        share = Share(index, of).share(tasks)
         keys = [(task, repeat) for task in range(tasks)[share] for repeat in range(REPEATS)]
         output = folder / f"shard{index}.jsonl"
         paths = RunPaths(output)
