@@ -1,7 +1,7 @@
-"""Palestra runs language models against environments and scores what they do.
+"""Palestra runs language models against environments and scores the rollouts.
 
-The names an environment's author needs are here; importing them is lazy, so that
-`import palestra` costs nothing until one is used.
+This module exports the names that an author of an environment needs. Each is imported at its first
+use, so `import palestra` itself is cheap.
 """
 
 from typing import TYPE_CHECKING, Any

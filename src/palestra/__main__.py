@@ -1,4 +1,6 @@
-"""`python -m palestra`: the console script, where only an interpreter is known."""
+"""`python -m palestra` runs the console script, for callers that know only the path of the
+interpreter.
+"""
 
 from palestra.cli.main import main
 

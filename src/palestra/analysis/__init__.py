@@ -1,6 +1,8 @@
-"""Reward statistics of a run: per task, per agent, and in all; comparison, selection, report.
+"""Compute reward statistics of a run per task, per agent and overall; compare runs, select tasks,
+write reports.
 
-`load_run` joins a run's files into a `RunFrame` of numpy columns; the rest reads frames.
+`load_run` joins the files of a run into a `RunFrame` of numpy columns; the other functions read
+frames.
 """
 
 from palestra.analysis.comparison.compare import comparison_of

@@ -1,4 +1,6 @@
-"""Joins the scanned files of a run into a frame, refusing what does not fit. Pure."""
+"""Joins the scanned files of a run into a frame; raises InputDataError when the files do not fit
+together. Does no I/O.
+"""
 
 from array import array
 from collections import Counter
@@ -26,7 +28,7 @@ KEYS_SHOWN = 10
 
 
 def assemble(scanned: ScannedRun, *, allow_partial: bool) -> RunFrame:
-    """The frame of a run, in key order whatever the order of rows."""
+    """Return the frame of a run, sorted by key (task, rollout) whatever the order of the rows."""
     tasks, rank = _ranked(scanned.tasks.names)
     for table in (scanned.inputs, scanned.rollouts):
         _refuse_duplicates(table, table.keys(rank), tasks)
@@ -58,13 +60,15 @@ def assemble(scanned: ScannedRun, *, allow_partial: bool) -> RunFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """Inputs in key order; for each rollout, in file order, the input it belongs to."""
+    """The join of inputs and rollouts: the inputs in key order and, for each rollout in file order,
+    the position of its input.
+    """
 
     order: IntArray
     inputs: Keys
     rollouts: Keys
     input_of: IntArray
-    """-1 for a rollout that no input asked for."""
+    """Per rollout, the position of its input; -1 when no input has the rollout's key."""
 
     @classmethod
     def of(cls, scanned: ScannedRun, rank: IntArray) -> "_Join":
@@ -74,20 +78,22 @@ class _Join:
         return cls(order, ordered, rollouts, positions(rollouts, ordered))
 
     def outcome(self) -> IntArray:
-        """Per input, whether it was scored."""
+        """Return one code per input: SCORED_CODE when it has a rollout, else NO_OUTCOME."""
         outcome = np.full(len(self.inputs), NO_OUTCOME)
         outcome[self.input_of] = SCORED_CODE
         return outcome
 
     def labels(self, of_inputs: "array[int]", of_rollouts: "array[int]") -> IntArray:
-        """Per input, what its rollout says, else what the input says."""
+        """Return one code per input: the code of its rollout or, without one (-1), the code of the
+        input itself.
+        """
         codes, rollout_codes = integers(of_inputs)[self.order], integers(of_rollouts)
         codes[self.input_of] = np.where(rollout_codes >= 0, rollout_codes, codes[self.input_of])
         return codes
 
 
 def _ranked(names: Sequence[TaskIndex]) -> tuple[list[TaskIndex], IntArray]:
-    """The tasks in order, and for each code its place in that order."""
+    """Return the tasks in sorted order and, for each task code, its position in that order."""
     order = sorted(range(len(names)), key=lambda code: task_order(names[code]))
     rank = np.empty(len(names), dtype=np.int64)
     rank[order] = np.arange(len(names))
@@ -97,9 +103,9 @@ def _ranked(names: Sequence[TaskIndex]) -> tuple[list[TaskIndex], IntArray]:
 def _requests(
     scanned: ScannedRun, tasks: Sequence[TaskIndex], rank: IntArray, join: _Join
 ) -> tuple[RequestedRollouts, Unscored, tuple[str, ...]]:
-    """The requests with their outcomes, and what helps those without a score.
+    """Return the requests with their outcomes, the unscored requests by remedy, and notices.
 
-    A failure counts only where no attempt was scored.
+    A failure is an outcome only for a request without a scored attempt.
     """
     outcome = join.outcome()
     known_keys = [key for key in scanned.failures if scanned.tasks.find(key[0]) is not None]
@@ -155,7 +161,7 @@ def _refuse_orphans(scanned: ScannedRun, tasks: Sequence[TaskIndex], join: _Join
     if len(orphans):
         raise InputDataError(
             f"{len(orphans)} of {len(join.rollouts)} rollouts in {scanned.rollouts} have no "
-            f"materialized row in {scanned.inputs}: {_shown(orphans, tasks)}",
+            f"materialized row in {scanned.inputs}: {_keys_text(orphans, tasks)}",
             hint="give the materialized inputs of the same run",
         )
 
@@ -175,13 +181,13 @@ def _refuse_missing(
     how = f" (of these {sum(failed.values())} failed: {failure_counts})" if failed else ""
     raise InputDataError(
         f"{len(missing)} of {len(requests)} rollouts are missing from {scanned.rollouts}{how}: "
-        + _shown(join.inputs.take(missing), tasks),
+        + _keys_text(join.inputs.take(missing), tasks),
         hint=f"{PARTIAL} profiles what is there; {unscored.what_helps()}",
     )
 
 
-def _shown(keys: Keys, tasks: Sequence[TaskIndex]) -> str:
-    """The first ten keys, in key order, as task:rollout."""
+def _keys_text(keys: Keys, tasks: Sequence[TaskIndex]) -> str:
+    """Return the first ten keys, in key order, as text: `task:rollout`, separated by commas."""
     first = keys.take(keys.order()[:KEYS_SHOWN])
     pairs = zip(first.task.tolist(), first.rollout.tolist(), strict=True)
     listed = ", ".join(f"{tasks[task]}:{rollout}" for task, rollout in pairs)

@@ -1,9 +1,9 @@
-"""What a task asks, as a digest: the same rows in two runs have the same one.
+"""Computes a digest of each task's content: equal rows in two runs have equal digests.
 
 A digest covers the prompt (`input`, `instructions`, `tools`, `text` of `responses_create_params`)
-and every other field of the row that the verifier may read. It leaves out what differs between
-runs of one task: the indices, `agent_ref`, and sampling (model, temperature, token limits, seeds).
-Order of keys and spaces do not count.
+and every other field of the row that the verifier may read. It leaves out what differs between runs
+of one task: the indices, `agent_ref`, and sampling settings (model, temperature, token limits,
+seeds). The order of keys and whitespace between values do not change it.
 """
 
 import hashlib
@@ -30,11 +30,12 @@ from palestra.schema import (
 )
 
 OF_THE_RUN: Final = "_ng_"
-"""Fields whose names begin so are the run's, not the task's."""
+"""Fields with this prefix belong to the run, not to the task."""
 PROMPT: Final = ("input", "instructions", "tools", "text")
 SHOWN = 10
 _INDEX_AT_END = f',"{ROLLOUT_INDEX}":'.encode()
-"""As collections write it. A quote inside of a text would be escaped, so this is never in one."""
+"""The rollout index as collections write it, at the end of a row. Quotes inside a text are escaped,
+so no text contains these bytes."""
 _END = re.compile(rb"\d+}\s*")
 
 RawRow = Mapping[str, msgspec.Raw]
@@ -42,10 +43,10 @@ Fingerprints = Mapping[TaskIndex, bytes]
 
 
 def fingerprints(inputs: Iterable[Path]) -> Fingerprints:
-    """The digest of every task of a run's materialized inputs, in order of appearance.
+    """Return the digest of every task in a run's materialized inputs, in order of appearance.
 
-    Raises InputDataError, with the first ten, when rows of one task ask different things: then
-    two runs or two datasets were mixed.
+    Raises InputDataError: rows of one task have different content, so two runs or two datasets were
+    mixed. The message names the first ten such tasks.
     """
     prints_of_task: dict[TaskIndex, tuple[bytes, bytes]] = {}
     """Per task, the digest of its first row's bytes, and of what they mean."""
@@ -64,7 +65,9 @@ def fingerprints(inputs: Iterable[Path]) -> Fingerprints:
 
 
 def task_fields(row: JsonObject) -> JsonDict:
-    """What a digest covers, flat: `responses_create_params.input`, `expected_answer`, …"""
+    """Return the fields that a digest covers, with flat names: `responses_create_params.input`,
+    `expected_answer`, …
+    """
     params = row.get(CREATE_PARAMS)
     prompt = {} if not isinstance(params, Mapping) else params
     fields = {f"{CREATE_PARAMS}.{name}": prompt[name] for name in PROMPT if name in prompt}
@@ -72,7 +75,9 @@ def task_fields(row: JsonObject) -> JsonDict:
 
 
 def sampling(row: JsonObject) -> JsonDict:
-    """What a digest leaves out of `responses_create_params`, seeds of single rollouts excepted."""
+    """Return the fields of `responses_create_params` that a digest leaves out, except the seeds of
+    single rollouts.
+    """
     params = row.get(CREATE_PARAMS)
     if not isinstance(params, Mapping):
         return {}
@@ -89,9 +94,10 @@ def sampling(row: JsonObject) -> JsonDict:
 
 
 def _rows(inputs: Iterable[Path]) -> Iterator[tuple[str, RawRow]]:
-    """Every row with its place, but of rows that differ in their rollout index alone the first.
+    """Yield every row with its place (file and line). Of successive rows that differ only in the
+    rollout index, yield only the first.
 
-    What is no row was refused or left out when the run was loaded.
+    Lines that are not rows are skipped: `load_run` has already reported or skipped them.
     """
     for path in inputs:
         last = b""
@@ -111,7 +117,7 @@ def _of_task(name: str) -> bool:
 
 
 def _as_written(row: RawRow) -> Iterator[bytes | memoryview]:
-    """The bytes of every covered field, without decoding one."""
+    """Yield the bytes of every covered field, without decoding them."""
     for name, raw in row.items():
         if _of_task(name):
             yield from (name.encode("utf-8", "surrogatepass"), b"=", memoryview(raw), b";")
@@ -121,7 +127,7 @@ def _as_written(row: RawRow) -> Iterator[bytes | memoryview]:
 
 
 def _canonical(row: RawRow) -> Iterator[bytes]:
-    """The same fields in one spelling."""
+    """Yield the covered fields as canonical JSON, with sorted keys."""
     fields = {name: decode_value(raw) for name, raw in row.items() if _of_task(name)}
     prompt = {name: decode_value(raw) for name, raw in _params(row).items() if name in PROMPT}
     try:

@@ -1,8 +1,8 @@
-"""A run in numpy columns: what was requested, how each request ended, what was measured.
+"""A run in numpy columns: its requests, how each ended, and the measured values.
 
-Glossary: a *request* is one materialized row, known by its key (task, rollout). A *rollout* is a
-request that was scored. Requests and rollouts are both kept in key order, so rollout i is the
-i-th scored request, whatever the order of rows in the files.
+Glossary: a *request* is one materialized row, identified by its key (task, rollout). A *rollout* is
+a request that was scored. Requests and rollouts are both sorted by key, so rollout i is the i-th
+scored request, whatever the order of rows in the files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,30 +18,31 @@ from palestra.schema import Unscored
 SCORED = "scored"
 SCORED_CODE = 0
 NO_OUTCOME = -1
-"""A request that no file mentions: it was in flight when the run was killed, or never started."""
+"""The outcome of a request that is in no result file: it was running when the run was killed, or it
+never started."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class AgentName:
-    """An agent as rows refer to it."""
+    """The name and type of an agent, as in the `agent_ref` of a row."""
 
     name: str
     type: str = ""
 
     def as_ref(self) -> dict[str, str]:
-        """The `agent_ref` of a row."""
+        """Return the agent as the `agent_ref` of a row."""
         return {"type": self.type, "name": self.name} if self.type else {"name": self.name}
 
 
 @dataclass(frozen=True, slots=True)
 class RowPositions:
-    """Where rows are: in which file, and at which byte of it, once unpacked."""
+    """The positions of rows: the file of each, and its byte offset in the uncompressed file."""
 
     files: Sequence[Path]
     file: IntArray
-    """Positions in `files`."""
+    """Per row, the position of its file in `files`."""
     offset: IntArray
 
     def __len__(self) -> int:
@@ -53,7 +54,9 @@ class RowPositions:
 
 @dataclass(frozen=True, slots=True)
 class RequestLabels(Generic[T]):
-    """One of a few values per request; `codes` number them, -1 where a request has none."""
+    """One label per request, from a short list `names`. `codes`: positions in `names`, -1 for a
+    request without a label.
+    """
 
     names: Sequence[T]
     codes: IntArray
@@ -61,12 +64,12 @@ class RequestLabels(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """Of each rollout, how its answer came to an end."""
+    """How the answer of each rollout ended."""
 
     truncated: BoolArray
-    """Cut off at a limit on tokens or context, and scored as it was."""
+    """Whether the answer was cut off at a token or context limit; it was scored all the same."""
     empty: BoolArray
-    """The model said nothing: neither text nor a call of a tool."""
+    """Whether the model returned neither text nor a tool call."""
 
     def take(self, rows: IntArray) -> "Endings":
         return Endings(self.truncated[rows], self.empty[rows])
@@ -74,24 +77,24 @@ class Endings:
 
 @dataclass(frozen=True, slots=True)
 class RequestedRollouts:
-    """Every materialized row: its key, where it is in the file, and how it ended."""
+    """All materialized rows: the key of each, its position in the file, and how the request ended."""
 
     tasks: Sequence[TaskIndex]
     keys: Keys
-    """`keys.task` are positions in `tasks`."""
+    """The key of each request; `keys.task` are positions in `tasks`."""
     places: RowPositions
-    """Where the materialized rows are."""
+    """The positions of the materialized rows."""
     outcome: IntArray
-    """Positions in `outcome_names`, or NO_OUTCOME."""
+    """Per request, a position in `outcome_names`, or NO_OUTCOME."""
     outcome_names: Sequence[str]
-    """`scored`, then the failure classes by name."""
+    """`scored`, followed by the names of the failure classes."""
 
     def __len__(self) -> int:
         return len(self.keys)
 
     @property
     def offset(self) -> IntArray:
-        """Where each row begins in its file, once unpacked."""
+        """The byte offset of each row in its uncompressed file."""
         return self.places.offset
 
     @property
@@ -100,11 +103,13 @@ class RequestedRollouts:
 
     @property
     def starts(self) -> IntArray:
-        """The first request of each task; every task has one."""
+        """The position of each task's first request, and the total number at the end."""
         return starts_of_sorted(self.keys.task)
 
     def outcomes_by_task(self) -> IntArray:
-        """Counts by task and outcome; requests without an outcome are in none."""
+        """Return the number of requests by task and outcome; requests without an outcome are not
+        counted.
+        """
         width = len(self.outcome_names)
         has_outcome = self.outcome != NO_OUTCOME
         cells = self.keys.task[has_outcome] * width + self.outcome[has_outcome]
@@ -113,14 +118,14 @@ class RequestedRollouts:
 
 @dataclass(frozen=True, slots=True)
 class RunCompleteness:
-    """How much of what was requested is there."""
+    """How many of the requested rollouts were completed, overall and by task."""
 
     completed_rollouts: int
     expected_rollouts: int
     complete_tasks: int
     partial_tasks: int
     dropped_tasks: int
-    """Tasks without a single scored rollout; they have no profile."""
+    """The number of tasks without a scored rollout; these tasks have no profile."""
 
     @property
     def completed_pct(self) -> float:
@@ -136,39 +141,39 @@ class RunCompleteness:
 
 @dataclass(frozen=True, slots=True)
 class RunFrame:
-    """A run, loaded: everything profiling needs except the materialized rows themselves."""
+    """A loaded run: everything that profiling needs except the materialized rows themselves."""
 
     requests: RequestedRollouts
     rollouts: Rollouts
     rollout_places: RowPositions
-    """Per rollout, where its row is."""
+    """The position of each rollout's row."""
     endings: Endings
     agents: RequestLabels[AgentName]
     families: RequestLabels[str] | None
-    """Per request, the value of the field that `load_run` was told to group by."""
+    """Per request, the value of the `group_by` field of `load_run`; None without `group_by`."""
     notices: Sequence[str]
-    """What a reader should know about the files, one sentence each."""
+    """Notices about the files for the user, one sentence each."""
     unscored: Unscored
-    """The requests without a score, by what helps."""
+    """The requests without a score, counted by remedy."""
 
     @property
     def inputs_path(self) -> Path:
-        """The materialized inputs; of several shards the first."""
+        """The file of materialized inputs; the first one if there are several shards."""
         return self.requests.places.files[0]
 
     @property
     def rollouts_path(self) -> Path:
-        """The rollouts; of several shards the first."""
+        """The rollouts file; the first one if there are several shards."""
         return self.rollout_places.files[0]
 
     @property
     def rollout_offset(self) -> IntArray:
-        """Per rollout, where its row begins in its file, once unpacked."""
+        """Per rollout, the byte offset of its row in its uncompressed file."""
         return self.rollout_places.offset
 
     @property
     def profiled(self) -> IntArray:
-        """Positions in `requests.tasks` of the tasks that have a scored rollout."""
+        """Positions in `requests.tasks` of the tasks with at least one scored rollout."""
         return np.unique(self.requests.keys.task[self.requests.scored])
 
     @property
@@ -185,6 +190,6 @@ class RunFrame:
 
 
 def counts_by_name(names: Sequence[str], codes: IntArray) -> Mapping[str, int]:
-    """How often each name occurs; names that never do are left out."""
+    """Return how often each name occurs; names that do not occur are left out."""
     counts = np.bincount(codes[codes >= 0], minlength=len(names)).tolist()
     return {name: count for name, count in zip(names, counts, strict=True) if count}

@@ -1,17 +1,18 @@
-"""Confidence intervals that know that rollouts of one task are not independent.
+"""Computes confidence intervals that allow for dependence between rollouts of one task.
 
-Tasks are what is drawn again, never rollouts: a resample takes as many tasks as there are, with
-replacement, each with all its rollouts. Which interval is made of the resampled means was chosen by
-measured coverage (docs/decisions.md):
+The bootstrap draws tasks, never single rollouts: a resample takes as many tasks as the run has,
+with replacement, each with all its rollouts. The kind of interval was chosen by measured coverage
+(docs/topics/decisions.md):
 
 - for a *level* (a mean reward, a pass rate) BCa, which follows the skew of rates near 0 and 1;
 - for a *difference* of two paired runs the percentile interval, since the differences are nearly
   symmetric and BCa's estimate of their skew is mostly noise.
 
-Both are *expanded* (Hesterberg 2015): quantiles as far out as Student's t is wider than the
-normal, and the spread of a sample than that of its resamples. Without it thirty tasks cover 91 to
-94 % instead of 95. Resamples never reach beyond what was seen, so below ten tasks the interval is
-at least as wide as Student's.
+Both are *expanded* (Hesterberg 2015): the quantiles are moved outwards by the ratio of Student's t
+to the normal quantile, and by the ratio of the sample's standard deviation to that of its
+resamples. Without the expansion, intervals from thirty tasks cover 91 to 94 % instead of 95.
+Resamples never go beyond the observed values, so below ten tasks the interval is at least as wide
+as Student's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,9 +29,9 @@ RESAMPLES = 2_000
 SEED = 20_260_101
 FEW_TASKS = 10
 MOST_KINDS = 256
-"""Up to here tasks are drawn by how many of each kind there are."""
+"""With at most this many kinds of tasks, only the number of tasks of each kind is drawn."""
 CELLS_AT_ONCE = 2_000_000
-"""Drawn tasks held in memory at a time: 16 MB of indices."""
+"""The largest number of drawn task indices in memory at once: 16 MB."""
 UNIT = (0.0, 1.0)
 
 _NORMAL = NormalDist()
@@ -38,10 +39,10 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with its 95 % interval; `low`, `high` and `standard_error` None for one task.
+    """A mean with its 95 % interval. For a single task, `low`, `high` and `standard_error` are
+    None.
 
-    `low` and `high` are also None where no interval can be given: values of unknown limits that
-    are all equal.
+    `low` and `high` are also None when all values are equal and their limits are unknown.
     """
 
     value: float
@@ -59,11 +60,13 @@ def estimate_level(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Estimate:
-    """The mean of all rollouts, `sums` over `counts` of each task, with its expanded BCa interval.
+    """Return the mean over all rollouts with its expanded BCa interval (Efron 1987).
 
-    With `counts` of 1 and task means for `sums` it is the mean over tasks, each weighing the same.
-    `limits`: the least and largest value that a rollout can have, used only when all tasks are
-    equal and a bootstrap would claim certainty; see `unvaried_interval`. BCa: Efron 1987.
+    `sums`, `counts`: the sum of the values and the number of rollouts of each task. With task means
+    as `sums` and `counts` of 1, the result is the mean over tasks with equal weights. `limits`: the
+    least and largest possible value of a rollout. They are used when all tasks have the same value,
+    where a bootstrap would give an interval of width 0 (see `unvaried_interval`), and to clip the
+    wider interval of few tasks.
     """
     value = float(sums.sum() / counts.sum())
     if len(sums) < 2:
@@ -86,9 +89,9 @@ def estimate_difference(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Estimate:
-    """The mean of one difference per task, with its expanded percentile interval.
+    """Return the mean of `differences`, one per task, with its expanded percentile interval.
 
-    `limits`: the least and largest difference there can be.
+    `limits`: the least and largest possible difference.
     """
     value = float(differences.mean())
     if len(differences) < 2:
@@ -108,11 +111,11 @@ def estimate_difference(
 def unvaried_interval(
     value: float, tasks: int, limits: tuple[float, float] | None, confidence: float = CONFIDENCE
 ) -> tuple[float | None, float | None]:
-    """The interval of a mean when every one of `tasks` tasks has the same value.
+    """Return the interval of a mean when all of `tasks` tasks have the same value.
 
-    If the mean were further than b = 1 - (alpha / 2)^(1 / tasks) of the way towards a limit, that
-    many equal tasks would have a probability below alpha / 2; exact for 0/1 values, conservative
-    for others. Without limits nothing can be said.
+    If the true mean were further than b = 1 - (alpha / 2)^(1 / tasks) of the way towards a limit,
+    the probability of `tasks` equal values would be below alpha / 2. The interval is exact for 0/1
+    values and conservative for others. Returns (None, None) when `limits` is None.
     """
     if limits is None:
         return None, None
@@ -128,10 +131,11 @@ def resampled_means(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> FloatArray:
-    """The ratio of sums to counts in each of `resamples` draws of as many tasks, with replacement.
+    """Return, for each of `resamples` draws of tasks with replacement, the sum of `sums` over the
+    sum of `counts`.
 
-    Memory is bounded whatever the number of tasks. Tasks with equal sum and count cannot be told
-    apart, so where there are few kinds it is drawn how many of each kind come; 20,000 tasks of 16
+    Memory is bounded for any number of tasks. Tasks with equal sum and count form one kind. With at
+    most `MOST_KINDS` kinds, the function draws the number of tasks of each kind; 20,000 tasks of 16
     binary rollouts are 17 kinds.
     """
     random = np.random.default_rng(seed)
@@ -143,10 +147,10 @@ def resampled_means(
 
 
 def student_quantile(share: float, degrees: int) -> float:
-    """The quantile of Student's t for `share` of at least a half.
+    """Return the quantile of Student's t at `share`, which is at least 0.5.
 
     Exact for 1 and 2 degrees of freedom, else the Cornish-Fisher expansion (Abramowitz and Stegun
-    26.7.5): at 95 % within 0.2 % of the truth for 3 degrees, within 0.02 % from 5 on.
+    26.7.5): the error at 95 % is within 0.2 % for 3 degrees, within 0.02 % from 5 on.
     """
     if degrees == 1:
         return tan(pi * (share - 0.5))
@@ -170,7 +174,9 @@ def _estimate(
     limits: tuple[float, float] | None,
     confidence: float,
 ) -> Estimate:
-    """The estimate whose interval has these `ends`, wider if there are few tasks."""
+    """Return the estimate with the interval `ends`, widened to Student's interval for fewer than
+    `FEW_TASKS` tasks.
+    """
     low, high = min(ends[0], value), max(ends[1], value)
     if tasks < FEW_TASKS:
         half = student_quantile((1 + confidence) / 2, tasks - 1) * error
@@ -195,7 +201,7 @@ def _drawn_means(
 def _bca_shares(
     ordered: FloatArray, value: float, influence: FloatArray, confidence: float, tolerance: float
 ) -> list[float]:
-    """The shares of resampled means at which the BCa interval ends."""
+    """Return the two quantiles (as shares) of the resampled means at which the BCa interval ends."""
     resamples = len(ordered)
     below, up_to = np.searchsorted(ordered, [value - tolerance, value + tolerance])
     share = float(np.clip((below + up_to) / 2 / resamples, 1 / resamples, 1 - 1 / resamples))
@@ -215,22 +221,24 @@ def _bca_share(bias: float, acceleration: float, z: float) -> float:
 
 
 def _expanded(confidence: float, tasks: int) -> float:
-    """How many normal deviations out the quantiles of the resamples are taken."""
+    """Return the expanded quantile, in standard deviations of the normal, at which the interval
+    ends.
+    """
     return student_quantile((1 + confidence) / 2, tasks - 1) * sqrt(tasks / (tasks - 1))
 
 
 def _standard_error(influence: FloatArray, counts: IntArray | FloatArray) -> float:
-    """Standard error of a mean over tasks whose rollouts are not independent of each other.
+    """Return the standard error of a mean over tasks whose rollouts depend on each other.
 
-    sqrt(G / (G - 1) * sum over tasks g of (sum over i in g of (y_i - mean))^2) / N, for N values
-    of G tasks: the cluster-robust variance of a mean (Miller 2024, "Adding Error Bars to Evals",
-    section 2.2) with the usual correction for few clusters (Cameron and Miller 2015).
-    `influence`: per task the inner sum.
+    sqrt(G / (G - 1) * sum over tasks g of (sum over i in g of (y_i - mean))^2) / N, for N values of
+    G tasks: the cluster-robust variance of a mean (Miller 2024, "Adding Error Bars to Evals",
+    section 2.2) with the usual correction for few clusters (Cameron and Miller 2015). `influence`:
+    the inner sum of each task.
     """
     tasks = len(influence)
     return float(np.sqrt(tasks / (tasks - 1) * np.sum(influence**2)) / counts.sum())
 
 
 def _unvaried(influence: FloatArray, sums: FloatArray) -> bool:
-    """Whether what differs between tasks is at most rounding."""
+    """Whether the tasks differ by no more than rounding errors."""
     return bool(np.max(np.abs(influence)) <= 1e-12 * max(1.0, float(np.max(np.abs(sums)))))

@@ -1,7 +1,7 @@
-"""Loads a run: scans its files once each and hands what it kept to `assemble`.
+"""Loads a run: scans each of its files once and passes the result to `assemble`.
 
-Memory grows with rollouts times numeric fields. A materialized row is kept as its place in the
-file; a response is never kept.
+Memory grows with the number of rollouts times the number of numeric fields. Of a materialized row,
+only the position in the file is kept. Responses are not kept.
 """
 
 import gc
@@ -45,7 +45,7 @@ from palestra.schema import (
 
 LONGEST_SHOWN = 60
 LARGEST_VALUE = 1e100
-"""Sums of squares of rewards up to here are far from the end of what a double holds."""
+"""The largest absolute reward. Sums of squares of such rewards do not overflow a double."""
 
 _name_and_type = attrgetter("name", "type")
 
@@ -60,15 +60,15 @@ def load_run(
 ) -> RunFrame:
     """Read the materialized rows, the rollouts and the failures of a run.
 
-    Each may be one file, a glob of shards, or several, plain or compressed (gzip, zstd). Without
-    `inputs_path` the materialized inputs are looked for by name beside the rollouts, and so is,
-    without `failures_path`, the failures file. `allow_partial` accepts requests without a rollout
-    and a torn last line. `group_by` names a string field of the rows (`task_name`, or inside an
-    object `metadata.source_dataset`).
+    Each argument may be one file, a glob of shards, or several files, plain or compressed (gzip,
+    zstd). Without `inputs_path` or `failures_path`, these files are found by name next to the
+    rollouts. `allow_partial` accepts requests without a rollout and an incomplete last line.
+    `group_by` names a string field of the rows (`task_name`, or a field inside an object, such as
+    `metadata.source_dataset`).
 
-    Raises InputDataError when a file is not what it should be, when a key occurs twice, when a
-    rollout has no materialized row, and, unless partial, when a request has no rollout; MixedRuns
-    when manifests say that the files are of different runs.
+    Raises InputDataError: a file is invalid, a key occurs twice, a rollout has no materialized row,
+    or (without `allow_partial`) a request has no rollout. Raises MixedRuns: the manifests show that
+    the files belong to different runs.
     """
     inputs_from, rollouts_from = run_files(inputs_path, rollouts_path)
     unvouched = check_one_run(inputs_from, rollouts_from)
@@ -94,7 +94,9 @@ def load_run(
 
 @contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Rows refer to nothing that refers back: looking for such garbage is a fifth of a scan."""
+    """Disable the garbage collector during a scan. Rows have no reference cycles, and collection
+    takes a fifth of the scan.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -105,7 +107,7 @@ def _no_garbage() -> Iterator[None]:
 
 
 class _Scan:
-    """Reads the files of one run, sharing the numbering of tasks, agents and families."""
+    """Reads the files of one run and numbers tasks, agents and families consistently across them."""
 
     def __init__(self, group_by: str | None) -> None:
         self.tasks: Codes[TaskIndex] = Codes()
@@ -155,7 +157,7 @@ class _Scan:
         return table, columns, endings
 
     def failures(self, paths: Sequence[Path]) -> dict[tuple[TaskIndex, int], FailedAttempt]:
-        """By key, the last failed attempt."""
+        """Return the last failed attempt of each key, combined with the earlier attempts."""
         last: dict[tuple[TaskIndex, int], FailedAttempt] = {}
         for path in paths:
             for block in self._reader.blocks(path, torn=self.notices, may_be_empty=True):
@@ -164,7 +166,7 @@ class _Scan:
         return last
 
     def ungrouped(self) -> tuple[str, ...]:
-        """What to tell when the field to group by is in none of the rows."""
+        """Return a notice if no row has a text in the `group_by` field, else an empty tuple."""
         if not self._group_by or self.families.names:
             return ()
         return (f"no row has a text in {'.'.join(self._group_by)!r} to group by",)
@@ -184,7 +186,7 @@ class _Scan:
 
 
 def _family_codes(families: Codes[str], names: Sequence[str | None]) -> "array[int]":
-    """Per row the number of its family, -1 without one."""
+    """Return the family code of each row, -1 for a row without a family."""
     known_names = [name for name in dict.fromkeys(names) if name is not None]
     numbers: dict[str | None, int] = dict(
         zip(known_names, families.codes(known_names), strict=True)
@@ -194,7 +196,7 @@ def _family_codes(families: Codes[str], names: Sequence[str | None]) -> "array[i
 
 
 def _agent_codes(agents: Codes[AgentName], refs: Sequence[object]) -> "array[int]":
-    """Per row the number of the agent that its reference names, -1 without one."""
+    """Return the agent code of each row, from its agent reference; -1 without one."""
     try:
         names = list(map(_name_and_type, refs))
     except AttributeError:  # a row without one
@@ -213,7 +215,9 @@ def _agent_code(agents: Codes[AgentName], name: object, kind: object) -> int:
 
 
 def _family(value: Any, inner: Sequence[str]) -> str | None:
-    """The text at the end of the names `inner`, from a field of a row on."""
+    """Return the text found by following the names `inner` from the field `value`; None if it is
+    not a text.
+    """
     for depth, name in enumerate(inner):
         if depth == 0:
             value = getattr(value, "family", None)
@@ -228,7 +232,9 @@ def _keys(block: RowBlock) -> Iterator[tuple[TaskIndex, int]]:
 
 
 def _indices(block: RowBlock) -> tuple[Sequence[TaskIndex], "array[int]"]:
-    """The keys of a block: a task is a number or a name, a rollout a number."""
+    """Return the task and rollout indices of a block. Raises InputDataError: a task index is
+    neither an integer nor a name, or a rollout index is not an integer.
+    """
     tasks, rollouts = block.field(TASK_INDEX), block.field(ROLLOUT_INDEX)
     if set(map(type, tasks)) <= {int, str} and set(map(type, rollouts)) <= {int}:
         try:
@@ -252,7 +258,7 @@ def _bad_index(block: RowBlock) -> InputDataError:
                 )
             if type(value) not in kinds or (name == ROLLOUT_INDEX and abs(value) >= 2**63):
                 return InputDataError(
-                    f"{where}: {name} is {_shown(value)}, not {what}",
+                    f"{where}: {name} is {_value_text(value)}, not {what}",
                     hint="give the files as the collection wrote them",
                 )
     raise AssertionError("a block was refused without a reason")
@@ -277,7 +283,7 @@ _ROLLOUTS_HINT = "give the file that the run's output_jsonl_fpath names, not its
 
 
 def _refuse_other_than_rollouts(block: RowBlock) -> None:
-    """Every row must have a finite reward that statistics can be computed of."""
+    """Raise InputDataError unless every row has a finite reward within ±LARGEST_VALUE."""
     rewards = block.field(REWARD)
     column = finite(rewards)
     if column is not None:
@@ -298,7 +304,7 @@ def _refuse_other_than_rollouts(block: RowBlock) -> None:
     if not block.has(at, REWARD):
         raise InputDataError(f"{block.place(at)}: the row has no reward", hint=_UNSCORED_HINT)
     raise InputDataError(
-        f"{block.place(at)}: the reward is {_shown(rewards[at])}, not a finite number",
+        f"{block.place(at)}: the reward is {_value_text(rewards[at])}, not a finite number",
         hint=_UNSCORED_HINT,
     )
 
@@ -308,7 +314,7 @@ def _refuse_beyond_arithmetic(block: RowBlock, rewards: "array[float]") -> None:
     if len(beyond):
         at = int(beyond[0])
         raise InputDataError(
-            f"{block.place(at)}: the reward is {_shown(block.field(REWARD)[at])}, beyond the "
+            f"{block.place(at)}: the reward is {_value_text(block.field(REWARD)[at])}, beyond the "
             f"±{LARGEST_VALUE:g} that statistics can be computed of",
             hint="scale the rewards in the verifier, then score the run again with "
             "`palestra reverify`",
@@ -346,8 +352,8 @@ def _not_finite(counts: Mapping[str, int]) -> Iterator[str]:
         yield f"{name}: {count} {values} not finite and left out of its statistics"
 
 
-def _shown(value: object) -> str:
-    """As JSON has it, cut short; of an object or a list only that it is one."""
+def _value_text(value: object) -> str:
+    """Return the value as JSON, shortened; `an object` or `a list` for a nested value."""
     if isinstance(value, Nested | list):
         return "an object" if isinstance(value, Nested) else "a list"
     text = "null" if value is None else value if isinstance(value, str) else str(value)

@@ -1,4 +1,4 @@
-"""Are these files of one run? Their manifests, where a collection left some, say so."""
+"""Checks by their manifests, where present, that files belong to one run."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,14 +13,14 @@ _MOST_NAMED = 10
 
 
 class MixedRuns(InputDataError):
-    """Files were made from different rows or settings, and must not be profiled as one run."""
+    """The files come from different input rows or settings and must not be profiled as one run."""
 
     layer = Layer.CACHE
 
 
 @dataclass(frozen=True, slots=True)
 class _Fingerprint:
-    """What a manifest says of the file it lies beside."""
+    """The digest, settings and row count from the manifest next to the file `path`."""
 
     path: Path
     digest: str
@@ -29,14 +29,16 @@ class _Fingerprint:
 
 
 def check_one_run(inputs: Sequence[Path], rollouts: Sequence[Path]) -> tuple[str, ...]:
-    """Raise MixedRuns when two manifests beside these files have different digests.
+    """Raise MixedRuns when two manifests next to these files have different digests.
 
-    Returns notices: which files no manifest vouches for, when others have one. Files without any
-    manifest, as other tools write them, are taken as they are.
+    Returns a notice naming the files without a manifest when other files have one. When no file has
+    a manifest, as with files of other tools, nothing is checked.
     """
     manifests = [(path, RunPaths(path).manifest) for path in rollouts]
     manifests += [(path, _of_inputs(path)) for path in inputs]
-    fingerprints = [_read(path, manifest) for path, manifest in manifests if manifest.exists()]
+    fingerprints = [
+        _read_fingerprint(path, manifest) for path, manifest in manifests if manifest.exists()
+    ]
     if not fingerprints:
         return ()
     reference = fingerprints[0]
@@ -57,9 +59,11 @@ def check_one_run(inputs: Sequence[Path], rollouts: Sequence[Path]) -> tuple[str
 
 
 def requested_beside(inputs: Path) -> int | None:
-    """How many rows the manifest of these materialized inputs counts; None when nobody says."""
+    """Return the number of rows in the manifest of these materialized inputs; None without a
+    manifest or without the number.
+    """
     manifest = _of_inputs(inputs)
-    return _read(inputs, manifest).requested if manifest.exists() else None
+    return _read_fingerprint(inputs, manifest).requested if manifest.exists() else None
 
 
 def _of_inputs(inputs: Path) -> Path:
@@ -68,7 +72,7 @@ def _of_inputs(inputs: Path) -> Path:
     return inputs.with_name(f"{stem}_manifest.json")
 
 
-def _read(path: Path, manifest: Path) -> _Fingerprint:
+def _read_fingerprint(path: Path, manifest: Path) -> _Fingerprint:
     try:
         manifest_fields = json.loads(manifest.read_bytes())
         requested = manifest_fields.get("requested")
@@ -87,7 +91,9 @@ def _read(path: Path, manifest: Path) -> _Fingerprint:
 
 
 def _difference(first: _Fingerprint, second: _Fingerprint) -> str:
-    """Which settings differ, where both say what theirs were."""
+    """Return a clause naming the settings that differ; without such settings, that the input rows
+    differ.
+    """
     differ = list(_differing(first.semantics, second.semantics))
     if not differ:
         return "their input rows differ"
@@ -96,7 +102,7 @@ def _difference(first: _Fingerprint, second: _Fingerprint) -> str:
 
 
 def _differing(first: object, second: object, at: str = "") -> Iterator[str]:
-    """Dotted names of the leaves that differ; values stay unsaid, they may be long."""
+    """Yield the dotted names of the values that differ, without the values, which may be long."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         for name in sorted({*first, *second}):
             yield from _differing(first.get(name), second.get(name), f"{at}.{name}" if at else name)

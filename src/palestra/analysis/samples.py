@@ -1,7 +1,8 @@
-"""Reads single rows again, by their places; rows of compressed files are set aside first.
+"""Reads single rows again, by their positions. Rows of compressed files are first copied to a
+temporary file.
 
-A compressed file cannot be entered in the middle, so one pass over it copies the wanted rows, and
-only those, to a temporary file.
+A compressed file cannot be read from the middle. So one pass over it copies only the requested rows
+to a temporary file.
 """
 
 import tempfile
@@ -23,7 +24,7 @@ from palestra.schema import TASK_INDEX, JsonDict
 
 
 class SampleReader:
-    """Some rows of open files, in any order."""
+    """Reads selected rows of open files, in any order."""
 
     def __init__(
         self, row_places: RowPositions, files: Mapping[int, BinaryIO], offset: IntArray
@@ -33,9 +34,10 @@ class SampleReader:
         self._at = list(zip(row_places.file.tolist(), offset.tolist(), strict=True))
 
     def read(self, row: int, task: TaskIndex) -> JsonDict:
-        """A row that the reader was opened for, by its position there, without its indices.
+        """Return a row without its indices. `row`: its position among the rows the reader was
+        opened for.
 
-        Raises InputDataError when it is not one of `task`'s: then the file has changed.
+        Raises InputDataError: the row does not belong to `task`, so the file has changed.
         """
         try:
             fields = self._fields(self._text(row), row, task)
@@ -44,7 +46,7 @@ class SampleReader:
             raise self._no_text(row, task, error) from error
 
     def fragments(self, row: int, task: TaskIndex) -> JsonDict:
-        """As `read`, for `writing.encode`: the very bytes of the row where they can be kept."""
+        """Like `read`, but return values for `writing.encode`: the original bytes where possible."""
         text = self._text(row)
         if b"NaN" in text or b"Infinity" in text:
             return self.read(row, task)  # Python's own json may have written what is no JSON
@@ -81,7 +83,9 @@ class SampleReader:
 
 @contextmanager
 def sample_reader(row_places: RowPositions) -> Iterator[SampleReader]:
-    """Open the files for reading the rows at `row_places`. Raises InputDataError when one is gone."""
+    """Open the files for reading the rows at `row_places`. Raises InputDataError: a file cannot be
+    read.
+    """
     offset = row_places.offset.copy()
     with ExitStack() as opened:
         files = {}
@@ -103,7 +107,7 @@ def sample_reader(row_places: RowPositions) -> Iterator[SampleReader]:
 
 
 def _set_aside(packed: BinaryIO, aside: BinaryIO, offsets: IntArray) -> IntArray:
-    """Copy the lines that begin at `offsets`; where they begin now."""
+    """Copy the lines at `offsets` from `packed` to `aside`; return their offsets in `aside`."""
     now = np.empty(len(offsets), dtype=np.int64)
     at = 0
     for row in np.argsort(offsets).tolist():

@@ -1,8 +1,8 @@
-"""Reads JSONL in blocks of lines, decoding of each row its top level and no more.
+"""Reads JSONL in blocks of lines and decodes only the top level of each row.
 
-Numbers, texts and names come as Python values; of an object only the few fields that profiling
-reads (`Nested`), and a list not at all. So a 50 KB response costs one pass over its characters
-and no Python objects.
+Numbers and texts become Python values. Of an object, only the few fields that profiling reads are
+decoded (`Nested`). The items of a list are not decoded. So a response of 50 KB costs one pass over
+its characters and creates no Python objects.
 """
 
 import json
@@ -22,52 +22,54 @@ from palestra.metrics import Nested, Row, Value, can_name_a_field, fields_of
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonDict
 
 BLOCK_BYTES = 1 << 18
-"""Lines taken at once: what they are decoded to should stay in the processor's cache."""
+"""The size of a block of lines. The decoded block should fit in the processor's cache."""
 MOST_FIELDS = 200
-"""Rows with fields of more names than this are decoded without learning the rest."""
+"""The largest number of fields in the struct of `RowReader`; rows with other fields are decoded one
+by one."""
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-"""What a strict decoder raises at a text that is no JSON, is nested too deeply, or is no UTF-8."""
+"""The exceptions of a strict decoder for text that is not JSON, nested too deeply, or not UTF-8."""
 
 PARTIAL = "--allow-partial (++allow_partial_rollouts=True)"
 
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Some rows of a file, one after another, at least one."""
+    """Successive rows of a file, at least one."""
 
     path: Path
     texts: Sequence[bytes]
     fields: Mapping[str, Sequence[Any]]
-    """By field, its value in each row; None where a row lacks it."""
+    """Per field name, its value in each row; None where a row lacks it."""
     lines: Sequence[int]
-    """The number of each row's line, from 1."""
+    """The line number of each row, from 1."""
     offsets: Sequence[int]
-    """Where each row begins, in bytes of the unpacked file."""
+    """The byte offset of each row in the uncompressed file."""
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def field(self, name: str) -> Sequence[Any]:
-        """One field of each row, also when none has it."""
+        """Return the value of one field in each row; None for a row without the field."""
         return self.fields.get(name) or [None] * len(self)
 
     def has(self, at: int, name: str) -> bool:
-        """Whether a row has the field, be it null."""
+        """Whether a row has the field; a null value counts too."""
         return name in (split_row(self.texts[at]) or {})
 
     def place(self, at: int) -> str:
-        """A row's file, line and key, for a message."""
+        """Return the file, line and key of a row, for messages."""
         task, rollout = self.field(TASK_INDEX)[at], self.field(ROLLOUT_INDEX)[at]
         key = "" if task is None or rollout is None else f" (task {task}, rollout {rollout})"
         return f"{self.path} line {self.lines[at]}{key}"
 
 
 class RowReader:
-    """Decodes rows. `group_by` names a field, or as two or more names one inside an object.
+    """Decodes rows. `group_by`: the name of a field or, as two or more names, the path of a field
+    inside an object.
 
-    Rows of a run mostly have the same fields. So they are decoded into a struct of the fields
-    seen so far, which is the fastest way; a row with a field of another name is refused by it,
-    and teaches it that name.
+    Most rows of a run have the same fields. So rows are decoded into a struct of the fields found
+    so far, which is the fastest way. A row with a new field does not fit the struct; the block is
+    then decoded row by row and the struct gets the new field.
     """
 
     def __init__(self, group_by: Sequence[str] = ()) -> None:
@@ -88,7 +90,9 @@ class RowReader:
     def blocks(
         self, path: Path, *, torn: list[str] | None = None, may_be_empty: bool = False
     ) -> Iterator[RowBlock]:
-        """Every row of a file. A torn last line is an error, or, given `torn`, noted there."""
+        """Yield the rows of a file in blocks. An incomplete last line raises InputDataError; with
+        `torn`, a notice is appended there instead.
+        """
         first, offset, empty = 1, 0, True
         for texts in _texts(path):
             offsets = list(accumulate(map(len, texts), initial=offset))
@@ -157,7 +161,7 @@ class RowReader:
         )
 
     def _row(self, text: bytes) -> Row | None:
-        """One row, or None when the text is something else."""
+        """Return one row; None when the text is not a JSON object."""
         try:
             return self._decode_any(text)
         except UNREADABLE:
@@ -179,7 +183,7 @@ class RowReader:
 
 
 def split_row(text: bytes) -> dict[str, msgspec.Raw] | None:
-    """The fields of a JSON object, each as the bytes it was; None for anything else."""
+    """Return the fields of a JSON object, each as its original bytes; None for any other text."""
     try:
         return _split(text)
     except UNREADABLE:
@@ -187,7 +191,7 @@ def split_row(text: bytes) -> dict[str, msgspec.Raw] | None:
 
 
 def decode_value(raw: msgspec.Raw) -> Any:
-    """One value as Python objects; integers keep all their digits."""
+    """Decode one JSON value; large integers keep all their digits."""
     try:
         return msgspec.json.decode(raw)
     except UNREADABLE:
@@ -203,7 +207,9 @@ def _split_leniently(text: bytes) -> dict[str, msgspec.Raw] | None:
 
 
 def _lenient_object(text: bytes) -> JsonDict | None:
-    """A JSON object; what Python's own json writes is accepted too: NaN, lone surrogates."""
+    """Decode a JSON object with Python's `json`, which also accepts NaN and lone surrogates; None
+    for any other text.
+    """
     try:
         row = json.loads(text)
     except (ValueError, RecursionError):
@@ -212,7 +218,7 @@ def _lenient_object(text: bytes) -> JsonDict | None:
 
 
 def _texts(path: Path) -> Iterator[list[bytes]]:
-    """The lines of a file, about BLOCK_BYTES at a time."""
+    """Yield the lines of a file in lists of about BLOCK_BYTES."""
     with open_rows(path) as file:
         try:
             while texts := file.readlines(BLOCK_BYTES):

@@ -1,4 +1,4 @@
-"""Which files a run consists of: one of each kind, or one per shard, given by name or by glob."""
+"""Finds the files of a run: one of each kind, or one per shard, by name or glob."""
 
 import glob
 import gzip
@@ -14,16 +14,17 @@ from palestra.schema import RunPaths, bare_name, with_compressed
 
 BUFFER_BYTES = 1 << 20
 PACKED_BYTES = 1 << 12
-"""Read at once of zstd data, which can unpack to 30,000 times as much."""
+"""The number of bytes of zstd data read at once. They can decompress to 30,000 times as many."""
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 LARGEST_WINDOW_BYTES = 1 << 31
-"""What `zstd --long=31` asks for; memory is taken only when a file really needs it."""
+"""The window size of `zstd --long=31`. Memory is allocated only when a file needs it."""
 
 
 def open_rows(path: Path) -> BinaryIO:
-    """Open for reading bytes, unpacked as they are read. Raises InputDataError when it cannot be.
+    """Open a file for reading bytes and decompress while reading. Raises InputDataError: the file
+    cannot be opened.
 
-    Reading raises OSError or EOFError when compressed data is broken or cut short.
+    Reading raises OSError or EOFError: the compressed data is broken or incomplete.
     """
     try:
         file = io.BufferedReader(path.open("rb", buffering=0), BUFFER_BYTES)
@@ -39,13 +40,15 @@ def open_rows(path: Path) -> BinaryIO:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether byte offsets into the rows are no places in the file."""
+    """Whether the file is compressed, so that row offsets are not byte positions in it."""
     with path.open("rb") as file:
         return file.read(4).startswith((GZIP, ZSTD))
 
 
 class _Unzstd(io.RawIOBase):
-    """Zstd frames, one after another. Unlike the package's own reader it notices a missing end."""
+    """Reads a sequence of zstd frames. Unlike the package's own reader, it raises EOFError when the
+    end of a frame is missing.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -103,21 +106,24 @@ _ASIDE = (".bak", ".tmp", ".new", ".merging", ".partial")
 
 
 def rollout_files(files: Files) -> list[Path]:
-    """The rollouts files; what goes with a run is passed over where a glob matches it.
+    """Return the rollouts files. A glob skips other files of a run, such as inputs, failures and
+    reports.
 
-    Raises InputDataError when a file is missing or a glob matches none.
+    Raises InputDataError: a file is missing or a glob matches no file.
     """
-    return _named(files, passed_over=_BESIDE)
+    return _files_of_arguments(files, passed_over=_BESIDE)
 
 
 def run_files(inputs: Files | None, rollouts: Files) -> tuple[list[Path], list[Path]]:
-    """The materialized inputs and the rollouts that are named.
+    """Return the materialized inputs and the rollouts files.
 
-    Inputs that are not named are those beside each of the rollouts. Raises InputDataError when a
-    file is missing or a glob matches none.
+    Without `inputs`, the inputs file next to each rollouts file is used. Raises InputDataError: a
+    file is missing or a glob matches no file.
     """
     input_paths = (
-        None if inputs is None else _named(inputs, passed_over=tuple(set(_BESIDE) - {_INPUTS}))
+        None
+        if inputs is None
+        else _files_of_arguments(inputs, passed_over=tuple(set(_BESIDE) - {_INPUTS}))
     )
     rollout_paths = rollout_files(rollouts)
     return [
@@ -137,15 +143,17 @@ def _inputs_beside(rollouts: Path) -> Path:
 
 
 def failure_files(files: Files | None, rollouts: Sequence[Path]) -> list[Path]:
-    """The failures files that `files` names, else those there are beside `rollouts`."""
+    """Return the failures files named by `files`; without `files`, those that exist next to
+    `rollouts`.
+    """
     if files is not None:
-        return _named(files, passed_over=())
+        return _files_of_arguments(files, passed_over=())
     failure_paths = (with_compressed(RunPaths(path).failures) for path in rollouts)
     return [path for path in failure_paths if path is not None]
 
 
-def _named(files: Files, *, passed_over: tuple[str, ...]) -> list[Path]:
-    """Each file once, by path, so that the order in which they are given does not matter."""
+def _files_of_arguments(files: Files, *, passed_over: tuple[str, ...]) -> list[Path]:
+    """Return each file once, sorted by path, so that the order of the arguments does not matter."""
     items = [files] if isinstance(files, Path | str) else files
     matched = {path.resolve(): path for item in items for path in _matches(str(item), passed_over)}
     if not matched:

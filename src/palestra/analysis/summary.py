@@ -1,4 +1,4 @@
-"""The few numbers a run is judged by: in all, by family, and by agent with all statistics."""
+"""Computes the main numbers of a run: overall, by family, and by agent with full statistics."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,15 +43,16 @@ UNLABELLED = "(none)"
 
 @dataclass(frozen=True, slots=True)
 class GroupScores:
-    """What the scored rollouts of a group say."""
+    """The scores of a group's scored rollouts."""
 
     tasks: int
-    """Tasks with a scored rollout; the fractions below are of these."""
+    """The number of tasks with a scored rollout; the `_solved` fractions are of this number."""
     mean_reward: Estimate
     pass_at: Sequence[PassAtK]
-    """For k = 1, 2, 4, … up to the most rollouts a task has."""
+    """pass@k for k = 1, 2, 4, … up to the largest number of rollouts of a task."""
     pass_hat: Sequence[PassAtK]
-    """As `pass_at`, of the worst of k: for 0/1 rewards the chance that all k are solved."""
+    """pass^k for the same k: the expected worst of k rewards; for 0/1 rewards, the probability that
+    all k are solved."""
     never_solved: float
     sometimes_solved: float
     always_solved: float
@@ -61,34 +62,34 @@ class GroupScores:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """One line of the table: some of the requests, and how they ended."""
+    """One line of the summary table: a group of requests, how they ended, and their scores."""
 
     name: str
     tasks: int
     requested: int
     scored: int
     truncated: int
-    """Of the scored, those whose answer or conversation was cut off at a limit."""
+    """The number of scored rollouts whose answer or conversation was cut off at a limit."""
     empty_answers: int
-    """Of the scored, those in which the model said nothing at all."""
+    """The number of scored rollouts with neither text nor a tool call of the model."""
     failures: Mapping[str, int]
-    """Requests without a score, by the class of their last failed attempt."""
+    """The number of requests without a score, by the class of their last failed attempt."""
     unaccounted: int
-    """Requests that no file says anything about."""
+    """The number of requests that are in no rollouts file and no failures file."""
     scores: GroupScores | None
-    """None when nothing was scored."""
+    """The scores; None when no rollout was scored."""
     over_requested: OverRequested
-    """The other view: what the scores can be over all that was requested."""
+    """The possible ranges of the scores over all requested rollouts."""
 
     @property
     def coverage(self) -> float:
         return self.scored / self.requested
 
     def as_json(self) -> JsonDict:
-        """Both views of every metric, rewards as they are and not in percent.
+        """Return both views of every metric; rewards are not in percent.
 
-        Per metric `scored` is the value over scored rollouts, and `requested` the lowest and the
-        highest that it can be over all requested ones.
+        For each metric, `scored` is the value over scored rollouts, and `requested` the lowest and
+        highest possible value over all requested rollouts.
         """
         scores, over_requested = self.scores, self.over_requested
         mean = scores.mean_reward if scores else Estimate(0, None, None, None)
@@ -125,13 +126,13 @@ class RunSummary:
     total: GroupSummary
     by_agent: Sequence[GroupSummary]
     by_family: Sequence[GroupSummary]
-    """Empty unless the run was loaded with `group_by`."""
+    """One summary per family; empty unless the run was loaded with `group_by`."""
     completeness: RunCompleteness
     notices: Sequence[str]
 
 
 def _views_at_k(scored: Sequence[PassAtK], ranges: Sequence[RangeAtK]) -> list[JsonDict]:
-    """By k; a k that no task has scored rollouts for has `scored` null."""
+    """Return both views for each k; `scored` is null when no task has k scored rollouts."""
     values = {at.k: at for at in scored}
     return [
         {
@@ -146,7 +147,9 @@ def _views_at_k(scored: Sequence[PassAtK], ranges: Sequence[RangeAtK]) -> list[J
 
 
 def summarize(frame: RunFrame) -> RunSummary:
-    """The summary of a run, in all, by agent, and by the field it was loaded to group by."""
+    """Return the summary of a run: overall, by agent, and by family when it was loaded with
+    `group_by`.
+    """
     everything = np.ones(len(frame.requests), dtype=np.bool_)
     families = frame.families
     return RunSummary(
@@ -161,7 +164,7 @@ def summarize(frame: RunFrame) -> RunSummary:
 def _by_label(
     frame: RunFrame, labels: RequestLabels[Any], names: Sequence[str]
 ) -> Iterator[GroupSummary]:
-    """By name; requests without a label come last."""
+    """Yield one summary per label, sorted by name; requests without a label come last."""
     present = set(np.unique(labels.codes).tolist())
     for code in sorted(present - {-1}, key=lambda code: (names[code], labels.names[code])):
         yield summarize_group(frame, labels.codes == code, names[code])
@@ -170,7 +173,7 @@ def _by_label(
 
 
 def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> GroupSummary:
-    """The summary of some of the requests, at least one."""
+    """Return the summary of the `chosen` requests, at least one."""
     requests, reward = frame.requests, frame.rollouts.reward
     outcome: IntArray = requests.outcome[chosen]
     counts = dict(counts_by_name(requests.outcome_names, outcome))
@@ -214,7 +217,7 @@ def _scores(rollouts: Rollouts) -> GroupScores:
 
 
 def _mean_reward(rollouts: Rollouts) -> Estimate:
-    """Mean over all rollouts, with a bootstrap interval clustered by task."""
+    """Return the mean over all rollouts, with a bootstrap interval clustered by task."""
     return estimate_level(
         sum_by_group(rollouts.reward, rollouts.starts),
         rollouts.per_task,
@@ -231,16 +234,16 @@ def _mean(rollouts: Rollouts, field: str) -> float | None:
 
 
 def write_agent_metrics(frame: RunFrame, path: Path | str) -> None:
-    """Write `agent_metrics` as one JSON array."""
+    """Write the result of `agent_metrics` to `path` as one JSON array."""
     write_json(Path(path), agent_metrics(frame))
 
 
 def agent_metrics(frame: RunFrame) -> list[JsonDict]:
-    """Per agent, by name: `agent_ref`, counts, the statistics of every numeric field, `summary`.
+    """Return one object per agent, sorted by name: `agent_ref`, counts, the statistics of every
+    numeric field, `summary`.
 
-    `summary` is its line of the table, see `GroupSummary.as_json`. An agent of which nothing was
-    scored has no statistics. Rollouts that no row gives an agent come first, with `agent_ref`
-    null.
+    `summary` is the result of `GroupSummary.as_json`. An agent without scored rollouts has no
+    statistics. Requests without an agent come first, with `agent_ref` null.
     """
     agents, codes = _by_name(frame.agents)
     of_rollout = codes[frame.requests.scored]
@@ -270,7 +273,9 @@ def _counts(frame: RunFrame, chosen: BoolArray) -> JsonDict:
 
 
 def _by_name(labels: RequestLabels[AgentName]) -> tuple[Sequence[AgentName], IntArray]:
-    """The labels renumbered by name, so that the order of rows never shows."""
+    """Return the agents sorted by name, and the codes renumbered to match, so that the order of
+    rows does not matter.
+    """
     order = sorted(range(len(labels.names)), key=labels.names.__getitem__)
     rank = np.empty(len(order) + 1, dtype=np.int64)
     rank[order] = np.arange(len(order))

@@ -1,4 +1,4 @@
-"""What a scan keeps of each file until the three are joined."""
+"""Holds the scanned data of a run's files until inputs, rollouts and failures are joined."""
 
 from array import array
 from bisect import bisect_right
@@ -24,7 +24,7 @@ class Codes(Generic[K]):
         self._codes: dict[K, int] = {}
 
     def codes(self, names: Collection[K]) -> "array[int]":
-        """The number of each value; values not seen before get new ones."""
+        """Return the number of each value; new values get new numbers."""
         for name in dict.fromkeys(names):
             if name not in self._codes:
                 self._codes[name] = len(self.names)
@@ -32,7 +32,7 @@ class Codes(Generic[K]):
         return array("q", map(self._codes.__getitem__, names))
 
     def find(self, name: K) -> int | None:
-        """The number of a value, if it has one."""
+        """Return the number of a value, or None if it has none."""
         return self._codes.get(name)
 
 
@@ -42,7 +42,9 @@ def _integers() -> "array[int]":
 
 @dataclass(frozen=True, slots=True)
 class KeyTable:
-    """Key, place, agent and family of each row of some files; columns grow as they are read."""
+    """The key, position, agent and family of each row of some files. Columns grow while the files
+    are read.
+    """
 
     files: list[Path] = field(default_factory=list)
     first: list[int] = field(default_factory=list)
@@ -50,7 +52,7 @@ class KeyTable:
     task: "array[int]" = field(default_factory=_integers)
     rollout: "array[int]" = field(default_factory=_integers)
     lines: list[Sequence[int]] = field(default_factory=list)
-    """Of each block of rows, the numbers of their lines."""
+    """Per block, the line numbers of its rows."""
     blocks: list[int] = field(default_factory=list)
     """The number of rows before each block."""
     offset: "array[int]" = field(default_factory=_integers)
@@ -61,25 +63,27 @@ class KeyTable:
         return len(self.task)
 
     def __str__(self) -> str:
-        """The files' names."""
+        """Return the name of the first file and the number of further files."""
         further_files = len(self.files) - 1
         return str(self.files[0]) + (f" and {further_files} more files" if further_files else "")
 
     def begin(self, path: Path) -> None:
-        """The rows that follow are of this file."""
+        """Start a new file: all rows added after this call belong to `path`."""
         self.files.append(path)
         self.first.append(len(self))
 
     def keys(self, rank: IntArray) -> Keys:
-        """The rows' keys, tasks renumbered by `rank`."""
+        """Return the keys of the rows, with tasks renumbered by `rank`."""
         return Keys(rank[integers(self.task)], integers(self.rollout))
 
     def places(self, rows: IntArray) -> RowPositions:
-        """Where rows are."""
+        """Return the positions of `rows`: file and byte offset."""
         return RowPositions(self.files, self._file_of(rows), integers(self.offset)[rows])
 
     def lines_of(self, rows: Sequence[int]) -> str:
-        """`lines 2 and 7`, or, when there are several files, `a.jsonl:2 and b.jsonl:7`."""
+        """Return the lines of `rows` as text: `lines 2 and 7` or, with several files, `a.jsonl:2
+        and b.jsonl:7`.
+        """
         if len(self.files) == 1:
             return "lines " + " and ".join(str(self._line_of(row)) for row in rows)
         files = self._file_of(np.array(rows)).tolist()
@@ -96,26 +100,28 @@ class KeyTable:
 
 @dataclass(frozen=True, slots=True, order=True)
 class FailedAttempt:
-    """One failed attempt. The name breaks ties, so that the order of rows never decides."""
+    """One failed attempt. Attempts compare by number, then by class name, so that the order of rows
+    does not matter.
+    """
 
     attempt: int
     failure_class: str
     terminal: bool = field(default=False, compare=False)
     retriable: bool = field(default=False, compare=False)
     answered: bool = field(default=False, compare=False)
-    """An answer of the model is kept, of this attempt or of another one of the rollout."""
+    """Whether a model answer is kept, from this or another attempt of the rollout."""
     reverify: str = field(default="", compare=False)
-    """The command that verifies it."""
+    """The command that verifies the kept answer."""
 
     @property
     def remedy(self) -> Remedy:
-        """What helps, when the rollout has no score."""
+        """The remedy for a rollout without a score."""
         return remedy_of(
             terminal=self.terminal, retriable=self.retriable, was_answered=self.answered
         )
 
     def together(self, second: "FailedAttempt") -> "FailedAttempt":
-        """The later of two attempts of one rollout, with the answer that either has kept."""
+        """Return the later of two attempts of one rollout, with the kept answer of either attempt."""
         later = max(self, second)
         answered_attempt = next((attempt for attempt in (self, second) if attempt.answered), later)
         return replace(
@@ -125,7 +131,7 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class ScannedRun:
-    """The files of one run, read but not yet joined; codes are shared by all of them."""
+    """The files of one run, read but not yet joined. All files share the same codes."""
 
     tasks: Codes[TaskIndex]
     agents: Codes[AgentName]
@@ -135,7 +141,7 @@ class ScannedRun:
     columns: Columns
     endings: Endings
     failures: Mapping[tuple[TaskIndex, int], FailedAttempt]
-    """The last attempt at each key that has a failed one."""
+    """The last failed attempt of each key."""
     notices: tuple[str, ...]
 
 

@@ -1,4 +1,4 @@
-"""One row per task: what its rollouts scored, and what that says about the task."""
+"""Computes one row per task: statistics of its rollouts, pass rate and learnability."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -40,20 +40,21 @@ LENGTH_FIELD = "output_tokens"
 
 
 def write_reward_profiling(frame: RunFrame, path: Path | str) -> None:
-    """Write `profile_tasks`, one row per line."""
+    """Write the rows of `profile_tasks` to `path`, one per line."""
     with sample_reader(_first_places(frame)) as samples:
         rows = _task_rows(frame, samples.fragments, _encoded_infos(frame.rollouts))
         write_jsonl(Path(path), rows)
 
 
 def profile_tasks(frame: RunFrame) -> Iterator[JsonDict]:
-    """One row per task with a scored rollout, in task order; fields as in `docs/profiling.md`.
+    """Yield one row per task with a scored rollout, in task order; `docs/topics/profiling.md`
+    explains the fields.
 
     `pass_rate` p is the share of rollouts whose reward is at least 1. `learnability` is p(1 - p);
     its interval is the range of p(1 - p) over the 90 % Wilson interval of p. The bins of
-    `reward_histogram` divide the range of rewards of the whole run. `reward_length_correlation`
-    is Pearson's r of reward and output tokens, null where either does not vary. `requested` has
-    the range of what each would be over all requested rollouts, see `views`.
+    `reward_histogram` divide the reward range of the whole run. `reward_length_correlation` is
+    Pearson's r of reward and output tokens; null if either does not vary. `requested` has the
+    possible range of each number over all requested rollouts, see `views`.
     """
     with sample_reader(_first_places(frame)) as samples:
         yield from _task_rows(frame, samples.read, rollout_infos(frame.rollouts))
@@ -81,12 +82,14 @@ def _task_rows(
 
 
 def solved_by_task(rollouts: Rollouts) -> IntArray:
-    """How many rollouts of each task are solved."""
+    """Return the number of solved rollouts of each task."""
     return solved_by_group(rollouts.reward, rollouts.starts)
 
 
 def _encoded_infos(rollouts: Rollouts) -> Iterator[Any]:
-    """As `rollout_infos`, ready for `writing.encode`: by way of structs, which cost less than dicts."""
+    """Like `rollout_infos`, but yield values for `writing.encode`, built from structs, which cost
+    less than dicts.
+    """
     names, columns = info_columns(rollouts)
     if not all(map(can_name_a_field, names)):
         yield from rollout_infos(rollouts)
@@ -108,7 +111,7 @@ def _encoded_infos(rollouts: Rollouts) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What was asked of one task and how it ended."""
+    """The requested rollouts of one task and how they ended."""
 
     task: TaskIndex
     expected: int
@@ -125,7 +128,7 @@ class _Request:
 
 
 def _first_places(frame: RunFrame) -> RowPositions:
-    """Where the first materialized row of each profiled task is."""
+    """Return the position of each profiled task's first materialized row."""
     return frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
 
 
@@ -142,7 +145,7 @@ def _requested(frame: RunFrame) -> Iterator[_Request]:
 
 
 def _requested_views(frame: RunFrame) -> Iterator[dict[str, list[float]]]:
-    """Per task, the range of its numbers over all requested rollouts."""
+    """Yield, per task, the possible ranges of its numbers over all requested rollouts."""
     expected = np.diff(frame.requests.starts)[frame.profiled]
     missing = expected - frame.rollouts.per_task
     solved = solved_by_task(frame.rollouts)
@@ -161,7 +164,7 @@ def _requested_views(frame: RunFrame) -> Iterator[dict[str, list[float]]]:
 
 
 def _judgements(rollouts: Rollouts) -> Iterator[JsonDict]:
-    """Per task, what its rewards say about it."""
+    """Yield, per task, its pass rate, learnability, reward histogram and reward-length correlation."""
     trials, solved = rollouts.per_task, solved_by_task(rollouts)
     rate = solved / trials
     wilson = wilson_interval(solved, trials, confidence=LEARNABILITY_CONFIDENCE)

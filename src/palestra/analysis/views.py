@@ -1,10 +1,11 @@
-"""Each task's values, and the two views of a metric: over the scored rollouts, and over everything that was requested.
+"""Computes the values of each task, and two views of a metric: over the scored rollouts, and over
+all requested rollouts.
 
-A rollout that was not scored has no reward, and none is made up for it. So over all requested
-rollouts a metric is a range: from what it would be if every missing rollout had the worst reward
-to what it would be if every one had the best (Manski 1989, "Anatomy of the Selection Problem",
-the bounds without assumptions). The range is a point, and equal to the other view, when nothing
-is missing. It says nothing about sampling error; intervals do.
+A rollout without a score has no reward, and no reward is assumed for it. So a metric over all
+requested rollouts is a range: from its value if every missing rollout had the worst reward to its
+value if every one had the best (Manski 1989, "Anatomy of the Selection Problem", the bounds without
+assumptions). When nothing is missing, both ends equal the value over scored rollouts. The range
+does not include sampling error; intervals do.
 """
 
 import re
@@ -31,7 +32,9 @@ _PASS_AT = re.compile(r"pass@([1-9]\d*)")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that every task has. `k`: of pass@k, the expected best reward among k rollouts."""
+    """A number computed for each task. `k`: for pass@k, the expected best reward among k rollouts;
+    None for a mean of `field`.
+    """
 
     name: str
     field: str = REWARD
@@ -42,14 +45,18 @@ class Metric:
         return self.field == REWARD
 
     def by_task(self, values: FloatArray, starts: IntArray) -> FloatArray:
-        """Per group of `values` (NaN: absent); NaN for a group that has too few of them."""
+        """Return the metric of each group of `values` (NaN: absent); NaN for a group with too few
+        values.
+        """
         if self.k is None:
             return mean_of_present(values, starts)
         return best_of_k(values, starts, self.k)
 
 
 def parse_metric(name: str, fields: Iterable[str]) -> Metric:
-    """`pass@k`, or one of `fields`. Raises ConfigError with the nearest spelling."""
+    """Parse `pass@k`, or one of `fields`. Raises ConfigError: the name is neither; the message
+    suggests a similar name.
+    """
     pass_at = _PASS_AT.fullmatch(name)
     if pass_at:
         return Metric(name, k=int(pass_at[1]))
@@ -63,7 +70,9 @@ def parse_metric(name: str, fields: Iterable[str]) -> Metric:
 
 
 def task_values(frame: RunFrame, metric: Metric) -> FloatArray:
-    """Per task of `frame.requests`, over its scored rollouts; NaN where there is none."""
+    """Return the metric of each task in `frame.requests`, over its scored rollouts; NaN for a task
+    with too few.
+    """
     values = np.full(len(frame.requests.tasks), np.nan)
     column = _column(frame, metric)
     values[frame.profiled] = metric.by_task(column, frame.rollouts.starts)
@@ -71,7 +80,9 @@ def task_values(frame: RunFrame, metric: Metric) -> FloatArray:
 
 
 def task_values_filled(frame: RunFrame, metric: Metric, missing: float) -> FloatArray:
-    """As `task_values`, over all requested rollouts, as if each missing one had been `missing`."""
+    """Return the metric of each task over all requested rollouts, with the value `missing` for each
+    missing one.
+    """
     requests = frame.requests
     values = np.full(len(requests), np.nan)
     values[requests.scored] = _column(frame, metric)
@@ -79,7 +90,7 @@ def task_values_filled(frame: RunFrame, metric: Metric, missing: float) -> Float
 
 
 def mean_of_present(values: FloatArray, starts: IntArray) -> FloatArray:
-    """The mean of each group over the values that are there; NaN for a group without one."""
+    """Return the mean of each group without its NaN values; NaN for a group with only NaN."""
     absent = np.isnan(values)
     count = sum_by_group((~absent).astype(np.float64), starts)
     total = sum_by_group(np.where(absent, 0.0, values), starts)
@@ -89,7 +100,9 @@ def mean_of_present(values: FloatArray, starts: IntArray) -> FloatArray:
 
 
 def best_of_k(values: FloatArray, starts: IntArray, k: int) -> FloatArray:
-    """Expected maximum of k values of each group; NaN for a group that has fewer."""
+    """Return the expected maximum of k values of each group; NaN for a group with fewer than k
+    values.
+    """
     sizes = np.diff(starts)
     best = np.full(len(sizes), np.nan)
     for size in np.unique(sizes[sizes >= k]).tolist():
@@ -105,19 +118,22 @@ def _column(frame: RunFrame, metric: Metric) -> FloatArray:
 
 
 SOLVED_REWARD = 1.0
-"""From this reward on a rollout counts as solved; `pass_rate` is the share of such rollouts."""
+"""A rollout with at least this reward counts as solved; `pass_rate` is the share of such rollouts.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a number can be, whatever the missing rollouts would have scored."""
+    """The least and largest possible value of a number, depending on the scores of missing
+    rollouts.
+    """
 
     low: float
     high: float
 
     @property
     def known(self) -> bool:
-        """Whether nothing is missing that matters to it."""
+        """Whether the missing rollouts cannot change the number: both ends are equal."""
         return self.low == self.high
 
     def as_json(self) -> list[float]:
@@ -126,7 +142,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class PassAtK:
-    """Expected best (or worst) reward among k rollouts of a task, over tasks that have k."""
+    """The expected best (or worst) reward among k rollouts of a task; the mean over the tasks with
+    at least k.
+    """
 
     k: int
     value: float
@@ -135,7 +153,7 @@ class PassAtK:
 
 @dataclass(frozen=True, slots=True)
 class RangeAtK:
-    """As `PassAtK`, over the tasks of which k rollouts were requested."""
+    """The possible range of a `PassAtK`, over the tasks with at least k requested rollouts."""
 
     k: int
     value: Range
@@ -144,7 +162,7 @@ class RangeAtK:
 
 @dataclass(frozen=True, slots=True)
 class OverRequested:
-    """The metrics of `Scores`, over all requested rollouts and tasks."""
+    """The metrics of `GroupScores` as possible ranges over all requested rollouts and tasks."""
 
     tasks: int
     mean_reward: Range
@@ -156,20 +174,24 @@ class OverRequested:
 
 
 def reward_range(rewards: FloatArray) -> tuple[float, float]:
-    """The worst and the best reward: 0 and 1, or what was observed where that goes beyond."""
+    """Return the worst and best possible reward: 0 and 1, or the observed extremes where they go
+    beyond.
+    """
     return min(0.0, float(rewards.min())), max(1.0, float(rewards.max()))
 
 
 def solved_by_group(rewards: FloatArray, starts: IntArray) -> IntArray:
-    """How many rewards of each group are those of a solved task."""
+    """Return the number of rewards of at least `SOLVED_REWARD` in each group."""
     solved = (rewards >= SOLVED_REWARD).astype(np.float64)
     return sum_by_group(solved, starts).astype(np.int64)
 
 
 def pass_powers(rewards: FloatArray, starts: IntArray) -> tuple[list[PassAtK], list[PassAtK]]:
-    """The expected maximum and minimum of k rewards, k = 1, 2, 4, … up to the largest group.
+    """Return the expected maximum and minimum of k rewards, for k = 1, 2, 4, … up to the largest
+    group.
 
-    For 0/1 rewards: the chance that one of k is solved (pass@k), and that all are (pass^k).
+    For 0/1 rewards these are the probabilities that at least one of k is solved (pass@k) and that
+    all are (pass^k).
     """
     sizes = np.diff(starts)
     matrices = [np.sort(rows, axis=1) for _, rows in rows_by_size(rewards, starts)]
@@ -190,7 +212,12 @@ def _at_k(matrices: Sequence[FloatArray], k: int) -> PassAtK:
 def over_requested(
     rewards: FloatArray, scored: BoolArray, starts: IntArray, bounds: tuple[float, float]
 ) -> OverRequested:
-    """`rewards`: of the scored requests, in order. `starts`: of the tasks among all requests."""
+    """Return the possible ranges of the metrics over all requested rollouts.
+
+    `rewards`: the rewards of the scored requests, in order. `scored`: whether each request was
+    scored. `starts`: the first request of each task, among all requests. `bounds`: the worst and
+    best reward.
+    """
     worst, best = (_filled(rewards, scored, fill) for fill in bounds)
     at_worst = pass_powers(worst, starts)
     at_best = at_worst if scored.all() else pass_powers(best, starts)

@@ -1,4 +1,4 @@
-"""Writes a file whole or not at all: under a temporary name, synced, then renamed."""
+"""Writes a file completely or not at all: to a temporary name, then synced and renamed."""
 
 import errno
 import json
@@ -15,7 +15,7 @@ from palestra.schema import JsonObject
 
 
 def encode(value: Any) -> bytes:
-    """JSON without spaces, keys in the order given."""
+    """Encode a value as JSON without spaces, with keys in the given order."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:
@@ -30,14 +30,14 @@ def encode(value: Any) -> bytes:
 
 
 def write_jsonl(path: Path, rows: Iterable[JsonObject]) -> None:
-    """One row per line."""
+    """Write `rows` to `path` as JSONL, one row per line."""
     with replacing(path) as file:
         for row in rows:
             file.write(encode(row) + b"\n")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """One document, indented for people to read."""
+    """Write `value` to `path` as one JSON document, indented for people to read."""
     try:
         text = orjson.dumps(value, option=orjson.OPT_INDENT_2)
     except TypeError:  # as in `encode`
@@ -48,9 +48,10 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes `path`'s place when the block ends, and leaves no trace if it fails.
+    """Open a new file that replaces `path` when the block ends. If the block fails, the new file is
+    removed and `path` is unchanged.
 
-    Raises InputDataError when the disk or its permissions do not allow that.
+    Raises InputDataError: the disk or the permissions do not allow writing.
     """
     try:
         if path.is_dir():

@@ -1,7 +1,7 @@
-"""What commands do, as functions that return values: for scripts, notebooks and the commands.
+"""The functions behind the commands, which return values: for scripts, notebooks and the commands.
 
-Nothing here prints, or ends the process: errors are those of `palestra.errors`, and who wants to
-hear of work while it goes on hands in an `CommandObserver`.
+The functions neither print nor end the process. They raise the errors of `palestra.errors`. To get
+progress reports, pass a `CommandObserver`.
 """
 
 from palestra.api.environments import (

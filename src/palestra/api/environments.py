@@ -1,4 +1,6 @@
-"""What names an environment: a folder, a Python file, a config, or a name of ours."""
+"""Finds the environment that a name refers to: a folder, a Python file, a config, or the name of a
+built-in environment.
+"""
 
 import importlib
 import importlib.util
@@ -45,7 +47,7 @@ EXAMPLES = "example.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class EvaluationTarget:
-    """An environment to evaluate: how to configure it and where its rows come from."""
+    """An environment to evaluate: its config and the source of its rows."""
 
     name: str
     configs: tuple[str, ...] = ()
@@ -53,12 +55,12 @@ class EvaluationTarget:
     rows: Iterator[JsonDict] | None = None
     group_by: str | None = None
     empty: str = ""
-    """Why there is nothing to evaluate, when there are no rows."""
+    """The message for a target without rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An environment of a configuration, before its servers' settings are asked for."""
+    """An environment of a configuration, loaded before the settings of its servers are required."""
 
     instance: InstanceConfig
     target: EvaluationTarget | None
@@ -67,10 +69,12 @@ class Wanted:
 
 
 def find_subject(name: str, overrides: list[str], report: Tell = str) -> ExaminedEnvironment:
-    """The environment that `name` means: a name, a folder, a Python file, a config, or an instance
-    of the config files among the overrides. Raises ConfigError when there is none.
+    """Return the environment that `name` refers to: a name, a folder, a Python file, a config, or
+    an instance of the config files in `overrides`.
+
+    Raises ConfigError: there is no such environment.
     """
-    sought = _wanted(name, overrides, report)
+    sought = _environment_named(name, overrides, report)
     servers, judges = _servers_and_models(sought.config, sought.instance.name)
     config = load(overrides, ng=False, extra=sought.extra, required=servers)
     rows = _rows(sought)
@@ -86,7 +90,7 @@ def find_subject(name: str, overrides: list[str], report: Tell = str) -> Examine
     )
 
 
-def _wanted(name: str, overrides: list[str], report: Tell) -> Wanted:
+def _environment_named(name: str, overrides: list[str], report: Tell) -> Wanted:
     if any("config_paths" in item for item in overrides):
         config = load(overrides, ng=False, required=())
         return Wanted(environment_instance(name, config), None, {}, config)
@@ -102,7 +106,11 @@ def _wanted(name: str, overrides: list[str], report: Tell) -> Wanted:
 
 
 def environment_instance(name: str, config: ResolvedConfig) -> InstanceConfig:
-    """The resources server of that name, else the only one of that folder."""
+    """Return the resources server named `name`; without one, the only server whose folder has that
+    name.
+
+    Raises ConfigError: there is no such server, or there are several.
+    """
     servers = config.instances_of(ServerType.RESOURCES)
     matches = [s for s in servers if s.name == name]
     matches = matches or [s for s in servers if s.implementation == name]
@@ -118,7 +126,9 @@ def environment_instance(name: str, config: ResolvedConfig) -> InstanceConfig:
 
 
 def _servers_and_models(config: ResolvedConfig, name: str) -> tuple[list[str], list[str]]:
-    """The servers that an environment needs, itself first, and the models that it asks."""
+    """Return the names of the servers that an environment needs (the environment first) and of the
+    models that they call.
+    """
     servers: list[str] = []
     models: list[str] = []
     to_visit = [name]
@@ -136,7 +146,9 @@ def _servers_and_models(config: ResolvedConfig, name: str) -> tuple[list[str], l
 
 
 def _rows(sought: Wanted) -> list[JsonObject]:
-    """The example rows: those of its agents' datasets, else those beside it."""
+    """Return the example rows from the datasets of the environment's agents; without any, from the
+    environment's data folder.
+    """
     target = sought.target
     if target is not None and target.rows is not None and target.extra:
         return list(target.rows)
@@ -174,7 +186,7 @@ def _cases(data: Path | None, rows: Sequence[JsonObject]) -> list[Case]:
 
 
 def _recorded(data: Path | None, rows: Sequence[JsonObject]) -> list[Case]:
-    """Recorded rollouts of the example rows, with the rewards that they had."""
+    """Return the recorded rollouts of the example rows, with their recorded rewards."""
     path = None if data is None else data / EXAMPLE_ROLLOUTS
     if path is None or not path.exists():
         return []
@@ -192,10 +204,11 @@ def _recorded(data: Path | None, rows: Sequence[JsonObject]) -> list[Case]:
 
 
 def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> EvaluationTarget:
-    """What `args.target` means. Raises ConfigError with the nearest name when it means nothing.
+    """Return the environment that `args.target` refers to. Raises ConfigError: there is none; the
+    message suggests a similar name.
 
-    `overrides`: those of the command; `start_timeout` bounds the import of a file. `report`: hears
-    that an environment of its own is made.
+    `overrides`: the overrides of the command; `start_timeout` limits the import of a Python file.
+    `report`: gets a line when the file's requirements need a Python environment of their own.
     """
     target_name = _config_in(args.target) or args.target
     if target_name.endswith(".py"):
@@ -219,7 +232,9 @@ def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> Eva
 
 
 def _config_in(target_name: str) -> str | None:
-    """The config of a folder that holds an environment; None when it is no such folder."""
+    """Return the config of an environment's folder; None when `target_name` is not the path of a
+    folder. Raises ConfigError: the folder has no config.
+    """
     folder = Path(target_name)
     if "/" not in target_name or not folder.is_dir():
         return None
@@ -230,12 +245,12 @@ def _config_in(target_name: str) -> str | None:
 
 
 def _unconfigured(target_name: str, folder: Path) -> ConfigError:
-    """The folder is there, and something in it is missing."""
+    """Return the error for a folder that lacks a config or `app.py`."""
     name = folder.absolute().name
     missing = f"{shown(folder)}/configs/{name}.yaml"
     if not (folder / "app.py").exists():
         return ConfigError(
-            f"{target_name} is no environment's folder: {missing} and {shown(folder)}/app.py are missing"
+            f"{target_name} is not an environment's folder: {missing} and {shown(folder)}/app.py are missing"
         )
     in_tree = folder.absolute().parent.name == "resources_servers"
     where = shown(folder) if in_tree else f"resources_servers/{name}"
@@ -252,7 +267,9 @@ def _environments() -> list[str]:
 
 
 def _own_environments() -> list[str]:
-    """What a reader has made here: folders, and files that say `@environment`."""
+    """Return the user's environments in the working directory: folders, and Python files that
+    contain `@environment`.
+    """
     files = [path.name for path in Path.cwd().glob("*.py") if _holds_one(path)]
     return [*_environments_in(Path.cwd()), *sorted(files)]
 
@@ -301,13 +318,17 @@ def _file_target(path: Path, report: Tell) -> EvaluationTarget:
 
 
 def _server_name(function: str, file: str) -> str:
-    """What tables call an environment of one file; a function named `verify` says nothing."""
+    """Return the server name for an environment file, from the function's name; if this is
+    `verify`, from the file's name.
+    """
     name = file if function == "verify" else function
     return name if name.endswith("_env") else f"{name}_environment"
 
 
 def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
-    """A folder with a config. One that makes rows on demand makes as many as asked for."""
+    """Return an environment with a folder and a config. If it generates rows on demand,
+    `args.limit` (default 5) is their number.
+    """
     module = f"palestra.resources_servers.{name}.rows"
     try:
         spec = importlib.util.find_spec(module)

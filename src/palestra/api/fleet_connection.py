@@ -1,7 +1,8 @@
-"""Which fleet a command works with: the one that runs already, or one inside the command.
+"""Selects the fleet for a command: a fleet that already runs, or a new one inside the command's
+process.
 
-`find` decides, before anything starts, so that what is wrong with the rows is said before a
-model is waited for; `open` then gives the client to call the fleet with.
+`find` selects the fleet before any server starts, so that errors in the rows are reported before
+the command waits for a model. `open` then returns the client for the fleet.
 """
 
 import asyncio
@@ -36,23 +37,23 @@ from palestra.transport import HttpTransport, ServerClient
 
 ASK_AGAIN_S = 2.0
 SHORTEST_S = 1.0
-"""What an endpoint that answers at all has for its first answer, however short the wait is."""
+"""The least time, in seconds, that an endpoint has for its first answer, even in a shorter wait."""
 LINE_EVERY_S = 60.0
 LEARN_S = 0.5
 WAITING_LONGER = "model_endpoint_readiness_timeout_seconds"
 
 T = TypeVar("T")
 Tell = Callable[[str], object]
-"""Gets each line that is meant for people."""
+"""A function that gets each line of text for people."""
 Check = Callable[[], Awaitable[str]]
-"""What an endpoint said of itself. Raises `CallError` when it cannot be reached."""
+"""Returns the answer of an endpoint as text. Raises `CallError`: the endpoint cannot be reached."""
 
 
 async def wait_for_endpoints(fleet: Fleet, report: Tell) -> None:
-    """Ask the endpoint of every embedded model server whether it is there; tell what it says.
+    """Wait until the endpoint of every embedded model server answers; report each answer.
 
-    Raises what the endpoint said when it rejects the key, and RunFailed when it does not answer
-    in time.
+    Raises the endpoint's error when it rejects the key. Raises RunFailed: an endpoint does not
+    answer in time.
     """
     servers = [fleet.server(name) for name in fleet.instances]
     checks = {server.name: _masked(server) for server in servers if isinstance(server, ModelServer)}
@@ -67,7 +68,7 @@ def _masked(server: ModelServer) -> Check:
 
 
 async def ask_endpoints(client: ServerClient, config: ResolvedConfig, report: Tell) -> None:
-    """`wait_for_endpoints` for the model servers of a running fleet, over HTTP."""
+    """Like `wait_for_endpoints`, for the model servers of a running fleet, over HTTP."""
 
     def check_of(name: str) -> Check:
         async def check() -> str:
@@ -82,31 +83,33 @@ async def ask_endpoints(client: ServerClient, config: ResolvedConfig, report: Te
 
 
 class _Readiness(BaseModel):
-    """The field's own setting of how long an endpoint is waited for."""
+    """NeMo Gym's setting for the time to wait for an endpoint."""
 
     model_endpoint_readiness_timeout_seconds: float | None = Field(default=None, ge=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How long an endpoint that may still be starting is waited for, and what sets that."""
+    """How long to wait for an endpoint that may still be starting. `setting`: the setting that
+    changes it, for messages.
+    """
 
     limit_s: float | None
-    """None: without end."""
+    """The length of the wait in seconds; None waits without end."""
     setting: str = "--patience SECONDS (+patience)"
 
     SETTINGS: ClassVar = (WAITING_LONGER, "patience")
 
     @classmethod
     def of(cls, tree: ConfigTree) -> Self:
-        """The field's own setting where it is given, else the patience of the run."""
+        """Return NeMo Gym's setting when it is given, else the `patience` of the run."""
         limit_s = args_from(_Readiness, tree).model_endpoint_readiness_timeout_seconds
         if limit_s is not None:
             return cls(limit_s, f"++{WAITING_LONGER}=SECONDS")
         return cls(args_from(PatienceArgs, tree).patience)
 
     def ends_at(self) -> str:
-        """`giving up at 14:03:10`, of a wait that begins now, by the clock of this machine."""
+        """Return the end of a wait that starts now, such as `giving up at 14:03:10`, in local time."""
         if self.limit_s is None:
             return "without end"
         return (
@@ -124,13 +127,17 @@ async def _wait_for_all(checks: Mapping[str, Check], wait: Wait, report: Tell) -
 
 
 class ReminderPace:
-    """When the next line about a wait is due: at once, after 2, 4, 8 seconds, then once a minute."""
+    """Decides when the next line about a wait is due: at once, after about 2, 4, 8 seconds, then
+    once a minute.
+    """
 
     def __init__(self) -> None:
         self._next_s = 0.0
 
     def is_due(self, elapsed_s: float) -> bool:
-        """Whether to say it now, so many seconds into the wait; if so, it counts as said."""
+        """Whether a line is due `elapsed_s` seconds after the start. If so, the time of the next
+        line is set.
+        """
         if elapsed_s < self._next_s:
             return False
         self._next_s = elapsed_s + min(elapsed_s, LINE_EVERY_S)
@@ -138,9 +145,10 @@ class ReminderPace:
 
 
 async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait, report: Tell) -> T:
-    """What `check` returns, asked again until the wait ends. Tells what it waits for, and until when.
+    """Call `check` until it succeeds or the wait ends; return its result. Reports what it waits for
+    and when the wait ends.
 
-    Raises RunFailed at the end of the wait, and what `check` raises when waiting does not help.
+    Raises RunFailed: the wait ended. Raises the error of `check` at once when waiting cannot help.
     """
     started, pace, ends_at = time.monotonic(), ReminderPace(), wait.ends_at()
     deadline = None if wait.limit_s is None else started + wait.limit_s
@@ -174,22 +182,23 @@ def _left_s(deadline: float | None, at_least: float = 0.0) -> float | None:
 
 HEAD_CHECK_EVERY_S: Final = 2.0
 FROZEN_AFTER_S: Final = 5.0
-"""How long beyond a row's timeout the event loop may stand still, whatever blocks it."""
+"""The longest time, in seconds beyond a row's timeout, that the event loop may be blocked."""
 
 
 def _ignore(*_values: object, **_fields: object) -> None:
-    """Nobody listens."""
+    """Ignore all arguments: the default of an observer's functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandObserver:
-    """What a caller hears while the work goes on; without one of these, nothing."""
+    """The functions that a command calls to report its progress; by default they do nothing."""
 
     tell: Tell = _ignore
     fleet_started: Callable[[Iterable[RunningInstance]], object] = _ignore
-    """Gets the servers that run inside this process, once they do."""
+    """Gets the servers inside this process after they have started."""
     note: Callable[..., object] = _ignore
-    """Gets, by name, what another process needs to end the work in this one's place."""
+    """Gets, as keyword arguments, what another process needs to finish the work if this process
+    ends."""
 
 
 SILENT: Final = CommandObserver()
@@ -197,35 +206,37 @@ SILENT: Final = CommandObserver()
 
 @dataclass(frozen=True, slots=True)
 class Reachable:
-    """A fleet that answers: how to call it, and what ends it."""
+    """A fleet that answers requests: its client, and a function that waits for its failure."""
 
     client: ServerClient
     watch: Callable[[], Awaitable[None]]
-    """Raises when the fleet breaks; never returns otherwise."""
+    """Waits until the fleet breaks, then raises; otherwise it never returns."""
 
 
 class FleetChoice(Protocol):
-    """A fleet that a command will work with."""
+    """The fleet selected for a command."""
 
     @property
     def config(self) -> ResolvedConfig:
-        """What it is made of."""
+        """The configuration of the fleet."""
 
     def open(self, *, models: bool = True) -> contextlib.AbstractAsyncContextManager[Reachable]:
-        """Reach it, once its servers answer and, if `models` are needed, their endpoints do."""
+        """Connect to the fleet when its servers answer; with `models`, also wait for the endpoints
+        of its models.
+        """
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OwnFleet:
-    """Servers inside this process, for as long as the command runs."""
+    """A fleet of servers inside this process, which run as long as the command."""
 
     config: ResolvedConfig
     observer: CommandObserver = SILENT
 
     @contextlib.asynccontextmanager
     async def open(self, *, models: bool = True) -> AsyncIterator[Reachable]:
-        """Start every server, and wait for their endpoints."""
+        """Start every server; with `models`, wait for the endpoints."""
         fleet = Fleet(
             self.config,
             default_placement=EMBEDDED,
@@ -245,18 +256,18 @@ class OwnFleet:
 @final
 @dataclass(frozen=True, slots=True)
 class RunningFleet:
-    """A fleet that somebody has started."""
+    """A fleet that was started by another command."""
 
     config: ResolvedConfig
     attached: AttachedFleet
     http: HttpTransport
     own: ResolvedConfig
-    """The command's configuration: its token and its client settings."""
+    """The configuration of the command, with its token and client settings."""
     observer: CommandObserver = SILENT
 
     @contextlib.asynccontextmanager
     async def open(self, *, models: bool = True) -> AsyncIterator[Reachable]:
-        """Ask its model servers for their endpoints."""
+        """Connect to the fleet; with `models`, wait for the endpoints of its model servers."""
         token = str(self.own.tree.get("fleet_token") or "")
         client = server_client(self.attached.targets(), self.own.tree, token=token, http=self.http)
         try:
@@ -267,7 +278,7 @@ class RunningFleet:
         yield Reachable(client=client, watch=self._gone)
 
     async def _gone(self) -> None:
-        """Raise when the fleet's head server has stopped answering."""
+        """Raise RunFailed when the fleet's head server has failed to answer three times in a row."""
         address = self.attached.address
         misses = 0
         while misses < 3:
@@ -288,7 +299,7 @@ class RunningFleet:
 async def find(
     config: ResolvedConfig, observer: CommandObserver = SILENT
 ) -> AsyncIterator[FleetChoice]:
-    """The running fleet that `config` belongs to, else one of its own."""
+    """Yield the running fleet that fits `config`; without one, a fleet inside this process."""
     http = http_transport(config.tree)
     try:
         address = HeadAddress.from_tree(config.tree)
@@ -307,7 +318,7 @@ async def find(
 async def _running(
     config: ResolvedConfig, address: HeadAddress, http: HttpTransport, observer: CommandObserver
 ) -> AttachedFleet | None:
-    """The fleet that this command belongs to; None when it brings its own servers."""
+    """Return the running fleet for this command; None when the command must start its own servers."""
     try:
         running = await attach(address, http)
     except NoFleet:
@@ -330,9 +341,9 @@ async def _running(
 
 
 def _check_same(fleet: RunningFleet) -> None:
-    """Raise ConfigError when the command's config files say something else than the fleet's.
+    """Raise ConfigError when the config of the command differs from the config of the fleet.
 
-    Rewards would be those of the fleet, whatever the command was told.
+    Otherwise the rewards would follow the fleet's settings and ignore those of the command.
     """
     changed = differs_from_running(fleet.config, fleet.own)
     if changed:
@@ -349,10 +360,11 @@ def _check_same(fleet: RunningFleet) -> None:
 async def unless(
     broken: Awaitable[None], work: Awaitable[T], *, doubtful: Callable[[T], bool] | None = None
 ) -> T:
-    """The result of `work`, unless `broken` raises first: then that error, and work is undone.
+    """Return the result of `work`. If `broken` raises first, cancel `work` and raise this error.
 
-    `doubtful`: whether a result may come of what `broken` is about to raise. Such a result waits
-    `LEARN_S` for it: the sockets of a process that ends are closed before its parent learns of it.
+    `doubtful`: whether a result may be caused by an error that `broken` has not raised yet. For
+    such a result, the function waits `LEARN_S` for the error, because the sockets of an ending
+    process close before its parent notices the end.
     """
     guard = asyncio.ensure_future(broken)
     working = asyncio.ensure_future(work)

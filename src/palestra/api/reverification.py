@@ -1,4 +1,4 @@
-"""Today's verifiers over stored responses, inside this process and without a model."""
+"""Runs the current verifiers on stored responses, inside this process and without the model."""
 
 import asyncio
 import contextlib
@@ -54,12 +54,12 @@ SAY_EVERY_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PreparedReverification:
-    """All that can be known before a server is started; `run` does the work."""
+    """A reverification with all checks done that need no server; `run` does the work."""
 
     args: ReverifyArgs
     paths: ReverifyPaths
     config: ResolvedConfig
-    """Of the servers that are needed, and no others."""
+    """The configuration of the needed servers only."""
     stored: StoredRollouts
     checked: Checked
     tasks: TaskRows | FoundTaskRows
@@ -67,13 +67,14 @@ class PreparedReverification:
 
     @property
     def how_to_continue(self) -> str:
-        """Where the verified rows are, and how to go on after a stop."""
+        """A text for the user: where the verified rows are, and how to resume after a stop."""
         return f"what is done is in {shown(self.paths.partial)}; --resume goes on from there"
 
     async def run(self) -> JsonObject:
-        """Verify every row; the counts and the changes.
+        """Verify every row; return the counts and the changes.
 
-        The servers are inside this process, whatever fleet runs: that one has older verifiers.
+        The servers always run inside this process, even if a fleet is running: the fleet may have
+        older verifiers.
         """
         observer = self.observer
         async with OwnFleet(self.config, observer).open() as fleet:
@@ -141,10 +142,11 @@ class PreparedReverification:
 def prepared_reverification(
     args: ReverifyArgs, overrides: list[str], observer: CommandObserver = SILENT
 ) -> Iterator[PreparedReverification]:
-    """What verifying stored rows again comes to, with nothing started or written yet.
+    """Check the arguments and the stored rows, and yield the prepared reverification. Nothing is
+    started or written yet.
 
-    `overrides`: of the configuration. Raises ConfigError when no environment can verify the rows,
-    InputDataError for rows or places that cannot be used.
+    `overrides`: overrides of the configuration. Raises ConfigError: no environment can verify the
+    rows. Raises InputDataError: the rows or the paths cannot be used.
     """
     paths = ReverifyPaths(args.output.absolute())
     unverified = _unverified(args, observer.tell)
@@ -175,7 +177,7 @@ def prepared_reverification(
 
 
 def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
-    """The answers that are to be verified besides scored rows; says which there are."""
+    """Return the answers to verify in addition to the scored rows, or None; report them."""
     if holds_failures(args.rollouts):
         answers = UnverifiedAnswers.found_in(args.rollouts, scored=scored_beside(args.rollouts))
         if len(answers):
@@ -193,10 +195,10 @@ def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
 
 
 def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRows:
-    """The task rows that were named, else those that lie where such rows do.
+    """Return the task rows from `args.inputs`; without it, from the usual places.
 
-    That is: the run's own inputs, the example rows in the same folder, as the folder of an
-    environment's data has them, and the example rows of the configured environments.
+    These are: the run's own inputs, `example.jsonl` in the folder of the rollouts, and the example
+    datasets of the configured agents.
     """
     if args.inputs is not None:
         return TaskRows(args.inputs)
@@ -223,7 +225,9 @@ def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:
 def _environment(
     args: ReverifyArgs, overrides: list[str], report: Tell
 ) -> tuple[JsonDict, str | None]:
-    """Settings that bring the environment, and its name when it is to verify every row."""
+    """Return the settings that configure the environment, and its name if it verifies every row,
+    else None.
+    """
     environment = args.environment
     if environment is None or any("config_paths" in item for item in overrides):
         return {}, environment
@@ -235,7 +239,9 @@ def _environment(
 
 
 def _routes(config: ResolvedConfig, environment_name: str | None) -> Routes:
-    """Which resources server verifies which rows. Raises ConfigError when there is none."""
+    """Return which resources server verifies which rows. Raises ConfigError: no resources server is
+    configured.
+    """
     servers = config.instances_of(ServerType.RESOURCES)
     if not servers:
         raise ConfigError(
@@ -255,7 +261,7 @@ def _routes(config: ResolvedConfig, environment_name: str | None) -> Routes:
 
 
 def _environment_of(agent: InstanceConfig) -> str:
-    """The resources server that an agent refers to; empty when it refers to none."""
+    """Return the resources server that an agent refers to; empty without one."""
     resources_server = agent.settings.get("resources_server")
     if isinstance(resources_server, Mapping):
         return str(resources_server.get("name"))
@@ -263,7 +269,9 @@ def _environment_of(agent: InstanceConfig) -> str:
 
 
 def _needed(config: ResolvedConfig, servers: Iterable[str], *, models: bool) -> frozenset[str]:
-    """`servers` and what they refer to; `models` says whether judges are among that."""
+    """Return `servers` and all servers that they refer to. `models`: whether to include model
+    servers, such as judges.
+    """
     needed: set[str] = set()
     to_visit = list(servers)
     while to_visit:
@@ -281,7 +289,7 @@ def _needed(config: ResolvedConfig, servers: Iterable[str], *, models: bool) -> 
 
 
 def _only(config: ResolvedConfig, names: Collection[str]) -> ResolvedConfig:
-    """The configuration without the other instances, which may not even be whole."""
+    """Return the configuration with only the instances in `names`; the others may be incomplete."""
     left_out = config.instances.keys() - set(names)
     return ResolvedConfig(
         tree={key: value for key, value in config.tree.items() if key not in left_out},
@@ -292,7 +300,7 @@ def _only(config: ResolvedConfig, names: Collection[str]) -> ResolvedConfig:
 
 
 async def _watched(work: Reverification, verifier: Verifier, report: Tell) -> JsonDict:
-    """Run it, with a line now and then that says how far it is."""
+    """Run the reverification and report the progress every few seconds."""
     showing: list[asyncio.Task[None]] = []
     try:
         return await work.run(

@@ -1,4 +1,4 @@
-"""What runs on disk say: a profile, a comparison, scores, and the tasks worth training on."""
+"""Analyses runs on disk: profiles, comparisons, scores, and the selection of tasks to train on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -39,11 +39,11 @@ from palestra.schema import RunPaths
 
 @dataclass(frozen=True, slots=True)
 class RunProfile:
-    """The statistics of a run, which are also in files beside its rollouts."""
+    """The statistics of a run. They are also written to files next to its rollouts."""
 
     summary: RunSummary
     majorities: Mapping[int, float]
-    """maj@k over all tasks, by k; empty where no verifier extracts answers."""
+    """maj@k over all tasks, for each k; empty when no verifier extracts answers."""
     rollouts: Sequence[Path]
     paths: RunPaths
 
@@ -55,11 +55,11 @@ def profile(
     allow_partial: bool = False,
     group_by: str | None = None,
 ) -> RunProfile:
-    """Write a run's statistics per task and per agent, and its report, beside the rollouts.
+    """Write a run's statistics per task and per agent, and its report, next to the rollouts.
 
-    `inputs`: its materialized inputs; default those beside the rollouts. `allow_partial`: take an
-    unfinished run. `group_by`: a field of the rollout rows that groups the summary.
-    Raises InputDataError for files that are missing, damaged or incomplete.
+    `inputs`: the materialized inputs; by default those next to the rollouts. `allow_partial`:
+    accept an unfinished run. `group_by`: a field of the rollout rows to group the summary by.
+    Raises InputDataError: a file is missing, damaged or incomplete.
     """
     frame = load_run(inputs, rollouts, allow_partial=allow_partial, group_by=group_by)
     files = frame.rollout_places.files
@@ -82,11 +82,11 @@ def select(
     overwrite: bool = False,
     command: str = "",
 ) -> Selection:
-    """Judge every task of a run, and export those that are kept.
+    """Judge every task of a run, and export the kept tasks.
 
-    `out`: where they go (.jsonl); nothing is written without it, or when no task is kept.
-    `overwrite`: replace what is there. `command`: how the selection was asked for, for its
-    provenance file. Raises ConfigError when `criteria` say nothing.
+    `out`: the output file (.jsonl); nothing is written without it, or when no task is kept.
+    `overwrite`: replace an existing file. `command`: the command line to record in the provenance
+    file. Raises ConfigError: `criteria` has neither a band nor `by_learnability`.
     """
     if criteria.band is None and not criteria.by_learnability:
         raise ConfigError(
@@ -116,12 +116,12 @@ def compare(
     allow_unmatched: bool = False,
     allow_different_rows: bool = False,
 ) -> Comparison:
-    """Whether run `b` beats run `a`, task by task.
+    """Compare run `b` with run `a`, task by task.
 
-    `a`, `b`: their rollouts, or globs of shards. `metrics`: besides the reward, numeric fields or
-    `pass@K`. `allow_unmatched`: leave out tasks that the runs do not share.
-    `allow_different_rows`: pair tasks by index although their rows differ.
-    Raises InputDataError for runs that share a file, or cannot be paired.
+    `a`, `b`: their rollouts, each a file or a glob of shards. `metrics`: numeric fields or
+    `pass@K`, in addition to the reward. `allow_unmatched`: leave out tasks that are in one run
+    only. `allow_different_rows`: pair tasks by index although their rows differ. Raises
+    InputDataError: the runs share a file, or they cannot be paired.
     """
     refuse_shared_files([a, b])
     side_a, side_b = load_side(a, name="A"), load_side(b, name="B")
@@ -133,13 +133,13 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
-    """How models score over their seeds, in percent."""
+    """The scores of models over their seeds, in percent."""
 
     k: int
-    """Attempts of pass@k and maj@k."""
+    """The number of attempts for pass@k and maj@k."""
     models: tuple[ModelScores, ...]
     notices: tuple[str, ...]
-    """What a reader of the table must know of its runs."""
+    """Notices about the runs, for readers of the table."""
 
 
 def scores(
@@ -147,8 +147,9 @@ def scores(
 ) -> ScoreTable:
     """Score every model over its seeds.
 
-    `runs`: a name and rollouts each; runs of one name are its seeds, and an empty name is the
-    model that the rollouts name. Raises InputDataError when the runs share no task.
+    `runs`: pairs of a model name and rollouts; runs with one name are the seeds of this model. For
+    an empty name, the model named in the rollouts is used. Raises InputDataError: the runs share no
+    task.
     """
     refuse_shared_files([path for _, path in runs])
     sides = [load_side(path, name=path) for _, path in runs]
@@ -165,7 +166,9 @@ def scores(
 def _shared_tasks(
     sides: Sequence[ComparedRun], *, allow_unmatched: bool
 ) -> tuple[list[TaskIndex], list[str]]:
-    """The tasks that all runs have, with the same rows; raises as `pair_tasks` does."""
+    """Return the tasks that all runs have with equal rows, and notices. Raises the errors of
+    `pair_tasks`.
+    """
     first = sides[0]
     tasks = list(first.frame.requests.tasks)
     notices: list[str] = []

@@ -1,10 +1,11 @@
-"""What a run's rewards depend on, as its manifest remembers it and a running fleet is asked for.
+"""Collects the settings and code that a run's rewards depend on, for the manifest and for
+comparison with a running fleet.
 
-A setting whose name gives it away as a secret may be none, and may shape rewards: `stop_token`,
-`answer_key`. So it is neither written down nor forgotten but remembered as a digest, salted with
-the instance's and the setting's name: the same short secret looks different in every place, and
-no table of common digests finds it. Somebody who has the manifest can still try guesses, which is
-why operational settings (`api_key`) leave no digest at all.
+A setting with a secret-like name may not be a secret, and may affect rewards: `stop_token`,
+`answer_key`. So its value is not written, but a digest of it is, salted with the names of the
+instance and the setting. With the salt, equal secrets have different digests in different places,
+and tables of common digests do not help. A person with the manifest can still test guesses, so
+operational settings (`api_key`) leave no digest.
 """
 
 import hashlib
@@ -28,11 +29,12 @@ from palestra.schema import JsonDict, JsonObject
 from palestra.settings import CollectSettings
 
 LONG_SECRET = 8
-"""Characters from which a secret inside another setting is no coincidence: `vllm` is one."""
+"""The least length of a secret that is searched for inside other settings. A shorter one, such as
+`vllm`, may occur by chance."""
 
 
 def run_semantics(config: ResolvedConfig, settings: CollectSettings) -> JsonDict:
-    """Servers and their code, and the settings of the command that shape rows."""
+    """Return the servers, their code, and the command's settings that affect the rows."""
     shaping: JsonDict = {
         "agent_name": settings.agent_name,
         "responses_create_params": dict(settings.responses_create_params),
@@ -54,14 +56,17 @@ def _text(prompt_config: Path) -> str:
 
 
 def server_semantics(config: ResolvedConfig) -> JsonDict:
-    """`servers` and their `code`, each by instance name."""
+    """Return the settings (`servers`) and the digests (`code`) of the servers, each by instance
+    name.
+    """
     return semantics_of(_instances(config, config.secrets), {"code": _codes(config)})
 
 
 def differs_from_running(runs: ResolvedConfig, planned: ResolvedConfig) -> list[str]:
-    """What `planned` says otherwise than the fleet that `runs`, whose secrets are masked.
+    """Return the settings in which `planned` differs from the running fleet's config `runs`, whose
+    secrets are masked.
 
-    What a mask hides cannot be known, and counts as equal.
+    Masked values are unknown and count as equal.
     """
     running = config_from_tree(_unmasked(runs.tree, planned.tree))
     secrets = running.secrets | planned.secrets
@@ -76,7 +81,7 @@ def _servers(config: ResolvedConfig, secrets: Collection[str]) -> JsonDict:
 
 
 def _unmasked(masked: Any, plain: Any) -> Any:
-    """`masked`, with the values of `plain` where a mask may hide them."""
+    """Return `masked` with the values of `plain` in place of masks that may hide them."""
     if isinstance(masked, Mapping) and isinstance(plain, Mapping):
         return {key: _unmasked(value, plain.get(key)) for key, value in masked.items()}
     if isinstance(masked, list) and isinstance(plain, list) and len(masked) == len(plain):
@@ -106,7 +111,9 @@ def _instances(
 
 
 def _remembered(value: Any, at: tuple[str, ...], secrets: Collection[str]) -> Any:
-    """A setting as it may be written down. `at`: the instance's name, and the path below it."""
+    """Return a setting in a form that is safe to write down. `at`: the instance's name, followed by
+    the path of the setting.
+    """
     if isinstance(value, Mapping):
         return {k: _remembered(item, (*at, str(k)), secrets) for k, item in value.items()}
     if isinstance(value, list | tuple):
@@ -123,9 +130,9 @@ def _remembered(value: Any, at: tuple[str, ...], secrets: Collection[str]) -> An
 
 
 def code_digest(instance: InstanceConfig) -> str:
-    """A digest of the user's own code behind an instance; empty for what ships with Palestra.
+    """Return a digest of the user's code of an instance; empty for code that ships with Palestra.
 
-    Of a folder it takes every module, as the entrypoint may import any of them.
+    The digest covers every module of the folder, because the entrypoint may import any of them.
     """
     files = [Path(str(instance.settings["path"]))] if "path" in instance.settings else []
     folder = instance.folder
@@ -136,5 +143,7 @@ def code_digest(instance: InstanceConfig) -> str:
 
 
 def _counts(path: Path) -> bool:
-    """Whether a module of a server's folder may bear on rewards: no test, nothing in `.venv`."""
+    """Whether a module of a server's folder may affect rewards: modules in `tests` or hidden
+    folders such as `.venv` do not.
+    """
     return not any(part == "tests" or part.startswith(".") for part in path.parts)

@@ -1,4 +1,4 @@
-"""An environment's folder: made anew (`init`), and looked at (`test`)."""
+"""Make the folder of a new environment (`init`), and check such a folder (`test`)."""
 
 from palestra.authoring.folders import Check, FolderReport, check_folder
 from palestra.authoring.scaffold import scaffold, write_config

@@ -1,4 +1,7 @@
-"""`test`: whether a server's folder has what its users need, and whether its tests pass, and still do after an edit."""
+"""`test`: check the files of a server's folder and run its tests.
+
+It also checks that the recorded example files still fit the server's code after an edit.
+"""
 
 import asyncio
 import os
@@ -48,7 +51,9 @@ _RECORD: Final = "palestra test --record records them anew"
 
 
 def rejected_rows(folder: Path, rows: Sequence[JsonObject]) -> str:
-    """Which rows the environment's own request models reject, and why; empty when none is."""
+    """Return which rows the environment's own request models reject, and why; empty when they
+    accept all.
+    """
     keeper = DoorKeeper(list(_doors(folder)))
     rejections = [
         f"row {number}: {problem}"
@@ -60,7 +65,7 @@ def rejected_rows(folder: Path, rows: Sequence[JsonObject]) -> str:
 
 
 def foreign_rollouts(rollouts: Sequence[JsonObject], rows: Sequence[JsonObject]) -> str:
-    """Which rollouts are of none of the rows, by their prompts; empty when all are of one."""
+    """Return which rollouts have a prompt that is in none of `rows`; empty when there are none."""
     prompts = [_messages(row) for row in rows]
     foreign = [
         number
@@ -81,9 +86,10 @@ def _messages(row: JsonObject) -> list[Any]:
 
 
 def _doors(folder: Path) -> Iterator[RowEndpoint]:
-    """What the folder's environment publishes; nothing where it cannot be made here.
+    """Yield the endpoints that the folder's environment publishes; none when it cannot be built
+    here.
 
-    It may need packages that only its own interpreter has: then its tests have to say.
+    It may need packages that only its own interpreter has. Its tests then report the problem.
     """
     try:
         config = load_config(
@@ -98,22 +104,24 @@ def _doors(folder: Path) -> Iterator[RowEndpoint]:
         ]
         agents = config.instances_of(ServerType.AGENT)
         for instance, server in servers:
-            is_whole = all(_whole(agent) for agent in agents if _names(agent, instance.name))
-            yield from _published(server, instance.name, whole=is_whole)
+            is_whole = all(
+                _publishes_whole_rows(agent) for agent in agents if _names(agent, instance.name)
+            )
+            yield from _published(server, instance.name, are_whole=is_whole)
     except Exception:  # whatever an author's code raises, its tests tell it better
         return
 
 
-def _published(server: Server, name: str, *, whole: bool) -> list[RowEndpoint]:
+def _published(server: Server, name: str, *, are_whole: bool) -> list[RowEndpoint]:
     document = server.setup_webserver().openapi()
-    return doors_in(document, name, ("/seed_session", "/verify"), are_whole=whole)
+    return doors_in(document, name, ("/seed_session", "/verify"), are_whole=are_whole)
 
 
 def _names(agent: InstanceConfig, environment: str) -> bool:
     return any(ref.name == environment for ref in agent.refs)
 
 
-def _whole(agent: InstanceConfig) -> bool:
+def _publishes_whole_rows(agent: InstanceConfig) -> bool:
     environments = agent.referenced(ServerType.RESOURCES)
     return rows_are_whole(is_shipped=agent.is_shipped, environments=environments)
 
@@ -122,14 +130,15 @@ EXAMPLES: Final = 5
 COMPAT: Final = "palestra.compat.nemo_gym"
 STACKS_WITHIN_S: Final = 2.0
 NO_TESTS: Final = 5
-"""pytest's exit code when it found none."""
+"""pytest's exit code when it found no tests."""
 _OF_A_PYTEST: Final = ("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST_")
-"""What a pytest that we run in says of itself, beside what its user says to each (PYTEST_ADDOPTS)."""
+"""Prefixes of the variables that pytest sets for itself. The user's PYTEST_ADDOPTS is not one of
+them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. `note` says what is wrong, or in short what was found."""
+    """The result of one check. `note` is what is wrong, or a short summary of the finding."""
 
     name: str
     passed: bool
@@ -138,7 +147,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class FolderReport:
-    """All checks of one folder."""
+    """The results of all checks of one folder."""
 
     folder: Path
     checks: tuple[Check, ...]
@@ -155,10 +164,11 @@ class FolderReport:
 async def check_folder(
     folder: Path, *, timeout_s: float = 600.0, data: bool = True, fresh: bool = True
 ) -> FolderReport:
-    """Run the folder's tests in its environment and look at its files.
+    """Run the folder's tests in its own environment and check its files.
 
-    `data`: whether it must have example rows and what belongs to them, as an environment must.
-    `fresh`: whether these must still fit its request models and each other.
+    `data`: whether the folder must have example rows, their metrics and their rollouts, as an
+    environment must. `fresh`: whether the rows must fit the current request models, and the
+    rollouts the rows.
     """
     began = time.monotonic()
     tests = await _tests(folder, timeout_s)
@@ -177,7 +187,9 @@ async def check_folder(
 
 @dataclass(frozen=True, slots=True)
 class _TestRun:
-    """How a folder's tests went. `is_late`: they did not end, as the folder's code may not."""
+    """How the tests of a folder ended. `is_late`: they did not end in time; the server's code may
+    hang too.
+    """
 
     check: Check
     output: str = ""
@@ -228,7 +240,7 @@ async def _ends_within(process: "subprocess.Popen[bytes]", limit_s: float) -> bo
 
 
 async def _show_stacks(process: "subprocess.Popen[bytes]") -> None:
-    """Have the tests' process write what its threads do, and end, whatever holds it."""
+    """Make the tests' process print the stacks of its threads and end, even when it hangs."""
     with suppress(ProcessLookupError):
         if sys.platform == "linux":
             resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))
@@ -254,7 +266,9 @@ def _has(module: str) -> bool:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """With the project's root importable, as it is when the server runs."""
+    """Return the environment variables of the tests: the project's root is importable, as in a
+    server.
+    """
     package_root = Path(sys.modules["palestra"].__path__[0]).parent
     paths = [str(folder.parents[1]), str(package_root), os.environ.get("PYTHONPATH", "")]
     inherited = {
@@ -264,7 +278,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _summary(text: str) -> str:
-    """Pytest's last line: `3 passed in 0.12s`."""
+    """Return pytest's last summary, such as `3 passed in 0.12s`; empty when `text` has none."""
     summaries = re.findall(r"^=*\s*((?:\d+ \w+,? ?)+ in [\d.]+s)", text, re.MULTILINE)
     return str(summaries[-1]) if summaries else ""
 
@@ -316,7 +330,7 @@ def _metrics(data: Path) -> str:
     path = data / "example_metrics.json"
     stored = orjson.loads(path.read_bytes())
     if not isinstance(stored, dict):
-        return "is no JSON object"
+        return "is not a JSON object"
     if not (data / "example.jsonl").exists():
         return "example.jsonl, whose rows it counts, is missing"
     return "; ".join(differences(stored, metrics_of(_rows(data / "example.jsonl")))[:5])

@@ -1,4 +1,4 @@
-"""`init`: the folder of a new environment, whole and passing its own tests."""
+"""`init`: make the complete folder of a new environment, which passes its own tests."""
 
 import os
 import re
@@ -15,14 +15,13 @@ TEMPLATE: Final = Path(__file__).with_name("template")
 SERVERS: Final = "resources_servers"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SUFFIX = ".template"
-"""Of files in the template that would mean something where they are."""
+"""The suffix of template files whose real name would have an effect inside the template folder."""
 
 
 def scaffold(where: str, cwd: Path) -> Path:
     """Make the folder of a new environment; `where` is its name or `resources_servers/<name>`.
 
-    Raises ConfigError when the name is none, or when something is there already; then nothing
-    was written.
+    Raises ConfigError, and writes nothing: the name is not valid, or the folder exists already.
     """
     folder = _folder_of(where, cwd)
     if folder.exists():
@@ -49,9 +48,10 @@ def scaffold(where: str, cwd: Path) -> Path:
 
 
 def write_config(where: str, cwd: Path) -> Path:
-    """Write `configs/<name>.yaml` into the folder of an environment that has none; its path.
+    """Write `configs/<name>.yaml` into an environment's folder that has no config, and return its
+    path.
 
-    Raises ConfigError when there is no such folder, or it has its config.
+    Raises ConfigError: the folder has no `app.py`, or it has this config already.
     """
     folder = _folder_of(where, cwd)
     if not (folder / "app.py").exists():
@@ -75,7 +75,7 @@ def write_config(where: str, cwd: Path) -> Path:
 
 
 def config_path(folder: Path) -> Path:
-    """Where the config of an environment's folder is."""
+    """Return the path of the config in an environment's folder."""
     return folder / "configs" / f"{folder.name}.yaml"
 
 
@@ -84,7 +84,7 @@ def _folder_of(where: str, cwd: Path) -> Path:
     name = path.name
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r} is no name for an environment",
+            f"{name!r} is not a name for an environment",
             hint="lower-case letters, digits and underscores, a letter first: my_env",
         )
     if path == Path(name):
@@ -99,7 +99,7 @@ def _folder_of(where: str, cwd: Path) -> Path:
 
 
 def render(name: str) -> Mapping[Path, str]:
-    """Every file of the folder, by its path in it."""
+    """Return the text of every file of a new environment's folder, by its path in the folder."""
     words = {
         "@NAME@": name,
         "@CLASS@": "".join(part.capitalize() for part in name.split("_")),

@@ -1,5 +1,5 @@
-"""The commands: parse, call, print. Two front ends over the same functions.
+"""The commands: parse the arguments, call a function, print the result. Two front ends share them.
 
-`palestra …` takes ordinary flags, with overrides after them; `ng_…` takes overrides only, as
-its users type them. Heavy modules are imported inside the commands, so that `--help` is quick.
+`palestra …` takes ordinary flags, with overrides after them. `ng_…` takes overrides only, as its
+users type them. The commands import heavy modules when they run, so that `--help` is quick.
 """

@@ -1,7 +1,7 @@
-"""A running collection can be asked what is in job, whatever holds its event loop.
+"""Report the rollouts in flight of a running collection, even while its event loop is blocked.
 
-A thread answers on a loopback port; a file in the run directory, which only its user can read,
-says which port, and what to say there.
+A thread answers on a loopback port. A file in the run directory, which only its user can read,
+contains the port and the nonce that a request must send.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ from palestra.transport import new_id
 
 ASK_TIMEOUT_S: Final = 3.0
 _LISTED: Final = 20_000
-"""Rollouts in one answer, the oldest first."""
+"""The largest number of rollouts in one report, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Where one collection can be asked. `started` is seconds since the epoch."""
+    """The address of one running collection. `started` is in seconds since the epoch."""
 
     pid: int
     port: int
@@ -39,7 +39,7 @@ class Announcement:
 
 
 def in_flight(progress: Progress) -> list[JsonDict]:
-    """Every rollout that runs now, the oldest first. May be called on any thread."""
+    """Return the rollouts in flight, the oldest first. May be called on any thread."""
     now = time.monotonic()
     return [
         {
@@ -64,7 +64,7 @@ def _jobs(progress: Progress) -> list[Job]:
 
 
 def in_flight_lines(progress: Progress) -> Iterator[str]:
-    """The same for a log."""
+    """Yield one log line for each rollout in flight, the oldest first."""
     for job in in_flight(progress):
         yield (
             f"{job['task']}:{job['rollout']} attempt {job['attempt']} of {job['agent']}, "
@@ -75,12 +75,13 @@ def in_flight_lines(progress: Progress) -> Iterator[str]:
 
 @contextlib.contextmanager
 def announced(output: Path, progress: Progress, *, run: str = "") -> Iterator[None]:
-    """Answer for `progress` while the body runs. A run goes on where that cannot be.
+    """Answer status requests about `progress` while the body runs.
 
-    `run`: under which its calls are known to the servers.
+    When no port or no file can be opened, the body runs all the same. `run`: the id under which the
+    servers know the calls of this collection.
     """
 
-    def told() -> bytes:
+    def payload_bytes() -> bytes:
         accounting = progress.accounting
         return orjson.dumps(
             {
@@ -96,7 +97,7 @@ def announced(output: Path, progress: Progress, *, run: str = "") -> Iterator[No
 
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            stack.enter_context(_answering(output, told))
+            stack.enter_context(_answering(output, payload_bytes))
         yield
 
 
@@ -147,7 +148,7 @@ def _folder() -> Path:
 
 
 def announcements() -> list[Announcement]:
-    """The collections of this user that run on this machine, the oldest first."""
+    """Return the collections of this user that run on this machine, the oldest first."""
     running: list[Announcement] = []
     for path in _folder().glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -158,7 +159,7 @@ def announcements() -> list[Announcement]:
 
 
 def ask(where: Announcement) -> JsonDict | None:
-    """What a collection says of itself; None when it does not answer in time."""
+    """Return the status report of a collection; None when it does not answer in time."""
     try:
         with socket.create_connection(
             ("127.0.0.1", where.port), timeout=ASK_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""`init` and `test`: an environment's folder made, and looked at; `skills install`."""
+"""`init` and `test`: make and check an environment's folder. `skills install`: copy the skills."""
 
 import asyncio
 import json
@@ -55,13 +55,15 @@ _TOLD = {"gold": "the declared right answer", "local_model": "the local model"}
 
 
 def record(name: str) -> list[str]:
-    """Record one environment; a line for each rollout: its row, who answered, its reward.
+    """Record one environment; return one line for each rollout: its row, its reward, and who
+    answered.
 
     Writes `data/example_rollouts.jsonl` and `data/example_metrics.json`. A rollout goes through the
-    environment's own agent. The model is the row's `gold_response`, else the first right answer of
-    `data/verifier_cases.jsonl` (the first that calls tools, where the gold calls none), and
-    `recorded_with` says `gold`. Rows without one are answered by the local model, and it says
-    `local_model`. A judge, where there is one, awards.
+    environment's own agent. The model answers with the row's `gold_response`, else with the first
+    right answer of `data/verifier_cases.jsonl`. When the gold calls no tools, a right answer that
+    calls tools comes before it. `recorded_with` is then `gold`. The local model answers a row that
+    has no right answer, and `recorded_with` is `local_model`. A judge, where the environment has
+    one, always awards.
     """
     subject = find_subject(name, [], notice)
     folder = subject.config.instance(subject.name).folder
@@ -95,7 +97,7 @@ async def _recorded(subject: ExaminedEnvironment) -> list[JsonDict]:
     instance = subject.config.instance(subject.name)
     server = build_server(instance, server_client({}, {}))
     if not isinstance(server, ResourcesServer):
-        raise ConfigError(f"{subject.name} is no resources server")
+        raise ConfigError(f"{subject.name} is not a resources server")
     rows = []
     for number, row in enumerate(subject.rows):
         gold = _gold(subject, server, number, row)
@@ -127,7 +129,10 @@ def _calls(response: Response) -> bool:
 
 
 def _turns(gold: Response, *, takes_turns: bool) -> list[Response]:
-    """The gold as a model gives it: calls, then what follows them; or a message a turn."""
+    """Split the gold into the turns of a model: first the calls, then the message.
+
+    With `takes_turns`, each item is one turn.
+    """
     if takes_turns:
         return [response_of(item) for item in gold.output]
     calls = [item for item in gold.output if isinstance(item, FunctionCall)]
@@ -140,7 +145,7 @@ def _turns(gold: Response, *, takes_turns: bool) -> list[Response]:
 async def _run(
     subject: ExaminedEnvironment, row: JsonObject, model: ScriptedModel | None
 ) -> JsonDict:
-    """One rollout through the environment's agent; without a model, of the local one."""
+    """Run one rollout through the environment's agent. Without `model`, the local model answers."""
     instance = subject.config.instance(subject.name)
     if instance.folder is None:
         raise ConfigError(f"{subject.name} has no folder")
@@ -167,13 +172,13 @@ async def _run(
 
 
 DEV_TEST_S = 24 * 3600.0
-"""By when palestra's own tests have ended, or will not."""
+"""The timeout of palestra's own tests, in seconds."""
 
 RESOURCES = "resources_servers"
 
 
 def init(args: InitArgs) -> int:
-    """Make the folder of a new environment, and say what to do next."""
+    """Make the folder of a new environment, and print what to do next."""
     if args.config_only:
         say(f"made {shown(write_config(args.name, Path.cwd()))}")
         return 0
@@ -189,7 +194,7 @@ def init(args: InitArgs) -> int:
 
 
 def ng_init(overrides: list[str]) -> int:
-    """`ng_init_resources_server +entrypoint=resources_servers/my_env`."""
+    """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`."""
     return init(InitArgs(name=_entrypoint(overrides).entrypoint))
 
 
@@ -199,7 +204,7 @@ def _entrypoint(overrides: list[str]) -> EntrypointArgs:
 
 
 def test_servers(args: TestArgs) -> int:
-    """Test every folder and print the table; exit 1 when anything is wrong with any."""
+    """Test every folder and print the table; exit 1 when any check of any folder failed."""
     folders = [_folder(name) for name in args.names] if args.names else _all((RESOURCES,))
     if args.record:
         from palestra.cli.authoring import record
@@ -212,20 +217,20 @@ def test_servers(args: TestArgs) -> int:
 
 
 def ng_test(overrides: list[str]) -> int:
-    """`ng_test +entrypoint=resources_servers/my_env`."""
+    """Run `ng_test +entrypoint=resources_servers/my_env`."""
     args = _entrypoint(overrides)
     names = (args.entrypoint,)
     return test_servers(TestArgs(names=names, data=args.should_validate_data, fresh=False))
 
 
 def ng_test_all() -> int:
-    """`ng_test_all`: every server of the three trees that has a README."""
+    """Run `ng_test_all`: test every server of the three trees that has a README."""
     folders = [folder for folder in _all(SERVER_TREES) if (folder / "README.md").exists()]
     return _tested(folders, TestArgs(fresh=False))
 
 
 def ng_dev_test() -> int:
-    """`ng_dev_test`: palestra's own tests, in a checkout of it."""
+    """Run `ng_dev_test`: palestra's own tests, which only a checkout of palestra contains."""
     import sys
 
     from palestra.system import run
@@ -241,7 +246,7 @@ def ng_dev_test() -> int:
 
 
 def _folder(folder_name: str) -> Path:
-    """The folder that a name or a path means, in the project before the package."""
+    """Return the server's folder for a name or a path; the project is searched before the package."""
     cwd = Path.cwd()
     roots = dict.fromkeys((cwd, project_root(cwd) or cwd, PACKAGE_ROOT))
     folders = [root / way for root in roots for way in (folder_name, f"{RESOURCES}/{folder_name}")]
@@ -252,13 +257,15 @@ def _folder(folder_name: str) -> Path:
             return candidate
     near = nearest(folder_name, [folder.name for folder in _all((RESOURCES,))])
     raise ConfigError(
-        f"{folder_name} is no server's folder" + (f"; did you mean {near!r}?" if near else ""),
+        f"{folder_name} is not a server's folder" + (f"; did you mean {near!r}?" if near else ""),
         hint="a folder like resources_servers/my_env, with app.py in it",
     )
 
 
 def _all(trees: Sequence[str]) -> list[Path]:
-    """Every server's folder of the project; where there is no project, of the package."""
+    """Return the folders of all servers of the project, or of the package when the project has no
+    `trees`.
+    """
     local_trees = [Path.cwd() / tree for tree in trees if (Path.cwd() / tree).is_dir()]
     roots = local_trees or [PACKAGE_ROOT / tree for tree in trees]
     config_folders = [
@@ -346,13 +353,17 @@ def _as_json(report: FolderReport) -> JsonDict:
 
 
 def _shipped_skills() -> Path:
-    """The folder of the skills: in the wheel within the package, in a checkout beside `src`."""
+    """Return the folder of the skills: inside the package in a wheel, beside `src` in a checkout."""
     candidates = (PACKAGE_ROOT / "skills", PACKAGE_ROOT.parents[1] / "skills")
     return next(candidate for candidate in candidates if candidate.is_dir())
 
 
 def install_skills(folder: Path, *, overwrite: bool) -> int:
-    """Copy every skill into a project. Raises ConfigError when a file there is another one, and copies nothing."""
+    """Copy every skill into `folder`.
+
+    Raises ConfigError, and copies nothing: a file exists there with another content, and
+    `overwrite` is not set.
+    """
     source = _shipped_skills()
     texts = {
         folder / path.relative_to(source): path.read_bytes()

@@ -26,11 +26,13 @@ PLACES: Final = (
     "resources_servers/*/configs/*.yaml",
     "responses_api_agents/*/configs/*.yaml",
 )
-"""Where configs with benchmarks are looked for when none are named."""
+"""Where configs with benchmarks are searched when the user names no config."""
 
 
 def list_benchmarks(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """Every benchmark of the configuration; without one, of the project and the package."""
+    """Print every benchmark of the configuration; without a configuration, of the project and the
+    package.
+    """
     located = _benchmarks(overrides, ng=ng, extra=extra)
     if not located:
         say("no agent has a dataset of type benchmark")
@@ -61,8 +63,8 @@ def prepare(
     names: Sequence[str] = (),
     extra: ConfigTree | None = None,
 ) -> int:
-    """Run the prepare scripts of the benchmarks `names`, of all when there are none."""
-    located = _named(_benchmarks(overrides, ng=ng, extra=extra), names)
+    """Run the prepare scripts of the benchmarks `names`; of all benchmarks when `names` is empty."""
+    located = _benchmarks_named(_benchmarks(overrides, ng=ng, extra=extra), names)
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     args = args_from(BenchmarkArgs, config.tree)
     # A script that fails is shown with what it printed, which may be anything that it was given.
@@ -81,7 +83,7 @@ def prepare(
     return 0
 
 
-def _named(located: Sequence[Located], names: Sequence[str]) -> list[Located]:
+def _benchmarks_named(located: Sequence[Located], names: Sequence[str]) -> list[Located]:
     if not located:
         raise ConfigError(
             "no agent has a dataset of type benchmark",
@@ -107,8 +109,10 @@ def _benchmarks(overrides: list[str], *, ng: bool, extra: ConfigTree | None) -> 
     located: list[Located] = []
     for path in _configs():
         try:
-            one = load([], ng=False, extra={"config_paths": [path]}, require_all=False, required=())
-            located += _of_instances(one.instances.values())
+            loaded = load(
+                [], ng=False, extra={"config_paths": [path]}, require_all=False, required=()
+            )
+            located += _of_instances(loaded.instances.values())
         except ConfigError as error:
             notice(f"warning: {path} is left out: {error.message}")
     return located
@@ -122,7 +126,7 @@ def _of_instances(instances: Any) -> list[Located]:
 
 
 def _configs() -> Iterator[str]:
-    """The configs of the project and of the package that speak of a benchmark."""
+    """Yield the configs of the project and of the package that contain the word `benchmark`."""
     seen_names: set[str] = set()
     for root in (Path.cwd(), PACKAGE_ROOT):
         for pattern in PLACES:

@@ -1,4 +1,4 @@
-"""`collect`: rows through agents, against a running fleet or one inside this command."""
+"""`collect`: run rows through agents, on a running fleet or on one inside this command."""
 
 import math
 import shlex
@@ -52,15 +52,15 @@ from palestra.system import shown
 from palestra.transport import Target
 
 RESERVE: Final = 256
-"""Files that have nothing to do with rollouts: listening sockets, logs, libraries, children."""
+"""Open files that rollouts do not use: listening sockets, logs, libraries, child processes."""
 
 
 def files_per_rollout(targets: Collection[Target]) -> float:
-    """Sockets that one rollout holds in the process that holds most of them.
+    """Return how many sockets one rollout needs, in the process that needs most of them.
 
-    Here it is one: to the model's endpoint, or to the agent's process. A server process on this
-    machine, which has the same limit, holds the caller's and one to whom it calls itself; several
-    workers share them.
+    In this process it is one: to the model's endpoint, or to the agent's process. A server process
+    on this machine has the same limit and needs two: one to its caller, one to the server that it
+    calls. Several workers of a server share them.
     """
     shares = [2 / len(t.urls) for t in targets if t.local is None and _is_here(t)]
     return max([1.0, *shares])
@@ -71,16 +71,17 @@ def _is_here(target: Target) -> bool:
 
 
 def most_in_flight(targets: Collection[Target], limit: int) -> int:
-    """How many rollouts fit into a limit of so many open files."""
+    """Return how many rollouts can be in flight at once with at most `limit` open files."""
     return max(1, int((limit - RESERVE) / files_per_rollout(targets)))
 
 
 def check_descriptors(
     settings: CollectSettings, remaining: int, targets: Collection[Target], limit: int
 ) -> str:
-    """A warning when everything at once does not fit into `limit` open files; else empty.
+    """Return a warning when all rollouts at once need more than `limit` open files; else an empty
+    text.
 
-    Raises ConfigError when the number that was asked for does not fit.
+    Raises ConfigError: the concurrency that the user set needs more.
     """
     fits = most_in_flight(targets, limit)
     sockets_needed = min(remaining, settings.bound or remaining)
@@ -104,9 +105,10 @@ _UNKNOWN = '"+config_paths=[…]"'
 def verified_by(
     overrides: Sequence[str], secrets: Collection[str], environment: str | None = None
 ) -> str:
-    """What follows `palestra reverify …`: the run's own overrides, as far as verifiers need them.
+    """Return the arguments for `palestra reverify`: the run's own overrides that verifiers need.
 
-    Without secrets: this is printed and stored. `environment`: what the run evaluated.
+    Secrets are left out, because the text is printed and stored. `environment`: the environment
+    that the run evaluated.
     """
     environment_option = [] if environment is None else ["--environment", environment]
     kept_overrides = [item for item in overrides if _is_kept(item, secrets)]
@@ -127,9 +129,9 @@ def collect(
     extra: ConfigTree | None = None,
     own_fleet: bool = False,
 ) -> int:
-    """Collect rollouts as the settings say; exit 1 when coverage is below the minimum.
+    """Collect rollouts according to the settings; exit 1 when coverage is below the minimum.
 
-    `own_fleet`: never use one that is running.
+    `own_fleet`: always start a fleet, even when one is running.
     """
     config = load(overrides, ng=ng, extra=extra)
     warn_all(config.warnings)
@@ -151,7 +153,7 @@ def collect(
 
 
 def stoppable(main: Coroutine[Any, Any, int], settings: CollectSettings, watch: Watch) -> int:
-    """Run a collection; when a signal stops it, say how to go on."""
+    """Run a collection; when a signal stops it, print how to continue."""
 
     def give_up(stopped: CommandStopped) -> None:
         watch.say_accounting()
@@ -190,10 +192,11 @@ async def _collect(config: ResolvedConfig, settings: CollectSettings, watch: Wat
 async def collect_with(
     choice: FleetChoice, settings: CollectSettings, watch: Watch, *, metrics: bool = True
 ) -> int:
-    """Plan, reach the fleet, run and account; the exit code. `metrics`: print those too.
+    """Plan, reach the fleet, collect and report; return the exit code. `metrics`: print the key
+    metrics.
 
-    What is wrong with the rows or with an earlier run is said before any server starts, and
-    until the first rollout nothing of an earlier run is touched.
+    Errors in the rows or in an earlier run are reported before any server starts. Until the first
+    rollout starts, no file of an earlier run is changed.
     """
     open_files = raise_descriptor_limit()
     agents = choice.config.instances_of(ServerType.AGENT)
@@ -244,7 +247,7 @@ async def collect_with(
 
 
 def _record(died: ServerDied, settings: CollectSettings) -> None:
-    """Write down the attempt whose call a server process was ended for."""
+    """Record the failed attempt whose call made the fleet end a server process."""
     if died.failure is not None:
         _add_hint(died, _how_to_go_on(settings))
         record_afterwards(
@@ -274,7 +277,7 @@ def _introduce(prepared: PreparedRun) -> None:
 def report(
     collected: Collected, prepared: PreparedRun, settings: CollectSettings, *, metrics: bool
 ) -> int:
-    """The end of a collection: accounting, key metrics, where everything is; the exit code."""
+    """Print the accounting, the key metrics and the paths of the files; return the exit code."""
     accounting = collected.accounting
     say(accounting.line())
     print_key_metrics(collected.metrics if metrics else ())
@@ -300,12 +303,12 @@ def report(
 
 @dataclass(frozen=True, slots=True)
 class _Failures:
-    """What the failures of a run say about what to do."""
+    """A summary of a run's failures, with what the user can do about them."""
 
     messages: Mapping[str, str]
-    """A message with its hint and cause for each class: enough to know what to look for."""
+    """The first message of each failure class, with its hint and its cause."""
     unscored: Unscored
-    """What helps the rollouts that failed."""
+    """The rollouts without a reward, grouped by what would help them."""
 
     @classmethod
     def of(cls, paths: RunPaths) -> Self:

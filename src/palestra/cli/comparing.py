@@ -1,4 +1,4 @@
-"""`compare`: two runs, task by task, as a table, as Markdown, or as JSON."""
+"""`compare`: compare two runs task by task; print a table, Markdown, or JSON."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,7 +28,7 @@ _REGRESSIONS = ("task", "A", "B", "change", "rollouts A", "rollouts B")
 
 
 def compare_runs(args: CompareArgs) -> int:
-    """Compare and print. 1 when the gate was asked for and did not pass, else 0."""
+    """Compare two runs and print the result. Exit 1 when the user set --gate and it fails, else 0."""
     _check(args)
     comparison = compare(
         args.a,
@@ -52,7 +52,7 @@ def compare_runs(args: CompareArgs) -> int:
 
 
 def verdict(reward: MetricComparison) -> str:
-    """What the comparison says about the reward, in a sentence."""
+    """Return the result for the reward, in one sentence."""
     change = reward.difference.value
     interval = "" if reward.difference.low is None else f" {_interval(reward.difference, 4)}"
     numbers = f"reward {change:+.4f}{interval}, {_p_value(reward.p_value)}."
@@ -94,7 +94,7 @@ def _show(comparison: Comparison, gate: RegressionGate | None, *, markdown: bool
 
 
 def _tables(comparison: Comparison) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
-    """Title, columns and rows of each table there is something to say in."""
+    """Yield title, columns and rows of each table that is not empty."""
     yield "scored rollouts", _METRICS, [_metric_row(metric) for metric in comparison.metrics]
     if any(metric.requested for metric in comparison.metrics):
         title = "all requested rollouts: between the worst and the best that is missing"
@@ -140,7 +140,7 @@ def _tail(comparison: Comparison, gate: RegressionGate | None) -> Iterator[str]:
 
 
 def _metric_row(metric: MetricComparison) -> list[str]:
-    decimals = _places(metric)
+    decimals = _decimals(metric)
     least = metric.minimum_detectable
     return [
         one_line(metric.name),
@@ -156,7 +156,7 @@ def _metric_row(metric: MetricComparison) -> list[str]:
 
 
 def _bounds_row(metric: MetricComparison) -> list[str]:
-    decimals, requested = _places(metric), metric.requested
+    decimals, requested = _decimals(metric), metric.requested
     if requested is None:
         return [one_line(metric.name), str(metric.tasks), *["nothing missing"] * 2, "-", "-"]
     runs = [
@@ -180,8 +180,8 @@ def _regression_row(task: Regression) -> list[str]:
     ]
 
 
-def _places(metric: MetricComparison) -> int:
-    """Decimals: four for rewards and the like, one for tokens and the like."""
+def _decimals(metric: MetricComparison) -> int:
+    """Return how many decimals to print: four for small numbers such as rewards, one from 10 on."""
     return 4 if max(abs(metric.a), abs(metric.b)) < 10 else 1
 
 

@@ -1,4 +1,4 @@
-"""What the user sees of an error, and what the shell sees of it."""
+"""Print to the user, show errors, and set the exit code of a command."""
 
 import contextlib
 import logging
@@ -20,28 +20,28 @@ THREADS_END_S = 0.5
 
 
 def say(text: str = "") -> None:
-    """A line for the user on standard output."""
+    """Print one line for the user on standard output."""
     sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
 
 
 def say_json(value: object) -> None:
-    """A JSON document on standard output."""
+    """Print a JSON document on standard output."""
     say(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def notice(text: str) -> None:
-    """A line beside the output proper, on standard error: above the live view where one runs."""
+    """Print one line on standard error. With a live view, the line appears above it."""
     sys.stderr.write(visible(text) + "\n")
     sys.stderr.flush()
 
 
 def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
-    """Print one clear error, and return the exit code that goes with it."""
+    """Print one clear error, and return its exit code."""
     notice(mask(f"error: {with_cause(error.message, error.cause)}"))
     if isinstance(error, CallError):
         for hop in error.evidence.hops:
-            if hop.body and not _told(hop.body, error.message):
+            if hop.body and not _post_message(hop.body, error.message):
                 notice(mask(f"  {hop.server} {hop.url} answered {hop.status}: {hop.body[:500]}"))
     if hint := error.hint or _known_hint(error):
         notice(mask(f"hint: {hint}"))
@@ -49,15 +49,15 @@ def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
 
 
 def _known_hint(error: PalestraError) -> str:
-    """What the table of known troubles advises, where the error itself advises nothing."""
+    """Return a hint from the table of known problems, for an error without a hint of its own."""
     # Only a command that fails pays for reading it.
     from palestra.doctor import hint_for
 
     return hint_for(error)
 
 
-def _told(body: str, message: str) -> bool:
-    """Whether `message` says already what `body` has to say: one of its sentences, or all of it."""
+def _post_message(body: str, message: str) -> bool:
+    """Whether `message` already contains a sentence of `body`."""
     try:
         decoded: Any = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -76,7 +76,7 @@ def _sentences(value: Any) -> Iterator[str]:
 
 @contextlib.contextmanager
 def masking(secrets: Collection[str]) -> Iterator[None]:
-    """Nothing that the body logs or raises shows one of `secrets`."""
+    """Mask `secrets` in everything that the body logs, and in the errors that it raises."""
     from palestra.config import Redactor
 
     mask = Redactor(secrets)
@@ -95,7 +95,7 @@ def masking(secrets: Collection[str]) -> Iterator[None]:
 
 
 class _MaskedRecords(logging.Filter):
-    """Rewrites what a handler is about to write."""
+    """A logging filter that masks secrets in each record before a handler writes it."""
 
     def __init__(self, mask: Callable[[str], str]) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ def fail(error: PalestraError) -> NoReturn:
 
 
 def guarded(command: Callable[[], int]) -> NoReturn:
-    """Run a command; exit with its code, or with that of the error it raised."""
+    """Run a command; exit with its code, or with the code of the error that it raised."""
     _set_up_logging()
     try:
         code = command()
@@ -130,9 +130,10 @@ def guarded(command: Callable[[], int]) -> NoReturn:
 
 
 def _leave_threads_behind(code: int) -> None:
-    """Exit at once when a thread is left that may never end, as an author's verifier can be.
+    """Exit at once when a thread is left that may never end, such as an author's verifier.
 
-    The interpreter would wait for it. Idle threads of pools end by themselves in the meantime.
+    The interpreter would wait for that thread. Idle threads of pools get a moment to end by
+    themselves.
     """
     deadline = time.monotonic() + THREADS_END_S
     for thread in threading.enumerate():
@@ -143,7 +144,7 @@ def _leave_threads_behind(code: int) -> None:
 
 
 def leave_now(code: int) -> NoReturn:
-    """End the process without waiting for anybody; what was printed is out."""
+    """Flush the output and end the process, without waiting for any thread."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -157,10 +158,12 @@ def warn_all(warnings: Iterable[str]) -> None:
 
 
 class _Notices(logging.Handler):
-    """Log lines as notices: they find the standard error of the moment, live view or not."""
+    """A log handler that prints records as notices, on the standard error that is set at that
+    moment.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record; a broken stream must not break who logs."""
+        """Print one record; an error of the stream does not reach the code that logs."""
         try:
             notice(self.format(record))
         except Exception:

@@ -1,4 +1,4 @@
-"""`diagnose`: what a run left is read, and what went wrong is told."""
+"""`diagnose`: read the files of a run, and explain what went wrong."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def diagnose(args: DiagnoseArgs) -> int:
 
 
 def show(diagnosis: Diagnosis) -> None:
-    """Print a diagnosis for people."""
+    """Print a diagnosis as text for people."""
     for output, counts in diagnosis.counts.items():
         say(f"{output}: {_counted(counts)}")
         if counts.what_helps:
@@ -73,17 +73,20 @@ def show(diagnosis: Diagnosis) -> None:
 _KEYS: Final = re.compile(
     r"\b(?:(?:sk|hf|ghp|glpat|nvapi)[-_]|Bearer )[\w.~+/-]{12,}", re.IGNORECASE
 )
-"""Keys as providers make them: logs of others may hold some that nobody here knows."""
+"""Matches API keys of well-known providers. Logs may contain keys that are not in this user's
+settings."""
 
 
 def _mask() -> Callable[[str], str]:
-    """Takes out this user's secrets, and whatever looks like a key or a password."""
+    """Return a function that masks this user's secrets, and any text that looks like a key or a
+    password.
+    """
     redact = Redactor(_own_secrets())
     return lambda text: _PASSWORDS.sub(rf"\1{MASK}@", _KEYS.sub(MASK, redact(text)))
 
 
 def _own_secrets() -> frozenset[str]:
-    """Those of env.yaml and of the environment."""
+    """Return the secrets of env.yaml and of the environment variables."""
     try:
         tree: Any = load([], ng=False, require_all=False).tree
     except PalestraError:
@@ -93,7 +96,9 @@ def _own_secrets() -> frozenset[str]:
 
 
 def _roughly(path: Path) -> dict[str, str]:
-    """The lines of a config that cannot be read, by what stands before their first colon."""
+    """Return the lines of a config that cannot be parsed: the text before the first colon -> the
+    text after it.
+    """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -104,7 +109,7 @@ def _roughly(path: Path) -> dict[str, str]:
 
 _PASSWORDS: Final = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
 SHORTEST_SECRET: Final = 8
-"""Shorter values of the environment turn up in ordinary words."""
+"""Shorter values of environment variables are not masked: they also occur in ordinary words."""
 
 
 def _counted(counts: RowCounts) -> str:
@@ -120,7 +125,10 @@ def _counted(counts: RowCounts) -> str:
 
 
 def request_models(manifest: Manifest) -> Mapping[str, Sequence[RowEndpoint]]:
-    """What the servers of a run ask of its rows, as far as their code is here."""
+    """Return the endpoints of a run's servers, with their request models, for each agent.
+
+    Empty when the servers' code is not installed, or does not fit the run's settings.
+    """
     servers = manifest.semantics.get("servers")
     if not isinstance(servers, Mapping):
         return {}

@@ -1,4 +1,4 @@
-"""`doctor`: the examination of a run, from the same arguments as `collect`."""
+"""`doctor`: check a run in advance, with the same arguments as `collect`."""
 
 import contextlib
 import sys
@@ -31,9 +31,10 @@ from palestra.transport import ServerClient
 
 
 def doctor(overrides: list[str], *, extra: ConfigTree, as_json: bool = False) -> int:
-    """Examine the run that `collect` would make of the same arguments; 1 when it would go wrong.
+    """Check the run that `collect` would start with the same arguments; exit 1 when it would go
+    wrong.
 
-    Raises ConfigError for arguments that are no run's.
+    Raises ConfigError: the arguments do not describe a run.
     """
     try:
         config = load(overrides, ng=False, extra=extra)
@@ -64,7 +65,7 @@ def doctor(overrides: list[str], *, extra: ConfigTree, as_json: bool = False) ->
 
 async def _examine(config: ResolvedConfig, settings: CollectSettings, give_up: Any) -> Report:
     open_files = raise_descriptor_limit()
-    round_ = Round(on_done=_tell)
+    round_ = Round(on_done=_print_check)
     async with contextlib.AsyncExitStack() as stack:
         try:
             choice: FleetChoice = await stack.enter_async_context(find(config, OBSERVER))
@@ -92,13 +93,13 @@ async def _clients_of(choice: FleetChoice) -> AsyncIterator[ServerClient]:
         yield fleet.client
 
 
-def _tell(run: CheckRun) -> None:
+def _print_check(run: CheckRun) -> None:
     if sys.stderr.isatty():
         notice(f"{run.layer.value}: {run.name}: {run.looked.said}")
 
 
 def _of_load(error: ConfigError, overrides: list[str]) -> Report:
-    """A configuration that cannot be loaded: nothing else can be looked at."""
+    """Return the report of a configuration that cannot be loaded. Nothing else is checked then."""
     findings = findings_of_load(error, _files(overrides))
     run = CheckRun(Layer.CONFIG, "configuration", Looked("cannot be loaded", findings), 0.0)
     return Report((run,), findings, complete=False)
@@ -111,7 +112,7 @@ def _of_one(error: PalestraError) -> Report:
 
 
 def _files(overrides: list[str]) -> list[Path]:
-    """The config files that were asked for, and env.yaml."""
+    """Return the config files that `overrides` name, and env.yaml, if they exist."""
     config_lists = [
         item.partition("=")[2].strip("[]'\" ") for item in overrides if "config_paths" in item
     ]
@@ -120,7 +121,7 @@ def _files(overrides: list[str]) -> list[Path]:
 
 
 def show(report: Report, *, as_json: bool) -> int:
-    """Print a report; the exit code that goes with it."""
+    """Print a report, and return its exit code."""
     if as_json:
         say_json(report.as_json())
     else:

@@ -1,4 +1,4 @@
-"""What the servers of a configuration take, asked before any of them runs."""
+"""Find out what the servers of a configuration accept, before any server runs."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -14,7 +14,10 @@ from palestra.transport import ServerClient, Target
 def doors_of_agents(
     config: ResolvedConfig, agents: Iterable[str], *, report: Callable[[str], None]
 ) -> dict[str, list[RowEndpoint]]:
-    """Agent -> what it and its environments publish. A server that cannot be made here is told of."""
+    """Return for each agent the endpoints that it and its environments publish.
+
+    A server that cannot be built here is left out, and `report` gets a warning.
+    """
     return asyncio.run(_doors(config, [config.instance(name) for name in agents], report))
 
 
@@ -40,7 +43,9 @@ def _put(
     targets: dict[str, Target],
     report: Callable[[str], None],
 ) -> None:
-    """Build a server, not started, and make it answer for what it publishes."""
+    """Build a server without starting it, and add it to `targets`, so that its schema can be
+    requested.
+    """
     try:
         with starting_within(start_timeout_of(client.tree)):
             server = build_server(instance, client)

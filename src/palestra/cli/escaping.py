@@ -1,4 +1,4 @@
-"""Texts of others (models, datasets, servers) made safe to show on a terminal."""
+"""Make texts from other sources (models, datasets, servers) safe to print on a terminal."""
 
 import re
 
@@ -11,7 +11,7 @@ _UNSAFE = re.compile(
 
 
 def visible(text: str) -> str:
-    r"""`text` with control characters spelt out (`\x1b`); colours of others are dropped.
+    r"""Return `text` with control characters spelt out (`\x1b`), and without colour codes.
 
     Tabs and line breaks stay.
     """
@@ -21,7 +21,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""As `visible`, with line breaks and tabs spelt out too."""
+    """Return `text` like `visible`, with line breaks and tabs spelt out, too."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 

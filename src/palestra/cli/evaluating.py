@@ -1,4 +1,4 @@
-"""`eval`: fleet, collection and profile in one process, from the name of an environment."""
+"""`eval`: run fleet, collection and profile in one process, from the name of an environment."""
 
 import os
 import re
@@ -42,7 +42,7 @@ from palestra.system import remove_empty, shown
 LOCAL = "local"
 OPENAI_URL = "https://api.openai.com/v1"
 POLICY = "policy_model"
-"""The instance that an environment's agents ask, whatever it is."""
+"""The name of the model instance that an environment's agents call."""
 
 
 def model_config(
@@ -52,15 +52,15 @@ def model_config(
     *,
     settings: ConfigTree | None = None,
 ) -> tuple[list[str], JsonDict]:
-    """Config files and settings for `--model`.
+    """Return the config files and the settings for `--model`.
 
-    `local`; `openai:NAME`; `vllm:URL[#NAME]`; the name of a model instance in the configs, which
-    are `configs` and those of the overrides and env.yaml. Without one it is their `policy_model`;
-    without that, and without an endpoint in the overrides or env.yaml: the local model, which is
-    said.
+    `model`: `local`; `openai:NAME`; `vllm:URL[#NAME]`; or the name of a model instance in
+    `configs`, in the configs of the overrides, or in env.yaml. None: the instance `policy_model` of
+    these configs; else the endpoint in the overrides or env.yaml; else the local model, with a
+    notice.
 
-    `settings`: those of the command's options, which with the configs and the overrides say how
-    long an endpoint is waited for that is asked which model it serves.
+    `settings`: the command's options. With the configs and the overrides they set how long to wait
+    for an endpoint, when the command must ask it for its model's name.
     """
     if model is None:
         if POLICY in names_in_files(overrides, configs):
@@ -122,7 +122,7 @@ def _vllm(
 
 
 def _configured(model: str, overrides: list[str], configs: Sequence[str]) -> JsonDict:
-    """Settings that make the instance `model` of the user's configs the policy."""
+    """Return settings that make the instance `model` of the user's configs the policy."""
     if model not in names_in_files(overrides, configs):
         url = model.startswith(("http://", "https://"))
         raise ConfigError(
@@ -135,13 +135,13 @@ def _configured(model: str, overrides: list[str], configs: Sequence[str]) -> Jso
 
 
 def _sets_key(overrides: list[str]) -> bool:
-    """Whether the command line, a config file or env.yaml gives the key."""
+    """Whether the command line, a config file or env.yaml sets `policy_api_key`."""
     is_override = any("policy_api_key" in item for item in overrides)
     return is_override or "policy_api_key" in names_in_files(overrides)
 
 
 def _key(overrides: list[str], extra: ConfigTree) -> str:
-    """The endpoint's key, as the model server will be given it."""
+    """Return the endpoint's API key, as the model server will receive it."""
     key_overrides = [item for item in overrides if "policy_api_key" in item]
     config = load_config(overrides=key_overrides, extra=extra, require_all=False, required=())
     return str(config.tree.get("policy_api_key") or "")
@@ -154,9 +154,10 @@ def _names_endpoint(overrides: list[str]) -> bool:
 
 
 def _only_model(url: str, key: str, wait: Wait) -> str:
-    """The model that the endpoint serves, once it answers.
+    """Wait for the endpoint, and return the name of the only model that it serves.
 
-    Raises ConfigError unless there is exactly one, RunFailed when it does not answer in time.
+    Raises ConfigError: it serves no model, or several. Raises RunFailed: it does not answer in
+    time.
     """
     import asyncio
 
@@ -172,17 +173,17 @@ def _only_model(url: str, key: str, wait: Wait) -> str:
             reply = await http.send(request)
             if reply.status in {401, 403}:
                 raise ConfigError(
-                    f"{models_url} answered {reply.status}: {_said(reply.body, key)}",
+                    f"{models_url} answered {reply.status}: {_refusal_text(reply.body, key)}",
                     hint="give the key: VLLM_API_KEY, or '++policy_api_key=${oc.env:MY_KEY}'",
                 )
             if reply.status >= 500:
-                excerpt_of_answer = _said(reply.body, key)
+                excerpt_of_answer = _refusal_text(reply.body, key)
                 raise ModelError(
                     f"{models_url} answered {reply.status}: {excerpt_of_answer}",
                     status=reply.status,
                 )
             if reply.status != 200:
-                raise ValueError(f"it answered {reply.status}: {_said(reply.body, key)}")
+                raise ValueError(f"it answered {reply.status}: {_refusal_text(reply.body, key)}")
             return [str(item["id"]) for item in orjson.loads(reply.body)["data"]]
         finally:
             await http.aclose()
@@ -203,8 +204,10 @@ def _only_model(url: str, key: str, wait: Wait) -> str:
     return names[0]
 
 
-def _said(body: bytes, key: str) -> str:
-    """What an endpoint answered; some repeat the key that they reject."""
+def _refusal_text(body: bytes, key: str) -> str:
+    """Return the start of an endpoint's answer, with the key masked: some endpoints repeat a
+    rejected key.
+    """
     text = excerpt(body)
     return text.replace(key, MASK) if key else text
 
@@ -217,7 +220,7 @@ MOST_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An unfinished run of the same name; `obstacles`: why the command cannot go on with it."""
+    """An unfinished run with the wanted name; `obstacles`: why this command cannot continue it."""
 
     output: Path
     requested: int
@@ -236,15 +239,16 @@ class _Candidate:
 
 
 def tasks_beside(output: Path) -> Path:
-    """The rows that an evaluation has made for its run."""
+    """Return the path of the file with the task rows that an evaluation has made, next to `output`."""
     return output.with_name(f"{output.stem}_tasks.jsonl")
 
 
 def unfinished_run(name: str, intended: Manifest, *, max_attempts: int) -> Path:
-    """The output of the newest one of `name` that was made from what `intended` says.
+    """Return the output of the newest unfinished run of `name` that matches `intended`, and print
+    which one.
 
-    `max_attempts`: those of the command, which may be more than the run had. Says which run it is.
-    Raises ConfigError, which names the candidates, when there is none.
+    `max_attempts`: the limit of this command, which may be higher than the limit of the old run.
+    Raises ConfigError, with the candidates: no unfinished run matches.
     """
     unfinished: list[_Candidate] = []
     for candidate in _candidates(name, intended, max_attempts):
@@ -268,7 +272,7 @@ def unfinished_run(name: str, intended: Manifest, *, max_attempts: int) -> Path:
 
 
 def _candidates(name: str, intended: Manifest, max_attempts: int) -> Iterator[_Candidate]:
-    """The unfinished runs of that name, the newest first."""
+    """Yield the unfinished runs of `name`, the newest first."""
     folders = RUNS.iterdir() if RUNS.is_dir() else ()
     pattern = re.compile(re.escape(name) + _STAMP)
     for folder in sorted((f for f in folders if pattern.fullmatch(f.name)), reverse=True):
@@ -289,7 +293,7 @@ def _candidates(name: str, intended: Manifest, max_attempts: int) -> Iterator[_C
 
 
 def evaluate(args: EvalArgs, overrides: list[str]) -> int:
-    """Run one environment against one model, and profile what comes out."""
+    """Run one environment against one model, and profile the rollouts."""
     target = find_target(args, overrides, notice)
     if target.empty:
         raise InputDataError(target.empty, hint="give it rows: @environment(data=[{…}, …])")
@@ -340,7 +344,7 @@ async def _collect(
 
 
 def _with_rows(settings: CollectSettings, rows: Iterable[JsonObject] | None) -> CollectSettings:
-    """The settings of a run over the rows that a target makes; they are a file once it begins."""
+    """Return `settings` with `rows` as the input. They are written to a file when the run begins."""
     if rows is None:
         return settings
     [source] = settings.inputs
@@ -360,9 +364,10 @@ def _config(target: EvaluationTarget, args: EvalArgs, overrides: list[str]) -> R
 def _run_of(
     args: EvalArgs, target: EvaluationTarget, config: ResolvedConfig
 ) -> tuple[EvaluationTarget, Path]:
-    """Where a run without `--output` goes: to a new folder, or on with an unfinished one.
+    """Return the output of a run without `--output`: in a new folder, or of an unfinished run to
+    continue.
 
-    Returns the target too, since its rows can be read only once.
+    Also returns the target, with its rows restored: they can be read only once.
     """
     collecting = _collect_args(args, target, config, RUNS / OUTPUT)
     if not collecting.resume_from_cache:
@@ -380,7 +385,7 @@ def _run_of(
 
 
 def _new_run(name: str) -> Path:
-    """In a folder that no other run has, made now and named after the moment."""
+    """Return the output path in a new folder, whose name contains the current time."""
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     folder, number = RUNS / f"{name}-{stamp}", 1
     while True:
@@ -398,7 +403,7 @@ def _new_run(name: str) -> Path:
 def _collect_args(
     args: EvalArgs, target: EvaluationTarget, config: ResolvedConfig, output: Path
 ) -> CollectArgs:
-    """As `palestra collect` would be given them: what overrides say of them holds here too."""
+    """Return the arguments that `palestra collect` would get; the overrides apply to them, too."""
     agents = [i for i in config.instances.values() if i.type == "responses_api_agents"]
     own_settings = {
         "limit": args.limit,
@@ -420,7 +425,7 @@ OWN_SETTINGS = {
     "split": "palestra collect, which takes the datasets of a configuration",
     "agent_name": "palestra collect, where the agent is yours to choose",
 }
-"""Settings of a collection that an evaluation decides itself, and what to use for them."""
+"""The collection settings that `eval` sets itself, and what a user should use instead."""
 
 
 def _refuse_settings_of_its_own(config: ResolvedConfig) -> None:

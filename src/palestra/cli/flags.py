@@ -1,6 +1,6 @@
-"""Commands whose flags are made from settings models: names, types, defaults, bounds and help.
+"""Make the flags of commands from settings models: names, types, defaults, bounds and help.
 
-A model is imported once its command is called, so that `palestra --help` stays fast.
+A settings model is imported when its command is called, so that `palestra --help` stays fast.
 """
 
 import inspect
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # it takes as long to import as all of this
     from pydantic.fields import FieldInfo
 
 Flags = dict[str, Any]
-"""The flags that were used, under the names of the settings."""
+"""The flags that the user gave, by the names of the settings."""
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Overrides of the configuration: key=value, ++key=value, ~key."),
@@ -51,16 +51,16 @@ def settings_command(
     cls: type[TyperCommand] = TyperCommand,
     **settings: Any,
 ) -> Callable[[Function], Function]:
-    """Add a function to `group`: its first parameter takes the flags of `models`.
+    """Add a function to `group` as a command. Its first parameter receives the flags of `models`.
 
-    `models`: names of `palestra.settings`, or `module:Class`. `required`: settings without a default must be flags; without
-    it, they may be overrides. `without`: settings that are no flags here. `cls` and `settings`:
-    as for a command of Typer's.
+    `models`: names in `palestra.settings`, or `module:Class`. `required`: a setting without a
+    default must be a flag; else it may also be an override. `without`: settings that get no flag.
+    `cls` and `settings`: the same as for a Typer command.
     """
 
     def add(function: Function) -> Function:
         @cache
-        def made() -> Any:
+        def make_command() -> Any:
             return _command(function, flags(), settings)
 
         def flags() -> dict[str, inspect.Parameter]:
@@ -72,10 +72,10 @@ def settings_command(
             return parameters
 
         def described() -> None:
-            """Replaced by the docstring of `function`."""
+            """Has the docstring of `function` at run time."""
 
         described.__name__, described.__doc__ = function.__name__, function.__doc__
-        later = type("Later", (_Later, cls), {"made": staticmethod(made)})
+        later = type("Later", (_Later, cls), {"made": staticmethod(make_command)})
         group.command(name, cls=later, **settings)(described)
         return function
 
@@ -83,22 +83,22 @@ def settings_command(
 
 
 class _Later(TyperCommand):
-    """A command whose flags are made when it is asked for them."""
+    """A command whose flags are made when they are first needed."""
 
     made: ClassVar[Callable[[], Any]]
 
     @property
     def params(self) -> list[Any]:
-        """Made now."""
+        """The parameters of the real command, which is made now."""
         parameters: list[Any] = type(self).made().params
         return parameters
 
     @params.setter
     def params(self, value: list[Any]) -> None:
-        """Leave out what Typer has found: the function it looked at takes nothing."""
+        """Ignore the parameters that Typer found: its placeholder function has none."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the function with what was parsed."""
+        """Run the real command with the parsed arguments."""
         return type(self).made().invoke(ctx)
 
 
@@ -115,7 +115,7 @@ def run(function: str, model: str, flags: Flags, *arguments: Any) -> NoReturn:
 
 
 def imported(name: str) -> Any:
-    """What `module:attribute` names; a name alone is one of `palestra.settings`."""
+    """Import the object `module:attribute`; a name without a module is in `palestra.settings`."""
     module, _, attribute = name.rpartition(":")
     return getattr(import_module(module or "palestra.settings"), attribute)
 
@@ -125,7 +125,7 @@ def _command(
     flags: Mapping[str, inspect.Parameter],
     settings: dict[str, Any],
 ) -> Any:
-    """The command of Typer's that takes the models' flags and the function's own parameters."""
+    """Return the Typer command with the models' flags and the parameters of `function`."""
     _, *own_parameters = inspect.signature(function, eval_str=True).parameters.values()
 
     def call(**values: Any) -> None:
@@ -147,7 +147,9 @@ def _command(
 def parameters_of(
     model: "type[BaseModel]", *, required: bool = True
 ) -> Iterator[inspect.Parameter]:
-    """A parameter, as Typer reads it, for each described field: the model's own, then inherited."""
+    """Yield one Typer parameter for each field that has a description: own fields first, then
+    inherited.
+    """
     own_fields = model.__annotations__
     fields = model.__pydantic_fields__.items()  # a pydantic dataclass has them, too
     for name, field in sorted(fields, key=lambda item: item[0] not in own_fields):
@@ -198,7 +200,9 @@ def _help(field: "FieldInfo") -> str:
 
 
 def flag_type(annotation: Any) -> Any:
-    """What the command line reads for a field: the model checks what is in a text."""
+    """Return the command-line type of a field. A field with several types is a text; the model
+    checks it.
+    """
     if get_origin(annotation) is Annotated:
         return flag_type(get_args(annotation)[0])
     if get_origin(annotation) in (tuple, list, Mapping):
@@ -212,11 +216,11 @@ def flag_type(annotation: Any) -> Any:
 
 
 def with_configs(configs: list[str] | None, overrides: list[str] | None) -> list[str]:
-    """The overrides, after those that name the files of `--config`."""
+    """Return the overrides, with one in front that names the files of `--config`."""
     config_override = [f"+config_paths=[{','.join(map(_quoted, configs))}]"] if configs else []
     return [*config_override, *(overrides or ())]
 
 
 def _quoted(text: str) -> str:
-    """As a value of an override, whatever is in it."""
+    """Return `text` quoted, as the value of an override."""
     return "'" + text.replace("'", "\\'") + "'"

@@ -1,4 +1,4 @@
-"""`run`, `status`, `config`, `version`: starting a fleet and looking at one."""
+"""`run`, `status`, `config`, `version`: start a fleet, and show its state."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ STATUS_FIELDS: Final = ("", "state", "type", "url", "pid", "up", "reason", "endp
 
 
 def run_fleet(overrides: list[str], *, ng: bool) -> int:
-    """Start every instance and its head server; serve until stopped, or until one dies."""
+    """Start every instance and the head server; serve until the user stops them, or until one dies."""
     config = load(overrides, ng=ng)
     warn_all(config.warnings)
     if not config.instances:
@@ -71,7 +71,7 @@ async def _serve(config: ResolvedConfig) -> None:
 
 
 def show_instances(instances: Any) -> None:
-    """The table of a fleet."""
+    """Print the table of a fleet's instances."""
     rows: list[RunningInstance] = list(instances)
     print_table(
         ("name", "type", "placement", "url", "state"),
@@ -84,11 +84,11 @@ def show_instances(instances: Any) -> None:
 
 
 OBSERVER: Final = CommandObserver(tell=notice, fleet_started=show_instances, note=tell_guard)
-"""Shows what a command does while it does it, and tells its guard."""
+"""Prints what a command does while it runs, and passes it on to the command's guard."""
 
 
 def status(args: StatusArgs, overrides: list[str], *, ng: bool = False) -> int:
-    """One line per server of the running fleet, then how many are healthy."""
+    """Print one line per server of the running fleet, then how many are healthy."""
     if args.rollouts:
         from palestra.cli.rollouts_status import rollouts_status
 
@@ -112,7 +112,7 @@ def status(args: StatusArgs, overrides: list[str], *, ng: bool = False) -> int:
 
 
 def show_statuses(statuses: Sequence[ServerStatus]) -> None:
-    """One line per server; a block each on a terminal that would break a line."""
+    """Print one line per server, or one block per server when a line is wider than the terminal."""
     lines = [_status_line(server) for server in statuses]
     print_lines_or_blocks(lines, STATUS_FIELDS, map(_status_fields, statuses))
 
@@ -135,7 +135,7 @@ async def _statuses(tree: ConfigTree, wait_s: float | None) -> list[ServerStatus
 
 
 def _status_fields(server: ServerStatus) -> tuple[str, ...]:
-    """What is said of one server, in the order of `STATUS_FIELDS`."""
+    """Return the texts of one server's status, in the order of `STATUS_FIELDS`."""
     mark = "✓" if server.healthy else "✗"
     url, pid = server.url or "in-process", str(server.pid or "-")
     head = (f"{mark} {server.name}", server.state.value, server.server_type)
@@ -167,7 +167,7 @@ def _print_json(statuses: list[ServerStatus] | None) -> None:
 
 
 def dump_config(overrides: list[str], *, ng: bool) -> int:
-    """Print the resolved configuration, secrets masked."""
+    """Print the resolved configuration, with secrets masked."""
     config = load(overrides, ng=ng)
     warn_all(config.warnings)
     sys.stdout.write(dump_yaml(config))
@@ -175,7 +175,7 @@ def dump_config(overrides: list[str], *, ng: bool) -> int:
 
 
 def version(*, as_json: bool = False) -> int:
-    """Print what is installed where."""
+    """Print the installed versions, and where they are installed."""
     import os
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed

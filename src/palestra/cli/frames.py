@@ -1,7 +1,7 @@
-"""What the views say: a snapshot as one plain line, or as the lines of a live frame.
+"""Render a snapshot: as one plain line, or as the lines of a live frame.
 
-Nothing here is wider than it may be: a line that does not fit loses its last parts, a table its
-least important columns, a name its middle. Colour only repeats what words say already.
+Everything fits the given width: a line that is too long loses its last parts, a table its least
+important columns, a name its middle. Colour only repeats what the words say.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,14 +14,14 @@ from palestra.cli.escaping import one_line
 from palestra.cli.snapshot import Slow, Snapshot
 
 OLD_S = 30.0
-"""From this age on a rollout is worth naming in a plain line."""
+"""The age from which the plain line names the oldest rollout."""
 WIDEST_BAR = 60
 NARROWEST_BAR = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """The characters that not every terminal has."""
+    """The characters that some terminals lack."""
 
     done: str = "━"
     left: str = "─"
@@ -37,7 +37,7 @@ UNICODE = Glyphs()
 
 
 def clock(seconds: float) -> str:
-    """`0:09`, `2:41`, `1:02:03`, `3 d 04:05`."""
+    """Return a duration as `0:09`, `2:41`, `1:02:03` or `3 d 04:05`."""
     whole_seconds = int(seconds)
     minutes, s = divmod(whole_seconds, 60)
     hours, m = divmod(minutes, 60)
@@ -48,14 +48,14 @@ def clock(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """A short wait in seconds, a longer one as a clock shows it."""
+    """Return a short duration in seconds, a longer one in the format of `clock`."""
     if seconds < 9.95:
         return f"{max(seconds, 0.0):.1f}s"
     return f"{seconds:.0f}s" if seconds < 99.5 else clock(seconds)
 
 
 def short(number: float) -> str:
-    """Three digits and a unit: `950`, `20.4k`, `3.1M`."""
+    """Return a number with three digits and a unit: `950`, `20.4k`, `3.1M`."""
     for unit in ("", "k", "M", "G"):
         if number < 999.5:
             return f"{number:.0f}{unit}" if not unit or number >= 99.95 else f"{number:.1f}{unit}"
@@ -64,14 +64,14 @@ def short(number: float) -> str:
 
 
 def per_second(rate: float) -> str:
-    """A rate with as many digits as it is worth."""
+    """Return a rate with few digits: per second, or per minute when it is below one per second."""
     if rate and rate < 0.995:
         return f"{rate * 60:.1f}/min"
     return f"{rate:,.0f}/s" if rate >= 99.95 else f"{rate:.1f}/s"
 
 
 def shorten(text: str, width: int, cut: str = UNICODE.cut) -> str:
-    """`text` in at most `width` cells, its middle left out when it is too long."""
+    """Return `text` in at most `width` cells; a longer text loses its middle."""
     if cell_len(text) <= width:
         return text
     room = width - cell_len(cut)
@@ -85,7 +85,9 @@ def shorten(text: str, width: int, cut: str = UNICODE.cut) -> str:
 
 
 def plain_line(now: Snapshot) -> str:
-    """The collection in one line: done, in flight, failed, rates, time left, reward, and so on."""
+    """Return the collection in one line: done, in flight, failed, rates, time left, reward, and so
+    on.
+    """
     parts = [
         f"{now.done}/{now.requested} done",
         _in_flight(now),
@@ -134,7 +136,7 @@ def _waits_for(slow: Slow) -> str:
 
 
 def frame(now: Snapshot, width: int, height: int, *, glyphs: Glyphs = UNICODE) -> list[Text]:
-    """The lines of the live view, none wider than `width`, at most `height` of them."""
+    """Return the lines of the live view: at most `height` lines, none wider than `width`."""
     lines = summary(now, width, glyphs=glyphs)
     table = _table(now.slowest, width, glyphs)
     if table and len(lines) + 1 + len(table) <= height:
@@ -143,8 +145,8 @@ def frame(now: Snapshot, width: int, height: int, *, glyphs: Glyphs = UNICODE) -
 
 
 def summary(now: Snapshot, width: int, *, glyphs: Glyphs = UNICODE) -> list[Text]:
-    """The frame without the rollouts in flight: what stays on the screen at the end."""
-    parts_of_lines = [_ended(now), _pace(now), _repeats(now)]
+    """Return the frame without the rollouts in flight. It stays on the screen at the end."""
+    parts_of_lines = [_ended_parts(now), _pace(now), _repeats(now)]
     lines = [
         _bar(now, width, glyphs),
         *(_fitting(parts, width, glyphs) for parts in parts_of_lines),
@@ -183,7 +185,7 @@ def _bar(now: Snapshot, width: int, glyphs: Glyphs) -> Text:
 Part = str | tuple[str, str]
 
 
-def _ended(now: Snapshot) -> list[Part]:
+def _ended_parts(now: Snapshot) -> list[Part]:
     cut = f" ({now.truncated:,} truncated)" if now.truncated else ""
     failed = f"failed {now.failed:,}" + (f": {_classes(now)}" if now.failed else "")
     limit = f" of {now.limit:,} allowed" if now.limit is not None else ""
@@ -216,7 +218,9 @@ def _repeats(now: Snapshot) -> list[Part]:
 
 
 def _fitting(parts: Iterable[Part], width: int, glyphs: Glyphs) -> Text:
-    """As many of the parts as fit in one line; the first that does not is cut, if that helps."""
+    """Return as many parts as fit in one line; the first part that does not fit is cut, or left
+    out.
+    """
     line = Text()
     for part in parts:
         words, style = (part, "") if isinstance(part, str) else part
@@ -230,7 +234,7 @@ def _fitting(parts: Iterable[Part], width: int, glyphs: Glyphs) -> Text:
 
 
 def _ending(text: str, width: int, cut: str) -> str:
-    """`text` in at most `width` cells, its end left out when it is too long."""
+    """Return `text` in at most `width` cells; a longer text loses its end."""
     if cell_len(text) <= width:
         return text
     return (set_cell_size(text, max(0, width - cell_len(cut))) + cut)[: max(0, width)]
@@ -241,17 +245,20 @@ def _ending(text: str, width: int, cut: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlowColumn:
-    """One column: how narrow it may get, and in which order columns give way (higher first)."""
+    """One column of the table of the oldest rollouts.
+
+    `least`: its smallest width. `gives_way`: columns with a higher number are removed first.
+    """
 
     title: str
     cells: tuple[str, ...]
     least: int | None = None
-    """None: a column of numbers, which is never cut."""
+    """The smallest width in cells. None: a column of numbers, which is never cut."""
     gives_way: int = 0
 
     @property
     def wanted(self) -> int:
-        """Cells that show everything."""
+        """The width in cells at which nothing is cut."""
         return max(map(cell_len, (self.title, *self.cells)))
 
 
@@ -296,7 +303,9 @@ def _least(columns: Sequence[SlowColumn]) -> int:
 
 
 def _widths(columns: Sequence[SlowColumn], width: int) -> list[int]:
-    """What each column gets: what it wants, less what the widest must give."""
+    """Return the width of each column: its wanted width, with the widest columns narrowed until all
+    fit.
+    """
     widths = [column.wanted for column in columns]
     excess = sum(widths) + 2 * (len(columns) - 1) - width
     while excess > 0:
@@ -318,9 +327,9 @@ def _row(
     widths: Sequence[int],
     glyphs: Glyphs,
 ) -> Text:
-    shown: list[str] = []
+    cells_shown: list[str] = []
     for column, cell, width in zip(columns, cells, widths, strict=True):
         text = shorten(cell, width, glyphs.cut)
         fill = " " * (width - cell_len(text))
-        shown.append(fill + text if column.least is None else text + fill)
-    return Text("  ".join(shown).rstrip())
+        cells_shown.append(fill + text if column.least is None else text + fill)
+    return Text("  ".join(cells_shown).rstrip())

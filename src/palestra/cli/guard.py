@@ -1,11 +1,11 @@
-"""The guard of a command that runs authors' code inside itself.
+"""The guard: a parent process that watches a command which runs authors' code inside itself.
 
 Code that holds the interpreter's lock stops every thread of its process: no timeout, no Ctrl-C and
-no watchdog of that process works then. So the command forks before it does anything: the child is
-the run, and this process, its parent, watches the child's pulse. It ends the child when a call is
-overdue, or when the child does not obey a signal in time, writes down the rollout that was
-struck, and says how to go on. What both need is imported before the fork, so that the guard is
-ready at once, and shares its memory.
+no watchdog works there. So the command forks before it does anything. The child does the run, and
+the parent, which is the guard, watches the child's pulse. The guard ends the child when a call is
+overdue, or when the child does not obey a signal in time. Then it records the rollout of that call
+and prints how to continue. Modules that both need are imported before the fork, so that the guard
+is ready at once and shares the child's memory.
 """
 
 import contextlib
@@ -38,24 +38,26 @@ if TYPE_CHECKING:
     from palestra.errors import CallError, Outcome
 
 STOP_WITHIN_S: Final = {signal.SIGINT: 2.5, signal.SIGTERM: 4.0}
-"""How long the command has to end in order after a signal."""
+"""The time in seconds that the command has to stop in order, after each signal."""
 AGAIN_WITHIN_S: Final = 0.5
-"""How long it has after the second one."""
+"""The time in seconds that the command has to stop after a second signal."""
 TELL_AFTER_S: Final = 5.0
-"""A lock that is held for so long is told while it lasts, and again each time it has doubled."""
+"""A block of this length, in seconds, is reported while it lasts, and again each time it has
+doubled."""
 QUIET_S: Final = 1.5
-"""A shorter stillness of the event loop is nobody's business."""
+"""A shorter block of the event loop, in seconds, is ignored."""
 ORPHANS_END_S: Final = 0.3
 ORPHANS_KILLED_S: Final = 1.0
-"""A process that is still there then belongs to another user, or hangs in the kernel."""
+"""How long to wait, in seconds, for killed orphans. One that is left belongs to another user, or
+hangs in the kernel."""
 _FROM_THE_KERNEL: Final = 0x80
-"""`si_code` of a signal that a terminal sent, to every process of its foreground."""
+"""The `si_code` of a signal that the terminal sent to every process of its foreground."""
 
 
 def fork_under_guard() -> None:
-    """Go on in a child of this process, which watches it from here on and ends with its code.
+    """Fork, and continue in the child. The parent watches the child, and exits with its exit code.
 
-    Goes on in this process itself where the system has no such means.
+    On a system without the needed signal functions, continue in this process without a guard.
     """
     if not hasattr(signal, "sigtimedwait") or current_pulse() is not None:
         return
@@ -77,9 +79,10 @@ def fork_under_guard() -> None:
 
 
 def tell_guard(**work: Any) -> None:
-    """Leave what the guard needs to end the command's work in order; see `Guard`.
+    """Pass values to the guard, which needs them to end the command in order; see `Guard` for the
+    names.
 
-    What was left before under another name stays.
+    Values that were passed before under other names stay.
     """
     pulse = current_pulse()
     if pulse is not None:
@@ -89,7 +92,7 @@ def tell_guard(**work: Any) -> None:
 
 
 def _noted(pulse: Pulse) -> dict[str, Any]:
-    """What the process of that pulse has left for its guard."""
+    """Return the values that the process of `pulse` has passed to its guard."""
     noted = pulse.noted()
     if not noted:
         return {}
@@ -103,12 +106,12 @@ def _noted(pulse: Pulse) -> dict[str, Any]:
 class Guard:
     """Watches the process `pid`.
 
-    That process tells it (`tell_guard`): `output`, the file of scored rows; `max_attempts` and
-    `verified_by` of the collection; `reverified`, the file that stored rows are verified into;
-    `report`, what an examination has found; `again`, how to go on; `limit_s`, how long its event
-    loop may stand still at most, whatever it does; `limit_of`, what may take so long, and `hint`,
-    what helps then; `events`, where the events of a collection go, empty once its end is told;
-    `ray_folder`, where a Ray cluster of its fleet lives.
+    That process passes values with `tell_guard`. `output`: the file of scored rows. `max_attempts`,
+    `verified_by`: of the collection. `reverified`: the output file of a reverification. `report`:
+    the findings of an examination so far. `again`: how to continue. `limit_s`: how long its event
+    loop may be blocked at most; `limit_of`: what may take so long; `hint`: what helps then.
+    `events`: where the events of a collection go, empty once the last event is written.
+    `ray_folder`: the folder of its fleet's Ray cluster.
     """
 
     SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD})
@@ -124,7 +127,7 @@ class Guard:
         self._has_failed = self._has_killed = False
 
     def watch(self) -> NoReturn:
-        """Until the process has ended; then this one ends with its code."""
+        """Watch until the process has ended, then exit with its exit code."""
         become_subreaper()
         while True:
             info = signal.sigtimedwait(self.SIGNALS, LOOK_EVERY_S)
@@ -132,7 +135,7 @@ class Guard:
                 self._signalled(info)
             self._leave_if_ended()
             try:
-                self._look()
+                self._check_work()
             except Exception as error:
                 # A guard that ends takes the run with it, and nothing is wrong with the run.
                 self._look_failed(error)
@@ -140,7 +143,9 @@ class Guard:
     def _look_failed(self, error: Exception) -> None:
         if not self._has_failed:
             self._has_failed = True
-            self._say(f"warning: watching this command failed: {type(error).__name__}: {error}")
+            self._print_lines(
+                f"warning: watching this command failed: {type(error).__name__}: {error}"
+            )
         if self._has_killed:
             os._exit(1)
 
@@ -175,7 +180,7 @@ class Guard:
     def _leave(self, code: int) -> NoReturn:
         if code < 0:
             if -code == signal.SIGKILL:
-                self._say(
+                self._print_lines(
                     "error: the process of this command was killed (SIGKILL)",
                     "hint: look for the kernel's out-of-memory message (dmesg)" + self._then(),
                 )
@@ -186,7 +191,7 @@ class Guard:
         os._exit(code)
 
     def _kill(self) -> None:
-        """End the child, and whatever it has started."""
+        """Kill the child, and all processes that it has started."""
         self._has_killed = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
@@ -205,7 +210,7 @@ class Guard:
             shutil.rmtree(folder, ignore_errors=True)  # its keeper was killed as well
 
     def _bury(self) -> list[int]:
-        """Forget the orphans that have ended; those that have not."""
+        """Reap the orphaned processes that have ended, and return the pids of the others."""
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -213,7 +218,7 @@ class Guard:
 
     # Looking
 
-    def _look(self) -> None:
+    def _check_work(self) -> None:
         now = time.monotonic()
         if is_stopped(self._pid):
             return
@@ -239,7 +244,9 @@ class Guard:
         self._lookout.look(now, self._pulse.last_beat, self._pulse.executing())
 
     def _holds_lock(self, now: float) -> bool:
-        """Whether the process cannot tell of the block itself: its own watchdog does not run."""
+        """Whether the child cannot report the block itself, because its own watchdog thread does
+        not run.
+        """
         beat = self._pulse.last_thread_beat
         return beat is None or now - beat > QUIET_S
 
@@ -254,18 +261,20 @@ class Guard:
         call = running_one(self._pid, self._lookout.executing)
         stacks = self._stacks()
         if call is not None and (started := author_import(call)) is not None:
-            self._say(
+            self._print_lines(
                 f"{started.file} is still being imported after {quiet_s:.0f} s, of "
                 f"{started.limit_s:g} s at most ({started.longer}){standing_at(executing_place(call, stacks))}"
             )
             return
         holder = blocking(call, stacks)
-        self._say(f"warning: {holder} for {quiet_s:.0f} s: nothing else of this command can run")
+        self._print_lines(
+            f"warning: {holder} for {quiet_s:.0f} s: nothing else of this command can run"
+        )
 
     # What is said and done when the child is ended
 
     def _end_overdue(self, call: Executing) -> None:
-        """End the child for `call`, unless that has returned while its stack came."""
+        """Kill the child because of `call`, unless the call returns while its stack is being read."""
         from palestra.fleet import overrun, row_name, unfinished_import
 
         lasted_s = time.monotonic() - call.since
@@ -295,7 +304,7 @@ class Guard:
         self._give_up(f"{holder} for {quiet_s:.0f} s, which is as long as {what} may take", hint)
 
     def _record(self, error: "CallError", lasted_s: float) -> str:
-        """Write the struck attempt down; what to say of that."""
+        """Record the failed attempt of the killed child, and return the text to print about it."""
         from palestra.errors import PalestraError
 
         try:
@@ -323,7 +332,7 @@ class Guard:
 
     def _end_unstopped(self, stop_signal: signal.Signals) -> NoReturn:
         self._kill()
-        self._say(
+        self._print_lines(
             f"{stop_signal.name}: the command did not stop within {STOP_WITHIN_S[stop_signal]:g} s, so it was "
             "killed; what has ended is written" + self._then()
         )
@@ -337,15 +346,17 @@ class Guard:
             show_locked(self._work(), message)
             sys.stdout.flush()
             os._exit(1)
-        self._say(f"error: {message}")
+        self._print_lines(f"error: {message}")
         if recorded:
-            self._say(recorded)
-        self._say(f"hint: {hint or 'the run can be continued'}{self._then()}")
+            self._print_lines(recorded)
+        self._print_lines(f"hint: {hint or 'the run can be continued'}{self._then()}")
         self._end_events(1, message)
         os._exit(1)
 
     def _end_events(self, code: int, message: str) -> None:
-        """Tell those who read the events that the command has ended, which it could not."""
+        """Write the last event, that the command has ended, in place of the child that could not
+        write it.
+        """
         from palestra.errors import PalestraError
         from palestra.rollouts import end_events
 
@@ -353,7 +364,7 @@ class Guard:
             try:
                 end_events(target, code=code, message=message, since=self._began)
             except (PalestraError, OSError) as problem:
-                self._say(f"warning: json_events: its last event is missing: {problem}")
+                self._print_lines(f"warning: json_events: its last event is missing: {problem}")
 
     def _work(self) -> dict[str, Any]:
         return _noted(self._pulse)
@@ -363,7 +374,7 @@ class Guard:
         return f"; {next_command}" if next_command else ""
 
     @staticmethod
-    def _say(*lines: str) -> None:
+    def _print_lines(*lines: str) -> None:
         from palestra.cli.console import notice
 
         with contextlib.suppress(OSError):
@@ -372,6 +383,6 @@ class Guard:
 
 
 def _load() -> None:
-    """Import what ending the run in its place takes, and the run itself."""
+    """Import the modules of the run, and those that the guard needs to end a run."""
     import palestra.fleet
     import palestra.rollouts  # noqa: F401

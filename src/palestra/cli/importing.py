@@ -1,4 +1,4 @@
-"""`dataset import` and `render-prompts`: rows made of what people have."""
+"""`dataset import` and `render-prompts`: make task rows from a user's own data."""
 
 import os
 import tempfile
@@ -31,7 +31,9 @@ PROMPT_USED: Final = "prompt_config_used"
 
 
 def import_rows(args: ImportArgs, overrides: list[str]) -> int:
-    """Make rows of a file, hold them to an environment, and write them."""
+    """Make task rows from a file, check them against an environment's request models, and write
+    them.
+    """
     _refuse_what_cannot_be(args)
     prompt = load_prompt(existing_path(args.prompt)) if args.prompt else None
     columns = ColumnMapping(_fields(args.maps), args.answer, prompt)
@@ -49,7 +51,7 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
 
 
 def _refuse_what_cannot_be(args: ImportArgs) -> None:
-    """Raises ConfigError for options that say nothing, or contradict each other."""
+    """Raise ConfigError when options have no effect or contradict each other."""
     flags_given = [f"--{name}" for name in ("split", "artifact") if getattr(args, name) is not None]
     if not args.source.startswith(HUB) and flags_given:
         raise ConfigError(
@@ -63,7 +65,7 @@ def _refuse_what_cannot_be(args: ImportArgs) -> None:
 
 
 def _fields(maps: Sequence[str]) -> dict[str, str]:
-    """`field=column`, each."""
+    """Parse `--map` options of the form `field=column` into field -> column."""
     fields: dict[str, str] = {}
     for mapping in maps:
         name, equals, column = mapping.partition("=")
@@ -89,7 +91,7 @@ def _config(environment: str | None, overrides: list[str]) -> ResolvedConfig:
 
 
 def _doors(config: ResolvedConfig) -> list[RowEndpoint]:
-    """What every agent's rows have to pass: those of the environment, where there is one."""
+    """Return the endpoints, of all agents and their environments, that must accept the rows."""
     agents = [agent.name for agent in config.instances_of(ServerType.AGENT)]
     if not agents:
         if config.instances:
@@ -102,7 +104,7 @@ def _doors(config: ResolvedConfig) -> list[RowEndpoint]:
 
 @contextmanager
 def _source(args: ImportArgs, config: ResolvedConfig) -> Iterator[Path]:
-    """The file to read; one of the hub for as long as the body runs."""
+    """Yield the file to read. A file from the hub is downloaded, and deleted after the body."""
     if not args.source.startswith(HUB):
         yield existing_path(args.source)
         return
@@ -119,7 +121,7 @@ def _source(args: ImportArgs, config: ResolvedConfig) -> Iterator[Path]:
 
 
 def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """Fill rows into a prompt template, each with the name of the template."""
+    """Fill rows into a prompt template, and add the template's name to each row."""
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     warn_all(config.warnings)
     args = args_from(RenderArgs, config.tree)

@@ -1,10 +1,10 @@
-"""Running a command's coroutine: the first Ctrl-C or SIGTERM stops it in order, the second at once.
+"""Run a command's coroutine: the first Ctrl-C or SIGTERM stops it in order, the second at once.
 
-A SIGTERM within `SAME_S` of the first one is the same one: a batch system tells every process of a
-job, and a parent of ours passes on what it was told.
+A SIGTERM within `SAME_S` of the first one counts as the first one: a batch system signals every
+process of a job, and our parent process passes the signal on once more.
 
-In order means within `STOP_S`: whatever the coroutine does then, whether it swallows its
-cancellation, waits for a thread that goes on, or blocks the loop, the process ends.
+An orderly stop takes at most `STOP_S`. After this time the process ends, even when the coroutine
+swallows its cancellation, waits for a thread, or blocks the event loop.
 """
 
 import asyncio
@@ -25,18 +25,20 @@ from palestra.system import beating
 T = TypeVar("T")
 
 STOP_S: Final = {signal.SIGINT: 2.0, signal.SIGTERM: 3.5}
-"""How long an orderly stop may take: with the last words it stays within what the guard allows."""
+"""The longest orderly stop, in seconds. With the last words it stays below the limit of the guard.
+"""
 SAME_S: Final = {signal.SIGINT: 0.3, signal.SIGTERM: 1.0}
-"""Within which a second signal is taken for the first one: what is sent to every process of a group
-comes from the guard once more."""
+"""A second signal within this time, in seconds, counts as the first one: the guard passes on a
+signal that was already sent to every process of the group."""
 TIDY_S: Final = 0.5
-"""How long tasks that nobody waits for any more may take to end."""
+"""How long, in seconds, to wait for leftover tasks to end."""
 
 
 async def to_its_end(work: Callable[[], T], *, undo: Callable[[T], object] | None = None) -> T:
-    """The result of `work`, run in a thread; cancellation waits for it, as a thread cannot be.
+    """Run `work` in a thread and return its result. A cancellation waits for the thread to end.
 
-    `undo` gets a result that nobody will use any more.
+    `undo` is called with the result after a cancellation, because the caller cannot use it any
+    more.
     """
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -49,7 +51,7 @@ async def to_its_end(work: Callable[[], T], *, undo: Callable[[T], object] | Non
 
 
 class CommandStopped(Exception):
-    """The user or the system asked the command to stop."""
+    """Raised when a signal, from the user or the system, stops the command."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number.name)
@@ -57,18 +59,19 @@ class CommandStopped(Exception):
 
     @property
     def exit_code(self) -> int:
-        """What a shell expects of a process that ended because of this signal."""
+        """The usual exit code of a process that a signal ended: 128 + the signal's number."""
         return 128 + self.signal
 
 
 LastWords = Callable[[CommandStopped], object]
-"""Says how to go on. May be called on a thread, when the loop's own does not get there."""
+"""Prints how to continue. It may be called on another thread, when the event loop is blocked."""
 
 
 def run_to_end(main: Coroutine[Any, Any, T], *, last_words: LastWords | None = None) -> T:
-    """Run `main` on a fast loop, in a process of its own. Raises Stopped when a signal ended it.
+    """Run `main` on a fast event loop, in a process that does nothing else.
 
-    A stop that takes too long ends the process here, after `last_words`.
+    Raises CommandStopped: a signal stopped it. A stop that takes too long ends the process here,
+    after a call of `last_words`.
     """
     import uvloop
 
@@ -100,7 +103,9 @@ async def _stoppable(main: Coroutine[Any, Any, T], last_words: LastWords | None)
 
 @final
 class _Stop:
-    """What a signal does. A handler of Python's own, since the loop may be blocked."""
+    """The handler of SIGINT and SIGTERM. It is not a handler of the event loop, which may be
+    blocked.
+    """
 
     def __init__(
         self,
@@ -129,20 +134,20 @@ class _Stop:
         limit.start()
 
     def _end(self) -> None:
-        """The orderly stop has taken too long."""
+        """End the process, because the orderly stop has taken too long."""
         if self.received is None:
             return
         stopped = CommandStopped(self.received)
         if self.orderly:
             leave_now(stopped.exit_code)
-        saying = threading.Thread(target=self._say, args=(stopped,), daemon=True)
+        saying = threading.Thread(target=self._print_stop, args=(stopped,), daemon=True)
         saying.start()
         saying.join(TIDY_S)
         # A live view prints on a thread of its own, a moment later.
         threading.Event().wait(0.2)
         leave_now(stopped.exit_code)
 
-    def _say(self, stopped: CommandStopped) -> None:
+    def _print_stop(self, stopped: CommandStopped) -> None:
         within_s = STOP_S[stopped.signal]
         notice(f"{stopped.signal.name}: something did not stop within {within_s:g} s; leaving it")
         if self._last_words is not None:
@@ -151,10 +156,11 @@ class _Stop:
 
 @contextlib.contextmanager
 def _handling(numbers: tuple[signal.Signals, ...], handler: _Stop) -> Iterator[None]:
-    """Have `handler` for these signals.
+    """Install `handler` for the signals `numbers` while the body runs.
 
-    After a SIGTERM another one is ignored: the last words are still to be said, and the same one
-    may come again. The process ends within `STOP_S` of the first nevertheless.
+    After the body, a repeated SIGTERM is ignored: the command still has to print its last words,
+    and the same signal may arrive twice. The process ends within `STOP_S` of the first signal
+    anyway.
     """
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
@@ -166,7 +172,7 @@ def _handling(numbers: tuple[signal.Signals, ...], handler: _Stop) -> Iterator[N
 
 
 def _tidy(loop: asyncio.AbstractEventLoop) -> None:
-    """End what the command has left on the loop, but do not wait for what will not end."""
+    """Cancel the tasks that are left on the loop, and wait for them no longer than `TIDY_S`."""
     unfinished = asyncio.all_tasks(loop)
     for task in unfinished:
         task.cancel()

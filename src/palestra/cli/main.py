@@ -32,7 +32,7 @@ for _group in (rollouts, doctor, files, environments, models, data, datasets, cl
 
 
 def run_as(name: str, words: Sequence[str], arguments: Sequence[str]) -> NoReturn:
-    """The command that `words` name, under another name, which its help and its errors give."""
+    """Run the command at the path `words` under another name, which its help and its errors show."""
     command: Any = typer.main.get_command(app)
     for word in words:
         command = command.commands[word]
@@ -45,7 +45,7 @@ GUARDED = frozenset({"collect", "doctor", "eval", "reverify", "test", "verify-en
 
 
 def main() -> None:
-    """The console script."""
+    """Run the `palestra` console script."""
     runs_authors_code = GUARDED & set(sys.argv[1:2]) or sys.argv[1:3] == ["cluster", "drive"]
     try:
         if runs_authors_code and "--help" not in sys.argv:

@@ -1,4 +1,4 @@
-"""`merge` and `ng_aggregate_rollouts`: shards of a run into one, and the metrics of the whole."""
+"""`merge` and `ng_aggregate_rollouts`: merge the shards of a run, and compute metrics of the whole."""
 
 import contextlib
 import re
@@ -22,10 +22,11 @@ from palestra.system import shown
 def ask_agents(
     config: ResolvedConfig, output: Path, destination: Path, *, own_fleet: bool = False
 ) -> None:
-    """Metrics of the rollouts in `output`, from their agents, in a file and as a table.
+    """Get the metrics of the rollouts in `output` from their agents; write them to `destination`
+    and print them.
 
-    A running fleet is asked, unless `own_fleet` forbids it, or one is started from the
-    configuration for as long as it takes.
+    Uses the running fleet, unless `own_fleet` is set or none runs: then a fleet is started from the
+    configuration, and stopped afterwards.
     """
 
     async def ask() -> list[JsonDict]:
@@ -49,9 +50,9 @@ _OVERRIDE = re.compile(r"(\+\+?|~)|[A-Za-z_][\w.@/]*=")
 
 
 def merge_arguments(args: MergeArgs) -> int:
-    """Merge shards; metrics too, when a fleet runs or a configuration is given.
+    """Merge shards; also compute metrics, when a fleet runs or a configuration is given.
 
-    Overrides of the configuration stand among the shards.
+    `args.shards` may also contain overrides of the configuration.
     """
     overrides = [item for item in args.shards if _is_override(item)]
     config = load(overrides, ng=False, require_all=bool(overrides))
@@ -74,11 +75,12 @@ def merge_shards(
     overwrite: bool,
     own_fleet: bool = False,
 ) -> int:
-    """Merge `shards` into `output`, with the metrics of their agents where these can be asked.
+    """Merge `shards` into `output`, and get the metrics from their agents where these are
+    reachable.
 
-    `own_fleet`: a running fleet is none of this run's.
+    `own_fleet`: do not use a running fleet.
     """
-    plan = merge(output, shards, allow_partial=allow_partial, overwrite=overwrite, tell=notice)
+    plan = merge(output, shards, allow_partial=allow_partial, overwrite=overwrite, report=notice)
     if plan.accounting.scored:
         metrics = plan.paths.aggregate_metrics
         try:
@@ -94,7 +96,7 @@ def merge_shards(
 
 
 def aggregate_rollouts(overrides: list[str]) -> int:
-    """Merge what `input_glob` names and ask the agents for the metrics of the whole."""
+    """Merge the files that `input_glob` matches, and get the metrics of the whole from the agents."""
     config = load(overrides, ng=True)
     warn_all(config.warnings)
     args = args_from(AggregateArgs, config.tree)
@@ -102,14 +104,14 @@ def aggregate_rollouts(overrides: list[str]) -> int:
     metrics = RunPaths(output).aggregate_metrics
     if args.merge_shards:
         # As the field's commands do: what was there is kept as .bak.
-        plan = merge(output, args.shards, allow_partial=partial, overwrite=True, tell=notice)
+        plan = merge(output, args.shards, allow_partial=partial, overwrite=True, report=notice)
         ask_agents(config, output, metrics)
         _report(plan)
         return 0
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".merging-", dir=output.parent) as aside:
         merged_file = Path(aside) / output.name
-        plan = merge(merged_file, args.shards, allow_partial=partial, tell=notice)
+        plan = merge(merged_file, args.shards, allow_partial=partial, report=notice)
         ask_agents(config, merged_file, metrics)
     say(plan.accounting.line())
     say(f"  {shown(metrics)}")
@@ -126,5 +128,7 @@ def _report(plan: MergePlan) -> None:
 
 
 def _is_override(argument: str) -> bool:
-    """Whether an argument is an override rather than a shard; what exists is a shard."""
+    """Whether an argument is an override rather than a shard. The path of an existing file is a
+    shard.
+    """
     return _OVERRIDE.match(argument) is not None and not Path(argument).exists()

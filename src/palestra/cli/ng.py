@@ -1,4 +1,6 @@
-"""The `ng_*` commands (also `nemo_gym_*`): Hydra overrides, exactly as their users type them."""
+"""The `ng_*` commands (also `nemo_gym_*`), which take Hydra overrides exactly as their users type
+them.
+"""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +22,8 @@ def _command(
     runs_authors_code: bool = False,
     **arguments: Any,
 ) -> Callable[[], NoReturn]:
-    """The entry point of a command: what `function` does with the overrides and `arguments`.
+    """Return the entry point of a command, which calls `function` with the overrides and
+    `arguments`.
 
     `function` and `models`: `module:attribute`. The help lists the settings of the models.
     """
@@ -233,14 +236,16 @@ def _without_overrides(_overrides: list[str], *, command: str) -> int:
 
 
 def rollouts() -> NoReturn:
-    """`nemo_gym_rollouts`: flags and overrides, as its users mix them."""
+    """Run `nemo_gym_rollouts`, whose users mix flags and overrides."""
     from palestra.cli.main import run_as
 
     run_as("nemo_gym_rollouts", ("cluster", "rollouts"), with_dashes(sys.argv[1:]))
 
 
 def with_dashes(arguments: list[str]) -> list[str]:
-    """`--input_file=x` is `--input-file=x`; values stay as they are."""
+    """Replace underscores by dashes in the names of flags: `--input_file=x` becomes
+    `--input-file=x`.
+    """
     return [
         f"{name.replace('_', '-')}{equals}{value}" if name.startswith("--") else text
         for text in arguments
@@ -249,7 +254,7 @@ def with_dashes(arguments: list[str]) -> list[str]:
 
 
 def _wait_of(overrides: list[str]) -> tuple[float | None, list[str]]:
-    """`--wait S` taken out of the arguments."""
+    """Return the seconds of `--wait S`, None without it, and the remaining arguments."""
     if "--wait" not in overrides:
         return None, overrides
     at = overrides.index("--wait")

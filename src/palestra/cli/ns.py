@@ -1,8 +1,8 @@
-"""`ns`: NeMo Skills' command, as far as it concerns rollouts and commands.
+"""`ns`: the command of NeMo Skills, limited to `ns nemo_gym_rollouts` and `ns run_cmd`.
 
-The script is written where Palestra is installed. An installation of NeMo Skills that comes later
-replaces it by its own; one that came earlier is called by ours, with the same arguments. So in an
-environment with NeMo Skills, `ns` is always NeMo Skills'.
+The script is installed with Palestra. If NeMo Skills is installed later, its own `ns` replaces this
+script. If NeMo Skills is already installed, this script calls its `ns` with the same arguments. So
+in an environment with NeMo Skills, `ns` is always the command of NeMo Skills.
 """
 
 import sys
@@ -20,7 +20,7 @@ COMMANDS: Final = {"nemo_gym_rollouts": "rollouts", "run_cmd": "run-cmd"}
 
 
 def main() -> NoReturn:
-    """`ns COMMAND …`."""
+    """Run `ns COMMAND …`."""
     if theirs := their_command():
         raise SystemExit(theirs())
     command, *arguments = sys.argv[1:] or ["--help"]
@@ -38,7 +38,7 @@ def main() -> NoReturn:
 
 
 def their_command() -> Callable[[], Any] | None:
-    """What NeMo Skills has for `ns`; None where it is not installed."""
+    """Return the function behind `ns` of NeMo Skills; None when NeMo Skills is not installed."""
     if PathFinder.find_spec("nemo_skills") is None:
         return None
     scripts = entry_points(group="console_scripts", name="ns")

@@ -1,4 +1,4 @@
-"""`palestra pip-list`: the packages of the environment that a server runs in."""
+"""`palestra pip-list`: list the packages of the environment that a server runs in."""
 
 import sys
 from pathlib import Path
@@ -13,16 +13,17 @@ LIST_TIMEOUT_S = 120.0
 
 
 def ng_pip_list(overrides: list[str]) -> int:
-    """`ng_pip_list +entrypoint=resources_servers/my_env`."""
+    """Run `ng_pip_list +entrypoint=resources_servers/my_env`."""
     tree = load(overrides, ng=True, require_all=False).tree
     hint = "+entrypoint=resources_servers/my_env +format=json"
     return pip_list(args_from(PipListArgs, tree, hint=hint), cache=tree.get("uv_venv_dir"))
 
 
 def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
-    """Print the packages; the exit code of the lister.
+    """Print the packages of a server's environment, and return the exit code of `uv pip list`.
 
-    Raises ConfigError for a folder that is none, RunFailed when its environment is not made yet.
+    Raises ConfigError: the server's folder does not exist. Raises RunFailed: its environment is not
+    made yet.
     """
     folder = _folder(args.entrypoint)
     python = made_interpreter(folder, cache=cache_root(cache))

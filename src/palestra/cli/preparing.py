@@ -1,4 +1,4 @@
-"""`prepare`: datasets of agents checked, measured, and written as a trainer reads them."""
+"""`prepare`: check and measure the datasets of agents, and write them in the format of a trainer."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -45,11 +45,12 @@ NUMBERS = {
     "Max": "max",
     "Standard deviation": "std dev",
 }
-"""The numbers of one statistic in a metrics file, and their columns here."""
+"""The numbers of a statistic, by their name in a metrics file -> the column in the printed table.
+"""
 
 
 def prepare(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """Prepare the datasets of the configuration."""
+    """Check, measure and write the datasets of the configuration."""
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     warn_all(config.warnings)
     args = args_from(PrepareArgs, config.tree)
@@ -75,7 +76,7 @@ def prepare(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) 
 
 
 def _located(config: ResolvedConfig, args: PrepareArgs) -> list[Located]:
-    """The datasets in scope; says which agents have any, and which of the files are there."""
+    """Return the datasets for the mode; print which agents have datasets, and which files exist."""
     datasets = datasets_of_agents(config.instances.values())
     in_mode = in_scope(datasets, args.mode)
     _introduce(config, datasets, in_mode, args.mode)
@@ -120,7 +121,7 @@ def _fetch(located: Sequence[Located], config: ResolvedConfig, args: PrepareArgs
             located,
             download=sources if args.should_download else None,
             preferred=args.data_source,
-            tell=notice,
+            report=notice,
         )
 
 
@@ -156,7 +157,9 @@ def _report(prepared: Sequence[PreparedFile]) -> None:
 
 
 def _report_statistics(name: str, summary: JsonObject) -> None:
-    """The statistics of the requests; those of the rows' other fields are in the metrics file."""
+    """Print the statistics of the requests. The metrics file also has those of the rows' other
+    fields.
+    """
     say(f"{name}: {EXAMPLES} {summary[EXAMPLES]}")
     sampling = {f"{SAMPLING}: {key}": value for key, value in summary[SAMPLING].items()}
     measured = {
@@ -164,12 +167,12 @@ def _report_statistics(name: str, summary: JsonObject) -> None:
     } | sampling
     print_table(
         ("statistic", *NUMBERS.values()),
-        [(key, *(_shown(value[of]) for of in NUMBERS)) for key, value in measured.items()],
+        [(key, *(_number_text(value[of]) for of in NUMBERS)) for key, value in measured.items()],
         right=",".join(NUMBERS.values()),
     )
     for key in (REQUESTS, USERS):
         say(f"  {key}: {summary[key]['unique_count']} of {summary[key]['total_count']}")
 
 
-def _shown(number: object) -> str:
+def _number_text(number: object) -> str:
     return "-" if number is None else str(number)

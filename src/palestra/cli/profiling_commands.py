@@ -1,4 +1,4 @@
-"""`profile`: from a run's files to the table, and the rows behind it."""
+"""`profile`: compute the reward statistics of a run from its files, and print the table."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ _WHAT_TO_TYPE = "name the rollouts: `palestra profile ROLLOUTS.jsonl`, or --roll
 
 
 def profile(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """Profile a run as the settings say."""
+    """Profile a run according to the settings."""
     config = load(overrides, ng=ng, extra=extra, require_all=False)
     warn_all(config.warnings)
     args = args_from(ProfileArgs, config.tree, hint=HOW_TO_GIVE if ng else _WHAT_TO_TYPE)
@@ -41,7 +41,9 @@ def profile(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) 
 def profile_files(
     inputs: Files | None, rollouts: Files, *, allow_partial: bool, group_by: str | None
 ) -> Sequence[Path]:
-    """Write the profile beside the rollouts and print its table; the rollouts files."""
+    """Write the profile next to the rollouts and print its table; return the paths of the rollouts
+    files.
+    """
     profiled = api.profile(rollouts, inputs, allow_partial=allow_partial, group_by=group_by)
     summary, paths = profiled.summary, profiled.paths
     for text in summary.notices:
@@ -58,16 +60,17 @@ def profile_files(
 
 
 def show_summary(summary: RunSummary, *, by_family: bool) -> None:
-    """The table: one line per family or agent, then all.
+    """Print the table: one line per family or agent, then one line for all.
 
-    Where something is missing, a line below says what each number can be over all requested.
+    When rollouts are missing, a second line has the range of each number over all requested
+    rollouts.
     """
     groups = list(summary.by_family if by_family else summary.by_agent)
     if len(groups) != 1:
         groups.append(summary.total)
     ks = sorted({at.k for group in groups if group.scores for at in group.scores.pass_at})
     columns = ("group", "tasks", "scored", "mean reward", *(f"pass@{k}" for k in ks))
-    tail = ("never", "sometimes", "always", "tokens out", "failures")
+    tail = ("solved: never", "sometimes", "always", "tokens out", "failures")
     rows = []
     for group in groups:
         rows.append(_row(group, ks))
@@ -77,7 +80,7 @@ def show_summary(summary: RunSummary, *, by_family: bool) -> None:
 
 
 def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
-    """Over what was scored."""
+    """Return the table's row of a group, over its scored rollouts."""
     scores = group.scores
     head = [group.name, str(group.tasks), _scored(group)]
     if scores is None:
@@ -99,7 +102,7 @@ def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
 
 
 def _scored(group: GroupSummary) -> str:
-    """`380/400`, and how many of them were cut off or empty: `380/400 (12 truncated, 3 %)`."""
+    """Return `380/400`, or with truncated or empty answers `380/400 (12 truncated, 3 %)`."""
     marks = [
         f"{count} {what}, {count / group.scored:.0%}"
         for what, count in (("truncated", group.truncated), ("empty", group.empty_answers))
@@ -110,7 +113,7 @@ def _scored(group: GroupSummary) -> str:
 
 
 def _requested_row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
-    """The range of each number over all that was requested."""
+    """Return the table's row with the range of each number over all requested rollouts."""
     over_requested = group.over_requested
     passed = {at.k: _range(at.value) for at in over_requested.pass_at}
     return [
@@ -139,7 +142,7 @@ def _range(of: Range, digits: str = ".3f") -> str:
 
 
 def _of_tasks(at: PassAtK, tasks: int) -> str:
-    """The value, and of how many tasks, when some have fewer than k rollouts."""
+    """Return the pass@k value, with the number of tasks when some tasks have fewer than k rollouts."""
     return f"{at.value:.3f}" + (f" ({at.tasks} tasks)" if at.tasks != tasks else "")
 
 
@@ -151,7 +154,10 @@ def _failures(group: GroupSummary) -> str:
 
 
 def _one_plain_file(files: Sequence[Path]) -> Path:
-    """Agents are sent the rows of one file, read as they lie there."""
+    """Return the only rollouts file, whose rows are sent to the agents as they are.
+
+    Raises InputDataError: there are several files, or the file is compressed.
+    """
     if len(files) > 1 or is_compressed(files[0]):
         raise InputDataError(
             "aggregate metrics are made from one plain rollouts file",

@@ -1,4 +1,4 @@
-"""The live view of a collection: a frame on a terminal, a line now and then elsewhere."""
+"""The live view of a collection: a frame on a terminal, else a line now and then."""
 
 import asyncio
 import contextlib
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 KINDS = ("rich", "plain", "none")
 FRAME_EVERY_S = 0.5
 FIRST_LINE_S = 2.0
-"""So that nobody sits before silence."""
+"""The first plain line appears after this time, in seconds."""
 
 
 def choose_kind(kind: str | None) -> str:
-    """`kind`, or what fits the output. Raises ConfigError for an unknown kind."""
+    """Return `kind`, or the kind that suits the output. Raises ConfigError: the kind is unknown."""
     from palestra.cli.terminal import is_a_screen
 
     if kind is not None and kind not in KINDS:
@@ -35,7 +35,7 @@ def choose_kind(kind: str | None) -> str:
 
 
 def plain_pause_s(elapsed_s: float) -> float:
-    """How long after one plain line the next one comes: rarely, once a run has become long."""
+    """Return the seconds between two plain lines; they grow with the length of the run."""
     if elapsed_s < FIRST_LINE_S:
         return FIRST_LINE_S
     if elapsed_s < 60:
@@ -45,7 +45,7 @@ def plain_pause_s(elapsed_s: float) -> float:
 
 @contextlib.asynccontextmanager
 async def live_view(kind: str, progress: Progress) -> AsyncIterator[None]:
-    """Show `progress` while the body runs, and its last state afterwards."""
+    """Show `progress` while the body runs, and the final state afterwards."""
     if kind == "none":
         yield
         return
@@ -60,15 +60,15 @@ async def live_view(kind: str, progress: Progress) -> AsyncIterator[None]:
 async def _lines(meter: "RateMeter") -> AsyncIterator[None]:
     from palestra.cli.frames import plain_line
 
-    done = -1
+    done_count = -1
 
     async def show() -> None:
-        nonlocal done
+        nonlocal done_count
         elapsed = 0.0
         while True:
             await asyncio.sleep(plain_pause_s(elapsed))
             now = meter.read()
-            elapsed, done = now.elapsed_s, now.done
+            elapsed, done_count = now.elapsed_s, now.done
             notice(plain_line(now))
 
     try:
@@ -76,7 +76,7 @@ async def _lines(meter: "RateMeter") -> AsyncIterator[None]:
             yield
     finally:
         end = meter.read()
-        if end.in_flight or end.done != done:
+        if end.in_flight or end.done != done_count:
             notice(plain_line(end))
 
 
@@ -103,7 +103,7 @@ async def _frames(meter: "RateMeter") -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def _continued(screen: "Screen") -> Iterator[None]:
-    """After Ctrl-Z and `fg` the shell's lines stand where the frame was."""
+    """Paint a new frame after Ctrl-Z and `fg`, because the shell has written over the old one."""
     loop = asyncio.get_running_loop()
     try:
         loop.add_signal_handler(signal.SIGCONT, screen.start_afresh)
@@ -118,7 +118,9 @@ def _continued(screen: "Screen") -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def _running(show: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """`show` beside the body; its own failure is no reason to end a collection."""
+    """Run `show` while the body runs. An error in it only prints a warning and does not stop the
+    collection.
+    """
     showing = asyncio.ensure_future(show())
     try:
         yield

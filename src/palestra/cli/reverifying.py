@@ -1,4 +1,4 @@
-"""`reverify`: today's verifiers over stored responses, inside this command and without a model."""
+"""`reverify`: run today's verifiers over stored responses, inside this command and without a model."""
 
 import contextlib
 import sys
@@ -19,7 +19,7 @@ from palestra.system import shown
 
 
 def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
-    """Verify stored rows again; exit 1 when some could not be."""
+    """Verify stored rows again; exit 1 when some rows could not be verified."""
     # What a program is to read from standard output is the result alone.
     quiet = contextlib.redirect_stdout(sys.stderr) if args.as_json else contextlib.nullcontext()
     with quiet, prepared_reverification(args, overrides, OBSERVER) as prepared:
@@ -34,7 +34,7 @@ def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
 
 
 def _report(result: JsonObject, args: ReverifyArgs, paths: ReverifyPaths) -> int:
-    """The accounting, the table of changes, the files; the exit code."""
+    """Print the accounting, the table of changes and the files; return the exit code."""
     failed: dict[str, int] = result["failed"]
     if args.as_json:
         say_json(result)
@@ -90,7 +90,9 @@ def _show_changes(result: JsonObject) -> None:
 
 
 def _means(changes: JsonObject) -> str:
-    """Old and new mean over the rows that have both; else the new one."""
+    """Return the old and the new mean reward, over rows that have both; without old rewards, the
+    new mean.
+    """
     if changes["mean_before"] is None:
         return "-" if changes["mean_reward"] is None else f"{changes['mean_reward']:.4g}"
     return f"{changes['mean_before']:.4g} -> {changes['mean_after']:.4g}"

@@ -1,4 +1,4 @@
-"""`palestra status --rollouts`: what every rollout in flight waits for, and for how long."""
+"""`palestra status --rollouts`: print what every rollout in flight waits for, and for how long."""
 
 import asyncio
 import contextlib
@@ -28,21 +28,21 @@ ASK_SERVER_S: Final = 3.0
 
 @dataclass(slots=True)
 class Seen:
-    """What has been found out. `servers`: requests that servers of a running fleet answer now."""
+    """The gathered reports. `servers`: the requests in flight in the servers of a running fleet."""
 
     collections: list[tuple[Announcement, JsonDict | None]]
     servers: list[JsonDict] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
-    """Servers that did not answer in time: something holds their event loops."""
+    """The names of servers that did not answer in time, because their event loops are blocked."""
 
 
 def rollouts_status(overrides: list[str], *, as_json: bool = False) -> int:
-    """Print what is in flight in every collection of this user on this machine.
+    """Print the rollouts in flight of every collection of this user on this machine.
 
-    Exit code 1 when none runs, or none answers.
+    Exit code 1: no collection runs, or none answers.
     """
     tree = load(overrides, ng=False, require_all=False).tree
-    gathered = run_to_end(_seen(tree))
+    gathered = run_to_end(_read_status(tree))
     reports = [
         (where, with_servers(report, gathered.servers))
         for where, report in gathered.collections
@@ -65,7 +65,7 @@ def rollouts_status(overrides: list[str], *, as_json: bool = False) -> int:
     return 0 if reports else 1
 
 
-async def _seen(tree: ConfigTree) -> Seen:
+async def _read_status(tree: ConfigTree) -> Seen:
     running = announcements()
     reports = await asyncio.gather(*(asyncio.to_thread(ask, where) for where in running))
     gathered = Seen(list(zip(running, reports, strict=True)))
@@ -100,7 +100,8 @@ async def _ask_servers(gathered: Seen, fleet: AttachedFleet, http: HttpTransport
 
 
 def with_servers(report: JsonDict, servers: Iterable[JsonObject]) -> JsonDict:
-    """What a collection said, with what the innermost server awaits where that is known.
+    """Return a collection's report, with what the innermost server of each rollout awaits, where
+    known.
 
     The youngest request of a rollout is the innermost one: each server calls the next.
     """

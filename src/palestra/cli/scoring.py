@@ -1,4 +1,6 @@
-"""`scores`: the table that papers have, for one environment, several models and several seeds."""
+"""`scores`: print a table of scores as in papers, for one environment, several models and several
+seeds.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,14 +19,14 @@ from palestra.settings import ScoresArgs
 
 @dataclass(frozen=True, slots=True)
 class ScoreUnit:
-    """How scores are shown; they come in percent."""
+    """A unit in which scores are printed. `scale`: the factor from percent to this unit."""
 
     name: str
     scale: float
     digits: int
 
     def shown(self, percent: float) -> str:
-        """The number alone."""
+        """Return the number in this unit, without the unit's name."""
         return f"{percent * self.scale:.{self.digits}f}"
 
 
@@ -38,7 +40,7 @@ def show_scores(args: ScoresArgs) -> int:
         raise ConfigError("--json and --markdown exclude each other")
     if args.as_json and args.fractions:
         raise ConfigError("--json and --fractions exclude each other: the document is in percent")
-    runs = [_named(run) for run in args.runs]
+    runs = [_label_and_path(run) for run in args.runs]
     scored = scores(runs, k=args.k, allow_unmatched=args.allow_unmatched)
     for text in scored.notices:
         notice(text)
@@ -60,8 +62,11 @@ def show_scores(args: ScoresArgs) -> int:
     return 0
 
 
-def _named(run: str) -> tuple[str, str]:
-    """`NAME=RUN`, or a run alone; a file of that name is never cut at its `=`."""
+def _label_and_path(run: str) -> tuple[str, str]:
+    """Split `NAME=RUN` into name and path; without a name, the name is empty.
+
+    The path of an existing file is never split at its `=`.
+    """
     name, equals, path = run.partition("=")
     return (name, path) if equals and not Path(run).exists() else ("", run)
 
@@ -119,7 +124,7 @@ def _footnotes(models: Sequence[ModelScores], k: int, unit: ScoreUnit) -> Iterat
 
 
 def _uneven(model: ModelScores) -> bool:
-    """Whether a score has several seeds and yet no error over them."""
+    """Whether a score has several seeds but no standard error over them."""
     scores = (model.pass_1, model.pass_k, model.majority)
     return any(score and score.seeds > 1 and score.standard_error is None for score in scores)
 

@@ -1,4 +1,4 @@
-"""`select`: the tasks of a run that are worth training on, as a dataset of their own."""
+"""`select`: export the tasks of a run that are worth training on, as a new dataset."""
 
 import shlex
 import sys
@@ -22,7 +22,7 @@ from palestra.system import shown
 
 
 def select_tasks(args: SelectArgs) -> int:
-    """Select, export, and print what became of every task."""
+    """Select tasks, export them, and print how many tasks got each verdict."""
     criteria = SelectionCriteria(
         band=None if args.band is None else RateBand.parse(args.band),
         min_rollouts=args.min_rollouts,
@@ -66,7 +66,7 @@ def _show(selection: Selection, args: SelectArgs) -> None:
 
 
 def _present(selection: Selection) -> list[TaskVerdict]:
-    """What the table shows: what tasks can always become, and what else some became."""
+    """Return the verdicts in the table: the usual ones always, a rare one only when a task has it."""
     always = (TaskVerdict.KEPT, TaskVerdict.TOO_EASY, TaskVerdict.TOO_HARD, TaskVerdict.UNDECIDED)
     return [
         v for v in TaskVerdict if v in always or v is TaskVerdict.NO_ROLLOUTS or selection.of(v)

@@ -1,4 +1,4 @@
-"""What serves until Ctrl-C: a local inference server, this machine's sandbox for programs of others."""
+"""The commands that serve until Ctrl-C: a local inference server, or this machine's sandbox."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from palestra.settings import FetchArgs, LlamaCppServer, SandboxArgs, VLLMServer
 
 
 def serve_model_vllm(server: VLLMServer) -> int:
-    """Serve with vLLM until stopped. Raises what `serve_vllm` raises."""
+    """Serve with vLLM until stopped. Raises the errors of `serve_vllm`."""
     server = server.model_copy(update={"api_key": key_from(server.api_key_env)})
 
     async def main() -> None:
@@ -32,7 +32,7 @@ def serve_model_vllm(server: VLLMServer) -> int:
             starting = serve_vllm(
                 server,
                 http,
-                tell=notice,
+                report=notice,
                 vllm=find_vllm(server.python),
                 ready_timeout_s=server.ready_timeout_s,
                 log_path=server.log_path,
@@ -45,11 +45,11 @@ def serve_model_vllm(server: VLLMServer) -> int:
 
 
 def serve_model_llama_cpp(server: LlamaCppServer) -> int:
-    """Serve with llama.cpp until stopped. Raises what `serve_llama_cpp` raises."""
+    """Serve with llama.cpp until stopped. Raises the errors of `serve_llama_cpp`."""
     server = server.model_copy(update={"api_key": key_from(server.api_key_env)})
 
     async def main() -> None:
-        starting = serve_llama_cpp(server, tell=notice, ready_timeout_s=server.ready_timeout_s)
+        starting = serve_llama_cpp(server, report=notice, ready_timeout_s=server.ready_timeout_s)
         await _serve(starting, key_variable=server.api_key_env)
 
     return _until_stopped(main)
@@ -64,9 +64,9 @@ async def _serve(starting: AbstractAsyncContextManager[Serving], *, key_variable
 
 
 def pointing_lines(serving: Serving, key_variable: str) -> list[str]:
-    """How to use it: settings for a configuration, and an `eval` that needs none.
+    """Return how to use the server: settings for a configuration, and flags for `palestra eval`.
 
-    The key is named by its variable, in quotes that keep the shell's hands off it.
+    The key is given by the name of its variable, in quotes so that the shell does not expand it.
     """
     key = f"'+policy_api_key=${{oc.env:{key_variable}}}'" if key_variable else ""
     return [
@@ -78,10 +78,10 @@ def pointing_lines(serving: Serving, key_variable: str) -> list[str]:
 
 
 def key_from(variable: str, env: Mapping[str, str] = os.environ) -> str:
-    """The key in an environment variable; empty where none is named.
+    """Return the API key from the environment variable `variable`; empty when `variable` is empty.
 
-    It is never an argument: those can be read by every user of the machine.
-    Raises ConfigError when the variable is not set.
+    The key is never a command-line argument: every user of the machine can read those. Raises
+    ConfigError: the variable is not set, or is empty.
     """
     if not variable:
         return ""
@@ -94,7 +94,7 @@ def key_from(variable: str, env: Mapping[str, str] = os.environ) -> str:
 
 
 def fetch_model(args: FetchArgs) -> int:
-    """Download the weights of a model, and print where they are."""
+    """Download the weights of a model, and print their path."""
     if args.name != "local":
         raise ConfigError(f"there is no model {args.name!r} to fetch", hint="known: local")
     say(str(fetch_weights(say)))
@@ -111,7 +111,10 @@ def _until_stopped(main: Callable[[], Coroutine[Any, Any, None]]) -> int:
 
 
 def serve_sandbox(args: SandboxArgs) -> int:
-    """Serve this machine's sandbox until stopped. Raises ConfigError when it cannot."""
+    """Serve this machine's sandbox until stopped.
+
+    Raises ConfigError: the backend is unknown, a needed token is missing, or the port is in use.
+    """
     host, backend = args.host, args.backend
     token = args.token or os.environ.get(TOKEN_VARIABLE, "")
     if backend not in {"bubblewrap", "process"}:

@@ -1,4 +1,4 @@
-"""`dataset upload`, `download`, `delete`, `migrate`, and the `ng_*` commands they are."""
+"""`dataset upload`, `download`, `delete`, `migrate`, and the equal `ng_*` commands."""
 
 import contextlib
 import os
@@ -48,13 +48,13 @@ YES: Final = frozenset({"y", "yes"})
 
 @dataclass(frozen=True)
 class _Run:
-    """What one command works with."""
+    """The settings and callbacks of one command."""
 
     tree: ConfigTree = field(repr=False)
     patience: TransferPatience
     progress: UploadProgress
     say: Callable[[str], None]
-    """As `say`, without a secret that somebody else may have put into a text."""
+    """Prints a line, with secrets masked."""
     yes: bool
 
 
@@ -62,32 +62,32 @@ Command = Callable[[_Run], int]
 
 
 def upload_to_hub(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """`ng_upload_dataset_to_hf`."""
+    """Run `ng_upload_dataset_to_hf`; returns its exit code."""
     return _run(_upload_to_hub, overrides, ng=ng, extra=extra, hub=True)
 
 
 def download_from_hub(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """`ng_download_dataset_from_hf`."""
+    """Run `ng_download_dataset_from_hf`; returns its exit code."""
     return _run(_download_from_hub, overrides, ng=ng, extra=extra, hub=True)
 
 
 def upload_to_gitlab(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """`ng_upload_dataset_to_gitlab`."""
+    """Run `ng_upload_dataset_to_gitlab`; returns its exit code."""
     return _run(_upload_to_gitlab, overrides, ng=ng, extra=extra)
 
 
 def download_from_gitlab(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """`ng_download_dataset_from_gitlab`."""
+    """Run `ng_download_dataset_from_gitlab`; returns its exit code."""
     return _run(_download_from_gitlab, overrides, ng=ng, extra=extra)
 
 
 def delete_from_gitlab(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """`ng_delete_dataset_from_gitlab`."""
+    """Run `ng_delete_dataset_from_gitlab`; returns its exit code."""
     return _run(_delete_from_gitlab, overrides, ng=ng, extra=extra)
 
 
 def migrate(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """`ng_gitlab_to_hf_dataset`."""
+    """Run `ng_gitlab_to_hf_dataset`; returns its exit code."""
     return _run(_migrate, overrides, ng=ng, extra=extra, hub=True)
 
 
@@ -131,7 +131,9 @@ def _upload_to_hub(run: _Run) -> int:
 
 
 def _checked(settings: HubUpload) -> tuple[Outgoing, UploadTarget]:
-    """All that can be wrong on this machine, before anything is sent."""
+    """Check all that can be checked on this machine before anything is sent; return file and
+    target.
+    """
     path = existing_path(settings.input_jsonl_fpath)
     file = outgoing(path)
     if settings.split == "train":
@@ -197,10 +199,12 @@ def _delete_from_gitlab(run: _Run) -> int:
 
 
 def _migrate(run: _Run) -> int:
-    """The file of this machine, or the registry's own, goes to the hub; then the question."""
+    """Upload a local file, or a file of the registry, to the hub; then ask whether to delete the
+    dataset.
+    """
     if "delete_from_gitlab" in run.tree:
         raise ConfigError(
-            "delete_from_gitlab: is not for this command, which always asks",
+            "delete_from_gitlab: this command does not take it, and always asks",
             hint="leave it out; --yes (+yes=true) answers the question",
         )
     address = RegistryAddress.of(run.tree, os.environ)
@@ -221,7 +225,9 @@ def _migrate(run: _Run) -> int:
 
 
 def _stored_file(tree: ConfigTree, folder: Path) -> GitlabDownload | None:
-    """What to fetch from the registry; None when the file is on this machine."""
+    """Return the download settings of a file in the registry; None when the file is on this
+    machine.
+    """
     if tree.get("input_jsonl_fpath") is not None:
         if tree.get("artifact_fpath") is not None or tree.get("version") is not None:
             raise ConfigError(
@@ -254,7 +260,9 @@ def _catalogue(address: RegistryAddress, run: _Run) -> Iterator[Catalogue]:
 
 
 def _refuse_to_lose(others: Sequence[str], name: str, run: _Run) -> None:
-    """Raises ConfigError when nobody would be asked before versions go that are uploaded nowhere."""
+    """Raise ConfigError when `--yes` would delete other versions, which are not uploaded, without a
+    question.
+    """
     if others and run.yes:
         raise ConfigError(
             f"yes: {name!r} has other versions in the registry, which would be deleted with the one "
@@ -264,7 +272,7 @@ def _refuse_to_lose(others: Sequence[str], name: str, run: _Run) -> None:
 
 
 def _delete(catalogue: Catalogue, name: str, run: _Run) -> int:
-    """Ask, unless that is answered; anything but yes is no."""
+    """Ask, unless `--yes` is set, and delete the dataset. Any answer but yes means no."""
     versions = catalogue.versions_of(name)
     if len(versions) > 1 and not run.yes:
         run.say(f"{name!r} has the versions {', '.join(versions)}: all of them would go")

@@ -12,9 +12,9 @@ from palestra.errors import Outcome
 from palestra.rollouts import Progress
 
 RECENT_S = 30.0
-"""What "recent" means for a rate."""
+"""The period of the recent rates, in seconds."""
 SHOWN = 5
-"""How many of the rollouts in flight are named."""
+"""How many of the rollouts in flight are listed."""
 
 PHASES = {
     "/run": "agent",
@@ -27,7 +27,7 @@ PHASES = {
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """One of the rollouts that have been in flight longest; ages in seconds."""
+    """One of the rollouts that have been in flight longest. Ages are in seconds."""
 
     rollout: str
     attempt: int
@@ -41,9 +41,9 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the views show; rates per second, tokens are output tokens.
+    """The numbers that the views show. Rates are per second, and tokens are output tokens.
 
-    `rate` is that of the last half minute, `overall_rate` that of this session.
+    `rate` covers the last half minute, `overall_rate` the whole session.
     """
 
     elapsed_s: float
@@ -64,21 +64,21 @@ class Snapshot:
     retries: int
     retry_reason: str
     retry_plan: str
-    """When the next try comes, while something waits for one."""
+    """When the next retry is due; empty when no request waits for one."""
     last_failure: str
     slowest: tuple[Slow, ...]
     standing_still: tuple[str, ...] = ()
-    """Sentences about server processes whose event loops do not run."""
+    """One sentence for each server process whose event loop is blocked."""
 
     @property
     def done(self) -> int:
-        """Rollouts that have ended, with a reward or without."""
+        """The number of rollouts that have ended, with a reward or without."""
         return self.scored + self.failed
 
 
 @final
 class RateMeter:
-    """Takes snapshots, and remembers enough of them to know the recent rates."""
+    """Takes snapshots, and keeps recent counts to compute the recent rates."""
 
     def __init__(self, progress: Progress, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._progress = progress
@@ -87,7 +87,7 @@ class RateMeter:
         """Moment, rollouts that had ended, their tokens."""
 
     def read(self) -> Snapshot:
-        """The numbers of now."""
+        """Return a snapshot of this moment."""
         progress, now = self._progress, self._clock()
         accounting = progress.accounting
         scored, failed = accounting.scored, accounting.failed
@@ -136,7 +136,7 @@ class RateMeter:
 
 
 def _classes(progress: Progress) -> tuple[tuple[str, int], ...]:
-    """Failures by class, the commonest first."""
+    """Return the number of failures of each class, the commonest class first."""
     ended_counts = progress.accounting.ended
     failure_counts = [
         (kind.value, n) for kind, n in ended_counts.items() if not kind.has_reward and n

@@ -1,7 +1,7 @@
-"""Tables for people. Plain text when the output is not a terminal, so that it can be searched.
+"""Tables for people; plain text when the output is not a terminal, so that it can be searched.
 
-A number is never broken. A table that is too wide for its terminal first wraps its texts between
-words, then leaves out the columns that its caller can spare, and at last becomes one block a row.
+A number is never broken. A table that is too wide for the terminal first wraps its texts between
+words, then leaves out its spare columns, and at last prints each row as a block of lines.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 PIPED_WIDTH: Final = 200
-"""Columns to wrap texts at where there is no terminal; nothing is left out there."""
+"""The width at which texts wrap when the output is not a terminal. No column is left out then."""
 _EDGES, _GAP = 2, 3
 """What the lines of a table hold besides its cells."""
 _NARROWEST_TEXT: Final = 16
-"""A column of texts is not made narrower; below that, words stand under each other."""
+"""The smallest width of a column of texts. Below it, nearly every word would be on its own line."""
 _INDENT: Final = 2
 _NARROWEST_VALUE: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One column: its cells, as they are shown."""
+    """One column: its name, and its cells as printed."""
 
     name: str
     cells: Sequence[str]
@@ -39,7 +39,7 @@ class _Column:
 
     @property
     def least(self) -> int:
-        """The width at which no cell is broken inside of a word, or of a number."""
+        """The width at which no word and no number is broken."""
         head = max(map(_width, self.name.split() or [""]))
         if self.numeric:
             return max(head, *map(_width, self.cells), 0)
@@ -55,7 +55,7 @@ def print_table(
     right: str = "",
     spare: str = "",
 ) -> None:
-    """Print rows under `columns`; those named in `right` (comma separated) hold numbers.
+    """Print rows under `columns`. `right`: the columns with numbers, separated by commas.
 
     `spare`: the columns to leave out where the terminal is too narrow, the first one first.
     """
@@ -77,7 +77,7 @@ def print_table(
 def print_lines_or_blocks(
     lines: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
-    """Print `lines`; on a terminal that would break one of them, each row as a block instead."""
+    """Print `lines`; when one is wider than the terminal, print each row as a block instead."""
     from rich.console import Console
 
     console = Console()
@@ -143,7 +143,7 @@ def _table(columns: Sequence[_Column], width: int) -> "RenderableType":
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """The natural widths, the widest made narrower until all fit."""
+    """Return the natural widths, with the widest columns made narrower until all fit."""
     widths = [column.natural for column in columns]
     least = [column.least for column in columns]
     while _total(widths) > width:
@@ -156,7 +156,7 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
 
 
 def _turned(columns: Sequence[_Column], width: int) -> Iterable["RenderableType"]:
-    """One block a row: its first cell, and a line for each other one."""
+    """Yield one block per row: the first cell as a title, then one line for each other cell."""
     from rich.table import Table
     from rich.text import Text
 
@@ -176,14 +176,16 @@ def _turned(columns: Sequence[_Column], width: int) -> Iterable["RenderableType"
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal that `text` takes."""
+    """Return how many columns of a terminal `text` takes."""
     from rich.cells import cell_len
 
     return cell_len(text)
 
 
 def print_key_metrics(entries: Iterable[Mapping[str, Any]]) -> None:
-    """The few numbers that each agent's environment shows first, of its aggregate metrics."""
+    """Print the key metrics of each agent, which its environment selects from the aggregate
+    metrics.
+    """
     for entry in entries:
         numbers = {k: v for k, v in entry["key_metrics"].items() if isinstance(v, int | float)}
         print_table(
@@ -195,7 +197,9 @@ def print_key_metrics(entries: Iterable[Mapping[str, Any]]) -> None:
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with the first column to the left and the others, numbers, to the right."""
+    """Return a Markdown table. The first column is aligned left; the others hold numbers, aligned
+    right.
+    """
     rule = [":--", *["--:"] * (len(columns) - 1)]
     lines = [columns, rule, *rows]
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)

@@ -1,12 +1,12 @@
 """A frame at the end of the terminal, painted again and again, with the program's lines above it.
 
-rich's `Live` paints; this adds what a collection needs of it:
+rich's `Live` paints. This module adds what a collection needs:
 
-- A thread does all the writing: a terminal that takes nothing (Ctrl-S, a slow line) must not hold
-  up the event loop. A burst of lines costs one frame.
-- What anybody prints to standard error, or to standard output when that is the same terminal,
+- A thread does all the writing: a terminal that accepts no output (Ctrl-S, a slow line) must not
+  block the event loop. A burst of lines causes only one frame.
+- Text that any code prints to standard error, or to standard output when it is the same terminal,
   appears above the frame.
-- The cursor stays visible, so that a process that is killed leaves a terminal in order.
+- The cursor stays visible, so that a killed process leaves the terminal in order.
 """
 
 import contextlib
@@ -29,15 +29,17 @@ from palestra.cli.escaping import visible
 
 FALLBACK_SIZE: Final = os.terminal_size((80, 24))
 LAST_WORDS_S = 2.0
-"""How long a terminal that takes nothing is waited for at the end."""
+"""How long, in seconds, to wait at the end for a terminal that accepts no output."""
 
 Render = Callable[[int, int], Sequence[Text]]
-"""The lines for so many columns and rows; none may be wider than that."""
+"""Returns the lines for a number of columns and of rows. No line may be wider than the columns."""
 
 
 @final
 class Screen:
-    """Use as a context manager; `paint` and `print` may be called from any thread."""
+    """A terminal with a frame; a context manager. `paint` and `print` may be called from any
+    thread.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._fd = stream.fileno()
@@ -52,7 +54,7 @@ class Screen:
 
     @property
     def has_unicode(self) -> bool:
-        """Whether the terminal's encoding has more than ASCII."""
+        """Whether the terminal's encoding has more than ASCII characters."""
         return not self._console.options.ascii_only
 
     def __enter__(self) -> "Screen":
@@ -64,20 +66,22 @@ class Screen:
         self._thread.join(LAST_WORDS_S)
 
     def paint(self, render: Render) -> None:
-        """Show these lines in place of the last ones."""
+        """Show the lines of `render` in place of the last frame."""
         self._orders.put(render)
 
     def print(self, text: str) -> None:
-        """A line, or several, above the frame."""
+        """Print one or more lines above the frame."""
         self._orders.put(text)
 
     def start_afresh(self) -> None:
-        """Somebody else has written: leave what is there, and paint below it from now on."""
+        """Leave the old frame in place and paint below it, because another program has written
+        there.
+        """
         self._live.is_elsewhere = True
 
     @contextlib.contextmanager
     def taking_prints(self) -> Iterator[None]:
-        """Whatever is printed while the body runs appears above the frame."""
+        """Show all text that is printed while the body runs above the frame."""
         with contextlib.ExitStack() as stack:
             errors = stack.enter_context(PrintsAbove(self, sys.stderr))
             stack.enter_context(contextlib.redirect_stderr(errors))
@@ -99,7 +103,9 @@ class Screen:
                 yield self._orders.get_nowait()
 
     def _obey(self, orders: Sequence[str | Render | None]) -> bool:
-        """Show all of it in one write. False at the end."""
+        """Print the lines and paint the last frame of `orders` in one write. False when `orders`
+        has the end.
+        """
         os.set_blocking(self._fd, True)  # whoever shares the terminal may have changed that
         texts = []
         for order in orders:
@@ -128,13 +134,13 @@ class Screen:
 @final
 class _Terminal(Console):
     def show_cursor(self, show: bool = True) -> bool:
-        """Never hide it."""
+        """Do nothing: the cursor is never hidden."""
         return show
 
 
 @final
 class _Frame(Live):
-    """Finds its first line again after the terminal has become narrower, or others have written."""
+    """The frame. It finds its first line again after the terminal becomes narrower or others write."""
 
     def __init__(self, console: Console, fd: int) -> None:
         super().__init__(
@@ -150,14 +156,16 @@ class _Frame(Live):
         """Whether what is on the screen is no longer ours."""
 
     def show(self, lines: Sequence[Text], columns: int) -> None:
-        """Paint these from now on, on a terminal of so many columns."""
+        """Set the lines of the next frame, on a terminal of `columns` columns."""
         self.update(Group(*lines))
         self._live_render.set_renderable(self.renderable)
         self._next = [line.cell_len for line in lines]
         self._columns = columns if self._breaks_lines else sys.maxsize
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """The lines above, between the way back to the first line of the frame and the new one."""
+        """Return what to write: move up to the frame's first line, print the lines above, paint the
+        new frame.
+        """
         in_front = may_paint(self._fd)
         if self.is_elsewhere or not in_front:
             self._live_render, self._on_screen = LiveRender(self.renderable), ()
@@ -172,18 +180,18 @@ class _Frame(Live):
 
 
 def up_to_the_first(widths: Sequence[int], columns: int) -> int:
-    """How many rows above the cursor a frame with lines of these widths began.
+    """Return how many rows above the cursor the frame begins. `widths`: the widths of its lines.
 
-    A terminal that has become narrower since then has broken its lines in two or more.
+    A terminal that has become narrower has broken a long line into two or more rows.
     """
     return max(0, sum(max(1, -(-width // columns)) for width in widths) - 1)
 
 
 def breaks_lines(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal breaks lines anew when it gets narrower, as most do.
+    """Whether the terminal wraps its lines again when it gets narrower, as most terminals do.
 
-    Of these few it is known that they cut lines off instead: going up further than the frame
-    would erase what others have written.
+    The few terminals listed in the code cut the lines off instead. There, moving up further than
+    the frame would erase other output.
     """
     term = environment.get("TERM", "")
     in_screen = term.startswith("screen") and "TMUX" not in environment
@@ -192,7 +200,7 @@ def breaks_lines(environment: Mapping[str, str]) -> bool:
 
 @final
 class PrintsAbove(io.TextIOBase):
-    """Stands in for a standard stream: whole lines go to the screen, each in one piece."""
+    """Replaces a standard stream: it prints complete lines on the screen, above the frame."""
 
     def __init__(self, screen: Screen, stream: TextIO) -> None:
         super().__init__()
@@ -202,7 +210,9 @@ class PrintsAbove(io.TextIOBase):
         self._begun = ""
 
     def write(self, text: str, /) -> int:
-        """Take `text`; what follows its last line break waits for the rest of its line."""
+        """Print the complete lines of `text`; keep an unfinished last line until the rest of it
+        comes.
+        """
         with self._lock:
             whole_lines, newline, unfinished = (self._begun + text).rpartition("\n")
             self._begun = unfinished
@@ -211,31 +221,31 @@ class PrintsAbove(io.TextIOBase):
         return len(text)
 
     def close(self) -> None:
-        """Let go of a line that was never ended."""
+        """Print the unfinished last line, and close."""
         if not self.closed and self._begun:
             self.write("\n")
         super().close()
 
     def writable(self) -> bool:
-        """As every stream that is printed to."""
+        """Return True: text can be printed to this stream."""
         return True
 
     def isatty(self) -> bool:
-        """As the stream behind."""
+        """Return `isatty` of the replaced stream."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """That of the stream behind."""
+        """Return the file descriptor of the replaced stream."""
         return self._stream.fileno()
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # TextIO's own is an attribute
-        """That of the stream behind."""
+        """The encoding of the replaced stream."""
         return self._stream.encoding
 
 
 def same_terminal(stream: TextIO, fd: int) -> bool:
-    """Whether both lead to one terminal."""
+    """Whether `stream` and `fd` are the same terminal."""
     try:
         descriptor = stream.fileno()
         return os.isatty(descriptor) and os.fstat(descriptor).st_rdev == os.fstat(fd).st_rdev
@@ -252,5 +262,5 @@ def may_paint(fd: int) -> bool:
 
 
 def is_a_screen(stream: TextIO) -> bool:
-    """Whether frames can be painted there."""
+    """Whether a frame can be painted on `stream`."""
     return stream.isatty() and os.environ.get("TERM", "") not in {"", "dumb", "unknown"}

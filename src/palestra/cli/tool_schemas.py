@@ -1,4 +1,4 @@
-"""`palestra doctor tools`: the tool schemas of a file of rows, and what is wrong with them."""
+"""`palestra doctor tools`: check the tool schemas of a file of rows, and print what is wrong."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +22,9 @@ from palestra.system import shown
 
 
 def check_tools(args: ToolsArgs) -> int:
-    """Print what is wrong, then `Errors: N`; exit code 1 when there are any.
+    """Print what is wrong, then `Errors: N`; exit code 1 when there are errors.
 
-    Raises InputDataError when the file, or a line of it, cannot be read.
+    Raises InputDataError: the file, or a line of it, cannot be read.
     """
     file = resolve_path(args.file, Path.cwd(), PACKAGE_ROOT)
     check = check_tool_schemas(_rows(file), source=shown(file), summary_key=args.summary_key)

@@ -1,4 +1,4 @@
-"""How far an up- or download is: a bar on a terminal, a line now and then elsewhere."""
+"""Show the progress of uploads and downloads: a bar on a terminal, else a line now and then."""
 
 import contextlib
 import sys
@@ -21,14 +21,14 @@ LINE_EVERY_S = 5.0
 
 
 def patience_of(tree: ConfigTree) -> TransferPatience:
-    """How long a command puts up with the network, as its settings say; it says when it has to."""
+    """Return the network limits of a command from its settings. It prints a notice while it waits."""
     deadline_s = args_from(NetworkSettings, tree).network_deadline_s
     return TransferPatience(deadline_s, answer_timeout_s=min(60.0, deadline_s), tell=notice)
 
 
 @contextlib.contextmanager
 def transfers() -> Iterator[UploadProgress]:
-    """Show the transfers that the body makes."""
+    """Show the uploads and downloads of the body."""
     if not is_a_screen(sys.stderr):
         yield Lines()
         return
@@ -55,30 +55,32 @@ def transfers() -> Iterator[UploadProgress]:
 
 @final
 class Frames:
-    """Bars on a terminal, one under the other."""
+    """Progress bars on a terminal, one below the other."""
 
     def __init__(self, bars: "Bars") -> None:
         self._bars = bars
         self._task: TaskID | None = None
 
     def start(self, name: str, total_bytes: int | None, done_bytes: int, /) -> None:
-        """A bar for it."""
+        """Add a bar for a transfer."""
         self._task = self._bars.add_task(one_line(name), total=total_bytes, completed=done_bytes)
 
     def advance(self, count: int, /) -> None:
-        """The bar grows."""
+        """Move the bar forward by `count` bytes."""
         if self._task is not None:
             self._bars.advance(self._task, count)
 
     def end(self) -> None:
-        """The bar stays as it is."""
+        """Stop the bar, and leave it on the screen."""
         if self._task is not None:
             self._bars.stop_task(self._task)
 
 
 @final
 class Lines:
-    """A line where there is no terminal: at the start, every few seconds, at the end."""
+    """Progress lines for an output that is no terminal: at the start, every few seconds, at the
+    end.
+    """
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class Lines:
         self._next = 0.0
 
     def start(self, name: str, total_bytes: int | None, done_bytes: int, /) -> None:
-        """How much there is to do, and what is there already."""
+        """Print the size of the transfer, and how much of it is already done."""
         self._name, self._total, self._done = one_line(name), total_bytes, done_bytes
         self._next = self._clock() + LINE_EVERY_S
         size = "" if total_bytes is None else f" ({sized(total_bytes)})"
@@ -101,14 +103,14 @@ class Lines:
         self._tell(f"{self._name}{size}{already_there} …")
 
     def advance(self, count: int, /) -> None:
-        """A line when it is time for one."""
+        """Add `count` bytes, and print a line when the next one is due."""
         self._done += count
         if self._clock() >= self._next:
             self._next = self._clock() + LINE_EVERY_S
             self._tell(f"{self._name}: {self._so_far()}")
 
     def end(self) -> None:
-        """How far it came."""
+        """Print how much was transferred."""
         self._tell(f"{self._name}: {self._so_far()}")
 
     def _so_far(self) -> str:
@@ -119,7 +121,7 @@ class Lines:
 
 
 def sized(count: int) -> str:
-    """Bytes as people read them."""
+    """Return a number of bytes as text for people, such as `1.5 MB`."""
     size, units = float(count), ["B", "kB", "MB", "GB"]
     while size >= 1000 and len(units) > 1:
         size, units = size / 1000, units[1:]

@@ -1,4 +1,4 @@
-"""`verify-env`: whether an environment's rewards can be trusted."""
+"""`verify-env`: test whether an environment's rewards can be trusted."""
 
 import asyncio
 import contextlib
@@ -25,11 +25,11 @@ from palestra.settings import VerifyEnvArgs
 from palestra.system import beating
 
 LOCKED_AFTER_S: Final = 2.0
-"""How much later than the command itself its guard gives a verifier up."""
+"""How many seconds longer than the command itself the guard waits for a verifier."""
 
 
 def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
-    """Examine an environment and show what was found; exit 1 when a check failed."""
+    """Examine an environment and print the report; exit 1 when a check failed."""
     subject = find_subject(args.environment, overrides, notice)
     limits = ExaminationLimits(
         timeout_s=args.timeout_s, repeats=args.repeats, hostile_s=args.hostile_s
@@ -54,16 +54,18 @@ async def _examined(
     *,
     as_json: bool,
 ) -> VerifierReport:
-    def tell(report: VerifierReport) -> None:
+    def print_report(report: VerifierReport) -> None:
         limit_s = limits.given_up_after_s + LOCKED_AFTER_S
         tell_guard(report=report.as_json(), as_json=as_json, limit_s=limit_s)
 
     async with beating():
-        return await check_environment(subject, limits, on_frozen=give_up, on_probe=tell)
+        return await check_environment(subject, limits, on_frozen=give_up, on_probe=print_report)
 
 
 def show_locked(work: JsonObject, problem: str) -> None:
-    """Show the report that the command left with its guard; `problem`: why the command was ended."""
+    """Print the report that the ended command passed to its guard. `problem`: why the command was
+    ended.
+    """
     report = VerifierReport.from_json(work["report"])
     last = report.checks[-1]
     findings = tuple(replace(finding, problem=problem) for finding in last.findings)
@@ -72,7 +74,7 @@ def show_locked(work: JsonObject, problem: str) -> None:
 
 
 def show_report(report: VerifierReport, *, as_json: bool = False) -> int:
-    """Print a report; the exit code that goes with it."""
+    """Print a report, and return its exit code."""
     if as_json:
         sys.__stdout__.write(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2).decode())  # type: ignore[union-attr]
         sys.__stdout__.write("\n")  # type: ignore[union-attr]

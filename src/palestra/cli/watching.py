@@ -1,4 +1,4 @@
-"""What goes with a running collection: its view, its events, its last words."""
+"""The live view of a running collection, its events, and its last lines."""
 
 import asyncio
 import contextlib
@@ -37,41 +37,43 @@ PROGRESS_EVENT_EVERY_S: Final = 2.0
 @final
 @dataclass(slots=True)
 class Watch:
-    """How one command shows its collection. `view`: rich, plain or none."""
+    """How one command shows its collection. `view`: `rich`, `plain` or `none`."""
 
     view: str
     events: EventFile | None = None
     lag_threshold_s: float = 0.0
-    """From how long on a block of the event loop is told; 0 does not watch."""
+    """The shortest block of the event loop, in seconds, that is reported; 0 turns the watchdog off.
+    """
     lags: LagLog = field(default_factory=lambda: LagLog(notice))
     most_in_flight: int | None = None
-    """How many rollouts at once the process can have, when their number is decided on the way."""
+    """The largest number of rollouts at once that the process can have, when concurrency is
+    automatic."""
     accounting: Accounting | None = None
-    """Of the collection, once it has begun."""
+    """The accounting of the collection, once it has begun."""
     events_target: str = ""
-    """Where its events go, for whoever has to end them in its place."""
+    """Where the events go; the guard needs it to write the last event in the command's place."""
     has_ended: bool = False
-    """Whether its end is among the events."""
+    """Whether the last event has been written."""
 
     def ended(self, code: int, message: str = "") -> int:
-        """Tell how the command ends; `code` again."""
+        """Write the last event, with the exit code of the command, and return `code`."""
         if self.events is not None:
             self.events.emit("run_ended", exit=code, message=message, **_accounts(self.accounting))
             self.has_ended = True
         return code
 
     def say_accounting(self) -> None:
-        """How many rollouts were asked for and how they ended, once they have begun."""
+        """Print how many rollouts were requested and how they ended, if the collection has begun."""
         if self.accounting is not None:
             notice(self.accounting.line())
 
     def close(self) -> None:
-        """Write the events that are still to be written; for a process that ends at once."""
+        """Write the events that are still queued. Needed by a process that ends at once."""
         if self.events is not None and self.events.close() and self.has_ended:
             tell_guard(events="")
 
     def on_lag(self, lag: Lag) -> None:
-        """The event loop was blocked, or still is."""
+        """Report that the event loop was blocked, or still is."""
         self.lags(lag)
         if self.events is not None:
             blamed = lag.blamed
@@ -85,7 +87,9 @@ class Watch:
             )
 
     def watchdog(self) -> contextlib.AbstractAsyncContextManager[object]:
-        """A watchdog that tells this, unless it is turned off."""
+        """Return a watchdog that calls `on_lag`; when it is turned off, a context that does
+        nothing.
+        """
         if self.lag_threshold_s <= 0:
             return contextlib.nullcontext()
         return Watchdog(self.on_lag, threshold_s=self.lag_threshold_s)
@@ -95,9 +99,9 @@ class Watch:
 def watching(
     progress: str | None, json_events: str | None, *, lag_threshold_s: float = 0.0
 ) -> Iterator[Watch]:
-    """Open what a command shows its collection with; the block ends with `Watch.ended`.
+    """Open the view and the events of a command. The body must end with a call of `Watch.ended`.
 
-    Raises ConfigError for a view that is unknown, and for events that cannot be written.
+    Raises ConfigError: the view is unknown, or the events cannot be written.
     """
     view = choose_kind(progress)
     if json_events is None:
@@ -124,7 +128,7 @@ def watching(
 async def watched(
     prepared: PreparedRun, settings: CollectSettings, client: ServerClient, watch: Watch
 ) -> Collected:
-    """Run a collection and show it. When it ends early, the accounting is said all the same."""
+    """Run a collection and show it. The accounting is printed even when it ends early."""
     draining = Draining(settings.drain_file) if settings.drain_file is not None else None
     watch.accounting = prepared.accounting
     started_progress: asyncio.Queue[Progress] = asyncio.Queue()
@@ -135,7 +139,7 @@ async def watched(
         progress = await started_progress.get()
         async with (
             live_view(watch.view, progress),
-            _told(watch.events, progress),
+            _events_written(watch.events, progress),
             watch.watchdog(),
         ):
             with (
@@ -154,7 +158,7 @@ async def watched(
             client,
             on_start=started_progress.put_nowait,
             observers=observers,
-            most=watch.most_in_flight,
+            most_rollouts=watch.most_in_flight,
             draining=draining.asked if draining else None,
         )
     except BaseException:
@@ -172,10 +176,10 @@ async def watched(
 
 @final
 class Draining:
-    """Whether a file has appeared that asks to start no further rollouts.
+    """Looks for the file that asks a collection to start no further rollouts.
 
-    A file, since a signal does not get into every container, and reaches more than it should
-    where it does: every process of a Slurm step.
+    A file is used because a signal does not reach every container; where it does, it reaches every
+    process of a Slurm step, which is too many.
     """
 
     LOOK_EVERY_S: Final = 0.5
@@ -185,11 +189,11 @@ class Draining:
         self._asked = False
 
     def asked(self) -> bool:
-        """Whether the file was there when it was last looked for."""
+        """Whether the last look found the file."""
         return self._asked
 
     async def look(self) -> None:
-        """Look for the file until it is there; its file system may be slow, so beside the loop."""
+        """Look for the file until it exists; in a thread, because its file system may be slow."""
         while not self._asked:
             self._asked = await asyncio.to_thread(self._file.exists)
             await asyncio.sleep(self.LOOK_EVERY_S)
@@ -201,19 +205,19 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _told(events: EventFile | None, progress: Progress) -> AsyncIterator[None]:
-    """Events about the collection as a whole, now and then while the body runs."""
+async def _events_written(events: EventFile | None, progress: Progress) -> AsyncIterator[None]:
+    """Write events about the collection as a whole, every few seconds while the body runs."""
     if events is None:
         yield
         return
-    telling = asyncio.create_task(_tell(events, progress), name="events")
+    telling = asyncio.create_task(_write_events(events, progress), name="events")
     try:
         yield
     finally:
         await _end(telling)
 
 
-async def _tell(events: EventFile, progress: Progress) -> None:
+async def _write_events(events: EventFile, progress: Progress) -> None:
     from palestra.cli.snapshot import RateMeter
 
     meter = RateMeter(progress)

@@ -1,26 +1,27 @@
-"""Rollouts over many jobs of a cluster: plan, render, submit; what runs inside a job; the ledger.
+"""Rollouts over many jobs of a cluster: plan, render and submit jobs, run them, record the outcome.
 
-    options.py      what a user asks for, checked
+    options.py      the checks of a user's options
     configs.py      cluster config files: executor, containers, mounts, partitions
-    overrides.py    overrides that name what an option decides; those of each stage
+    overrides.py    overrides that stand for an option; overrides of each stage
     planner.py      options and a cluster -> a `Run`: pure, no Slurm
     commands.py     a user's own command as a `Run` of one job
     nemo_skills/    the names under which the field's scripts import this
-    plan.py         the `Run` itself, frozen and serialisable: the contract with what runs in a job
+    plan.py         the `Run` itself, frozen and serialisable: what the code inside a job reads
     layout.py       the name of every file in a run's output folder
-    records.py      objects in files, lines of JSON, ends of logs
-    shard.py, lease.py, ports.py
-                    a shard's rows and its done file; one writer for each; free ports of a node
+    records.py      JSON objects in files, JSON lines, the last lines of logs
+    shard.py        a shard's rows and its done file
+    lease.py        one writer for each shard
+    ports.py        free ports of a node
     render.py       a `Run` -> batch scripts
-    writing.py      the folder of a submission, by one command at a time, its plan whole or absent
+    writing.py      writes a submission's folder, one command at a time, its plan last
     executors/      batch scripts -> jobs: submit, status, cancel, logs
-    supervisor/     what runs on a batch node
+    supervisor/     the program that runs on a batch node
     ledger.py       what was submitted, and how it ended
     units.py, following.py, resubmit.py
-                    what has become of a run, and what is submitted again
-    completeness.py what a merge may begin with, and what a partial one lacks
+                    the status of a run, and submitting parts of it again
+    completeness.py whether a merge may begin, and which rollouts a partial merge lacks
 
-The batch script starts one supervisor, of the standard library only, which reads `plan.json`.
+The batch script starts one supervisor, which uses only the standard library and reads `plan.json`.
 """
 
 import shlex
@@ -50,17 +51,18 @@ from palestra.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Overrides as a command line has them after its flags."""
+    """Overrides as they would stand on a command line after the flags."""
 
     args: tuple[str, ...]
     text: str = ""
-    """As it was given."""
+    """The text before it was split."""
 
 
 def wrap_arguments(text: str) -> Arguments:
-    """`+key=value ++other.key=value …` for `nemo_gym_rollouts(ctx=…)`, quoted as in a shell.
+    """Split `text` (`+key=value ++other.key=value …`, quoted as in a shell) for the parameter
+    `ctx`.
 
-    Raises ConfigError for a quote that is not closed.
+    Raises ConfigError: a quote is not closed.
     """
     try:
         return Arguments(tuple(shlex.split(text)), text)
@@ -69,12 +71,12 @@ def wrap_arguments(text: str) -> Arguments:
 
 
 def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submission:
-    """`rollouts`, as its users of today call it: overrides come wrapped in `ctx`.
+    """Call `rollouts` with the signature of the field's function: `ctx` holds the overrides.
 
-    What is worth knowing goes to stderr.
+    Prints notices to stderr.
     """
     extra: Sequence[str] = ctx.args if ctx is not None else ()
-    return rollouts(extra=extra, tell=to_stderr, **options)
+    return rollouts(extra=extra, report=to_stderr, **options)
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""One command of a user's as one job: planned, submitted and followed as rollouts are."""
+"""Plan and submit a user's own command as one job of a cluster."""
 
 import shlex
 import sys
@@ -15,7 +15,7 @@ from palestra.cluster.places import merged, parse_mounts, same_place
 from palestra.cluster.plan import (
     Collect,
     Component,
-    Job,
+    PlannedJob,
     Policy,
     Role,
     Run,
@@ -34,23 +34,26 @@ JOB = Role.COMMAND.value
 
 
 def run_cmd(
-    *, extra: Sequence[str] = (), tell: Callable[[str], None] = lambda _: None, **options: Any
+    *, extra: Sequence[str] = (), report: Callable[[str], None] = lambda _: None, **options: Any
 ) -> Submission:
     """Run one command as a job of a cluster, with bash.
 
-    `extra`: the words of the command, instead of the option `command`. Raises ConfigError for
-    what cannot be, before anything is written; ClusterUnreachable when nothing could be asked.
+    `extra`: the words of the command, instead of the option `command`. Raises ConfigError, before
+    anything is written: the options are invalid. Raises ClusterUnreachable: the cluster did not
+    answer.
     """
-    return _CommandSubmitter(checked_command(extra, **options), tell).submit()
+    return _CommandSubmitter(checked_command(extra, **options), report).submit()
 
 
-def checked_command(extra: Sequence[str], **given: Any) -> CommandOptions:
-    """The options, each right in itself and all of them together. Raises ConfigError."""
-    unknown = [name for name in given if name not in CommandOptions.model_fields]
+def checked_command(extra: Sequence[str], **settings: Any) -> CommandOptions:
+    """Return the validated options. Raises ConfigError: an option is invalid or conflicts with
+    another.
+    """
+    unknown = [name for name in settings if name not in CommandOptions.model_fields]
     if unknown:
         near = did_you_mean(unknown[0], CommandOptions.model_fields)
         raise ConfigError(f"{', '.join(unknown)}: no such option of run_cmd{near}")
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in settings.items() if value is not None}
     if extra and options.get("command"):
         raise ConfigError(
             f"a command is given twice: --command, and {shlex.join(extra)!r} after the options",
@@ -67,7 +70,7 @@ def checked_command(extra: Sequence[str], **given: Any) -> CommandOptions:
 
 
 class _CommandSubmitter(Submitter):
-    """The steps of one submission of a command."""
+    """Performs the steps that submit one command."""
 
     def __init__(self, options: CommandOptions, report: Callable[[str], None]) -> None:
         super().__init__(options, options.output_dir or options.expname, report)
@@ -78,11 +81,11 @@ class _CommandSubmitter(Submitter):
         run = self._planned()
         writer = Writer(self._options, self._cluster, self._files, self._how, self._cwd, ())
         writer.check(run)
-        with self._alone(run.submission):
+        with self._submission_lock(run.submission):
             return self._submitted(run, writer)
 
     def _check_folder(self) -> None:
-        """Raise ConfigError when the folder holds another kind of run."""
+        """Raise ConfigError when the output folder holds a run of rollouts."""
         if self._files.submissions() and not is_command(read_run(self._files)):
             raise ConfigError(
                 f"{self._files.output_dir} holds a run of rollouts",
@@ -93,7 +96,7 @@ class _CommandSubmitter(Submitter):
         options, cluster = self._command, self._cluster
         number, log_dir = self._next_submission(), self._log_dir()
         component = self._component(number)
-        job = Job(
+        job = PlannedJob(
             JOB,
             (component,),
             allocations((component,), (options.partition or cluster.partition,)),
@@ -151,10 +154,10 @@ class _CommandSubmitter(Submitter):
 
 
 def _image(container: str | None, cluster: ClusterConfig) -> str | None:
-    """The image to run in. Raises ConfigError for a container that cannot be had."""
+    """Return the container image to run in. Raises ConfigError: the cluster cannot run `container`."""
     if cluster.runtime == "none" and container is not None:
         raise ConfigError(
-            f"--container {container}: this cluster runs none",
+            f"--container {container}: this cluster runs no containers",
             hint="set `runtime` in its config: pyxis, apptainer or podman",
         )
     if container is not None and (Path(container).suffix or set("/:") & set(container)):

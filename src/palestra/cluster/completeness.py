@@ -1,4 +1,4 @@
-"""How much of a run its shards hold: what a merge may begin with, and what a partial one lacks."""
+"""How complete a run's shards are: whether a merge may begin, and what a partial merge lacks."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,9 +19,10 @@ MOST_NAMED = 10
 
 
 def check_shards(run: Run, files: RunFiles, *, allow_partial: bool) -> list[str]:
-    """The names of the shards to merge: all of them, or with `allow_partial` those begun.
+    """Return the names of the shards to merge: all, or with `allow_partial` those that have begun.
 
-    Raises MergeIncomplete naming the shards that are not done, InputDataError when there is none.
+    Raises MergeIncomplete: some shards are not done (the message lists them). Raises
+    InputDataError: no shard has begun.
     """
     names = [shard.name for shard in run.shards]
     open_shards = [name for name in names if not is_done(files.shard(name))]
@@ -50,9 +51,10 @@ def _how_far(files: RunFiles, name: str) -> str:
 
 
 def write_completeness(run: Run, files: RunFiles, *, allow_partial: bool) -> Sequence[str]:
-    """Say of each task how many of its rollouts were asked for and how many have ended.
+    """Write, for each task, how many rollouts were requested and how many have ended.
 
-    Written beside the merged rollouts only for a merge that is partial; what is to be said.
+    The file is next to the merged rollouts and exists only while rollouts are missing. Returns the
+    lines to print.
     """
     if not allow_partial:
         files.completeness.unlink(missing_ok=True)

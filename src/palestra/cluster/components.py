@@ -1,4 +1,4 @@
-"""The components that jobs are made of, and what they need of an allocation. Pure, as all planning."""
+"""Build the components of jobs and compute the resources that they need. Pure: no files, no Slurm."""
 
 import shlex
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ DRIVER: Final = "driver"
 RAY: Final = "ray"
 SHARED_WITH_RAY: Final = ("/tmp", "/dev/shm")  # noqa: S108 - where Ray's processes of a node meet
 SLURM_ARRAY_SIZE: Final = 1001
-"""Slurm's own default of MaxArraySize: tasks of one array."""
+"""Slurm's default for MaxArraySize: the largest number of tasks of one array."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a plan rests on besides its options. Paths are the cluster's, outside containers.
+    """The inputs of a plan besides the options. Paths are those of the cluster, outside containers.
 
-    `wanted`: shards to run in this submission, of all `shards`.
+    `wanted`: the shards to run in this submission; `shards`: all shards of the run.
     """
 
     output_dir: str
@@ -50,12 +50,12 @@ class Facts:
     collect_overrides: tuple[str, ...] = ()
     workdir: str | None = None
     code: str | None = None
-    """The packaged code, first on PYTHONPATH."""
+    """The folder of the packaged code; it comes first on PYTHONPATH."""
     mounts: tuple[Mount, ...] = ()
-    """That paths of the options need, in containers."""
+    """The mounts that containers need for paths in the options."""
     after: tuple[After, ...] = ()
     complete: bool = True
-    """Whether all shards are done once the wanted ones are: only then is there a merge."""
+    """Whether all shards are done once the `wanted` ones are. Only then is a merge planned."""
     max_array_size: int = SLURM_ARRAY_SIZE
     code_version: str = ""
     identity: dict[str, str] = field(default_factory=dict)
@@ -68,9 +68,9 @@ class Facts:
 def allocations(
     components: Sequence[Component], partitions: Sequence[str | None]
 ) -> tuple[Allocation, ...]:
-    """What each group of a job needs: the maximum over its components, in whatever order.
+    """Return what each group of a job needs: the maximum over its components (memory: the sum).
 
-    `partitions`: of each group.
+    `partitions`: the partition of each group.
     """
     allocations_found = []
     for group, partition in enumerate(partitions):
@@ -94,7 +94,7 @@ def allocations(
 
 
 class Parts:
-    """The components that jobs are made of."""
+    """Builds the components of jobs."""
 
     def __init__(self, options: RolloutOptions, cluster: ClusterConfig, facts: Facts) -> None:
         self._options = options
@@ -111,7 +111,9 @@ class Parts:
         self.secrets = tuple(dict.fromkeys((*key, *cluster.inherit_env)))
 
     def collecting(self) -> tuple[Component, ...]:
-        """Services first, then the driver; each in the group of its partition."""
+        """Return the components of a collecting job: services first, then the driver, with their
+        groups.
+        """
         parts = []
         if self._options.self_hosted:
             parts.append(self._server())
@@ -123,26 +125,27 @@ class Parts:
         return tuple(replace(part, group=self._group(part.name, parts)) for part in parts)
 
     def partitions(self, components: Sequence[Component]) -> tuple[str | None, ...]:
-        """The partition of each group, in order."""
+        """Return the partition of each group, in the order of the groups."""
         by_group = {part.group: self._partition(part.name) for part in components}
         return tuple(by_group[group] for group in sorted(by_group))
 
     def closing(self, role: Role, command: str) -> Component:
-        """The merge or the profile, alone in its job."""
+        """Return the component that is alone in its job, such as the merge or the profile."""
         return self._main(role.value, role, (command, "{plan}"), cpus=DRIVER)
 
     def _partition(self, part: str) -> str | None:
-        """Main steps of every kind belong where the driver does."""
+        """Return the partition of a component. Main steps of every kind use the driver's partition."""
         kind = part if part in {SERVER, SANDBOX} else DRIVER
         return (
             self._options.partition or self._cluster.partitions.get(kind) or self._cluster.partition
         )
 
     def _group(self, part: str, components: Sequence[Component]) -> int:
-        """Parts of different partitions are allocated as a heterogeneous job.
+        """Return the group of a component: one per partition. Several groups make a heterogeneous
+        job.
 
-        The groups are numbered by partition, so that the order of components makes no difference;
-        the driver's comes first, since the supervisor runs on the first node of group 0.
+        The driver's partition is group 0, because the supervisor runs on the first node of group 0.
+        The others are sorted, so the order of components makes no difference.
         """
         driver_partition = self._partition(DRIVER)
         others = {self._partition(component.name) for component in components} - {driver_partition}
@@ -205,7 +208,9 @@ class Parts:
         )
 
     def _ray(self) -> Component:
-        """Its first node is the driver's: whoever uses Ray needs a part of it beside itself."""
+        """Return the Ray component. Its first node is the driver's node: a process that uses Ray
+        needs a Ray node on its own machine.
+        """
         cluster, nodes = self._cluster, self._options.ray_nodes
         cores = cluster.cpus.get(RAY, 1)
         program = (*self._palestra(), "cluster", "ray-node", "--cpus", str(cores))
@@ -262,7 +267,7 @@ class Parts:
         )
 
     def _install(self) -> str:
-        """Nothing is installed in a job unless it was asked for."""
+        """Return the installation command; empty unless the user asked for an installation."""
         path = self._options.gym_path
         commands = [self._options.installation_command]
         if path:
@@ -273,7 +278,7 @@ class Parts:
         if container is not None:
             if self._cluster.runtime == "none":
                 raise ConfigError(
-                    f"container {container!r}: this cluster runs none",
+                    f"container {container!r}: this cluster runs no containers",
                     hint="set `runtime` in its config: pyxis, apptainer or podman",
                 )
             return container

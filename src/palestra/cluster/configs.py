@@ -1,6 +1,6 @@
-"""Cluster config files: what is the same for every run on one cluster.
+"""Cluster config files: the settings that are the same for every run on one cluster.
 
-`examples/example.yaml` in this package has every setting with a comment.
+`examples/example.yaml` in this package shows every setting with a comment.
 """
 
 import os
@@ -33,12 +33,14 @@ HERE: Final = "cluster_configs"
 SHIPPED: Final = Path(__file__).parent / "examples"
 SERVICES: Final = ("server", "sandbox")
 SIGNAL_MOST_S: Final = 65535
-"""The longest time before its end at which Slurm warns a job."""
+"""The earliest warning that Slurm can send: this many seconds before a job's time limit."""
 _RESTART: Final = re.compile(r"restart\((\d+)\)")
 
 
 def exit_policy(text: Any) -> Any:
-    """`fatal`, `ignore`, `restart(3)`. Raises ValueError for anything else."""
+    """Parse an exit policy: `fatal`, `ignore` or `restart(3)`. Raises ValueError for any other
+    text.
+    """
     if isinstance(text, OnExit):
         return text
     if matched := _RESTART.fullmatch(str(text)):
@@ -60,7 +62,7 @@ Policy = Annotated[OnExit, BeforeValidator(exit_policy)]
 
 
 class ProbeSettings(BaseModel):
-    """How a job waits for its services. Seconds, all above 0."""
+    """How a job waits until its services are ready. All values are in seconds and above 0."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -70,7 +72,10 @@ class ProbeSettings(BaseModel):
 
     @model_validator(mode="after")
     def _looks_twice(self) -> "ProbeSettings":
-        """Where both are chosen; a long interval alone is fine, since the first look is at once."""
+        """Check that the deadline is not before the second attempt, when the user sets both values.
+
+        A long interval alone is fine, since the first attempt is made at once.
+        """
         both = {"deadline_s", "interval_s"} <= self.model_fields_set
         if both and self.deadline_s < self.interval_s:
             raise ValueError(
@@ -81,7 +86,7 @@ class ProbeSettings(BaseModel):
 
 
 class ClusterConfig(BaseModel):
-    """One cluster. Every field has its sentence in `examples/example.yaml`."""
+    """The settings of one cluster. `examples/example.yaml` explains every field."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -127,9 +132,9 @@ class ClusterConfig(BaseModel):
         return self
 
     def container(self, kind: str, wanted_by: str) -> str | None:
-        """The image of `kind`; None where nothing runs in containers.
+        """Return the container image for `kind`; None when the cluster uses no containers.
 
-        Raises ConfigError with the names there are, for one that is none of them.
+        Raises ConfigError: the cluster has no container `kind` (the message lists the known names).
         """
         if self.runtime == "none":
             return None
@@ -149,10 +154,11 @@ def find_cluster(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> tuple[str, ClusterConfig]:
-    """The name and the settings of a cluster: by name, by path of a file, or as a mapping.
+    """Return the name and settings of a cluster, given by name, by file path, or as a mapping.
 
-    Looked for in `config_dir`, the folders of PALESTRA_CLUSTER_CONFIGS, `./cluster_configs` and
-    this package. Raises ConfigError with every place looked in and every name found there.
+    A name is searched in `config_dir`, the folders of PALESTRA_CLUSTER_CONFIGS, `./cluster_configs`
+    and this package. Raises ConfigError: not found (lists the folders searched and the names
+    found).
     """
     if cluster is None:
         if config_dir:
@@ -163,13 +169,13 @@ def find_cluster(
             {key: value for key, value in cluster.items() if key != "name"}, "the cluster given"
         )
     path = _file_of(cluster, _folders(config_dir, environ or os.environ, cwd or Path.cwd()))
-    return path.stem, _checked(_read(path), str(path))
+    return path.stem, _checked(_read_tree(path), str(path))
 
 
 def _folders(config_dir: str | None, environ: Mapping[str, str], cwd: Path) -> list[Path]:
     named_folders = [Path(part) for part in environ.get(VARIABLE, "").split(os.pathsep) if part]
     if config_dir and not Path(config_dir).is_dir():
-        raise ConfigError(f"--config-dir {config_dir} is no folder")
+        raise ConfigError(f"--config-dir {config_dir} is not a folder")
     return [*([Path(config_dir)] if config_dir else []), *named_folders, cwd / HERE, SHIPPED]
 
 
@@ -188,13 +194,13 @@ def _file_of(name: str, folders: list[Path]) -> Path:
     )
 
 
-def _read(path: Path) -> ConfigTree:
+def _read_tree(path: Path) -> ConfigTree:
     try:
         tree = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"cluster config {path} cannot be read: {error}") from error
     if not isinstance(tree, Mapping):
-        raise ConfigError(f"cluster config {path} is no mapping of settings")
+        raise ConfigError(f"cluster config {path} is not a mapping of settings")
     return tree
 
 
@@ -204,7 +210,7 @@ def _checked(tree: ConfigTree, where: str) -> ClusterConfig:
         near = did_you_mean(unknown[0], ClusterConfig.model_fields)
         known_settings = ", ".join(ClusterConfig.model_fields)
         raise ConfigError(
-            f"{where}: {', '.join(unknown)} is no setting of a cluster{near}",
+            f"{where}: {', '.join(unknown)} is not a setting of a cluster{near}",
             hint=f"settings: {known_settings}",
         )
     try:

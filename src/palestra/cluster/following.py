@@ -1,8 +1,8 @@
-"""What has become of a run: its ledger, its files and the executor's word, put together.
+"""The status of a run, from its ledger, its files and the executor.
 
-A shard is done when its done file says so, whatever a queue remembers; merge and profile are when
-their job ended well. A job that never started because another failed is told from one that was
-cancelled, and the ledger says why.
+A shard is done when its done file is valid, whatever the queue reports. Merge and profile are done
+when their job succeeded. The status distinguishes a cancelled job from one that never starts
+because another job failed; the latter is also recorded in the ledger.
 """
 
 import time
@@ -16,7 +16,7 @@ from palestra.cluster import ledger
 from palestra.cluster.executors import Executor, JobState, Phase
 from palestra.cluster.executors.executor import killed_by, reason_of
 from palestra.cluster.layout import JobFiles, RunFiles
-from palestra.cluster.plan import Job, Run
+from palestra.cluster.plan import PlannedJob, Run
 from palestra.cluster.records import read_object
 from palestra.cluster.shard import NotDone, count, is_done
 from palestra.cluster.stamping import with_stamped
@@ -26,7 +26,7 @@ from palestra.schema import JsonObject
 
 
 class Standing(StrEnum):
-    """Where one shard, or one job without shards, stands."""
+    """The status of one shard, or of one job without shards."""
 
     DONE = "done"
     RUNNING = "running"
@@ -34,23 +34,23 @@ class Standing(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     NEVER_STARTS = "never starts"
-    """What it waits for has failed."""
+    """A job that this unit depends on has failed."""
     UNKNOWN = "unknown"
-    """The executor has forgotten it, and it has left no word."""
+    """The executor no longer has the job, and the job left no result file."""
     NOT_SUBMITTED = "not submitted"
 
     @property
     def active(self) -> bool:
-        """Whether it may still change by itself."""
+        """Whether the status may still change without a new submission."""
         return self in {Standing.RUNNING, Standing.QUEUED}
 
 
 @dataclass(frozen=True, slots=True)
 class UnitStatus:
-    """A unit and where it stands. `rollouts`: expected, scored, failed, left.
+    """A unit and its status. `rollouts`: the numbers expected, scored, failed and left.
 
-    `servers`: how many are expected, ready, failed. `components`: each with state and reason.
-    `open_ids`: its jobs that have not ended, in their order.
+    `servers`: how many are expected, ready, failed. `components`: each with its state and reason.
+    `open_ids`: the ids of its jobs that have not ended, in order.
     """
 
     unit: RunUnit
@@ -65,7 +65,7 @@ class UnitStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """All of a run."""
+    """The status of all units of a run."""
 
     run: Run
     units: tuple[UnitStatus, ...]
@@ -76,15 +76,15 @@ class RunStatus:
 
     @property
     def active(self) -> bool:
-        """Whether something waits or runs."""
+        """Whether any unit waits or runs."""
         return any(unit.standing.active for unit in self.units)
 
     def counts(self) -> Mapping[str, int]:
-        """How many units stand where."""
+        """Return the number of units in each status."""
         return Counter(unit.standing.value for unit in self.units)
 
     def rollouts(self) -> Mapping[str, int]:
-        """Of all shards together."""
+        """Return the rollout counts, summed over all shards."""
         total: Counter[str] = Counter({"expected": 0, "scored": 0, "failed": 0, "left": 0})
         for unit in self.units:
             total.update(unit.rollouts)
@@ -92,9 +92,9 @@ class RunStatus:
 
 
 def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
-    """Where everything stands, with one question to the executor.
+    """Return the status of all units of a run, with one query to the executor.
 
-    Raises ClusterUnreachable when it does not answer: nothing is known then.
+    Raises ClusterUnreachable: the executor does not answer, so the status is unknown.
     """
     units = units_of(files, run)
     # Of a shard that is done, other jobs may be left that will find so.
@@ -114,7 +114,9 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
 
 
 def _not_submitted(files: RunFiles, run: Run, units: Sequence[RunUnit]) -> list[RunUnit]:
-    """What the plan has and nobody submitted: a command that was ended half-way leaves such."""
+    """Return the units of the plan that have no job. They exist when a submit command was
+    interrupted.
+    """
     unit_names = {unit.name for unit in units}
     shards = sorted({shard.name for shard in run.shards} - unit_names)
     others = [job.name for job in run.jobs if not job.shards and job.name not in unit_names]
@@ -127,7 +129,9 @@ def _not_submitted(files: RunFiles, run: Run, units: Sequence[RunUnit]) -> list[
 def _status_of_attempts(
     files: RunFiles, unit: RunUnit, states: Mapping[str, JobState]
 ) -> UnitStatus:
-    """Of several jobs for one shard: the one that runs, else that waits, else the last."""
+    """Return the status of a unit from its jobs: the running one, else a waiting one, else the
+    last.
+    """
     open_ids = [
         attempt.job_id
         for attempt in unit.attempts
@@ -170,7 +174,7 @@ def _status(files: RunFiles, unit: RunUnit, job_state: JobState | None) -> UnitS
 
 
 def _reason(result: JsonObject, job_state: JobState | None) -> str:
-    """Why a job ended, as its supervisor and the executor say."""
+    """Return why a job ended, from its supervisor's result and the executor's state."""
     reason = reason_of(result)
     if job_state is None:
         return reason
@@ -216,7 +220,7 @@ def _rollouts(files: RunFiles, unit: RunUnit) -> Mapping[str, int]:
 
 
 def _with_expected(run: Run, statuses: Sequence[UnitStatus]) -> list[UnitStatus]:
-    """Rollouts of shards that have not begun are expected, too, where their number is known."""
+    """Fill in the expected rollouts of shards that have not begun, where their number is known."""
     with suppress(InputDataError):
         run = with_stamped(run)
     rows = {shard.name: shard.rows for shard in run.shards}
@@ -233,7 +237,7 @@ def _with_expected(run: Run, statuses: Sequence[UnitStatus]) -> list[UnitStatus]
 
 
 def _with_dependants(run: Run, statuses: Sequence[UnitStatus]) -> list[UnitStatus]:
-    """What was ended before it began because of what it waits for, said so."""
+    """Set the status of units whose dependency failed to `NEVER_STARTS`, with the reason."""
     failed = {
         unit_status.unit.job: f"{unit_status.unit.name} {unit_status.standing.value}"
         + (f": {unit_status.reason}" if unit_status.reason else "")
@@ -244,7 +248,7 @@ def _with_dependants(run: Run, statuses: Sequence[UnitStatus]) -> list[UnitStatu
 
 
 def _explained(
-    jobs: Sequence[Job], unit_status: UnitStatus, failed: Mapping[str, str]
+    jobs: Sequence[PlannedJob], unit_status: UnitStatus, failed: Mapping[str, str]
 ) -> UnitStatus:
     if unit_status.standing not in {Standing.CANCELLED, Standing.QUEUED}:
         return unit_status
@@ -259,8 +263,8 @@ def _explained(
     return unit_status
 
 
-def _all_before(jobs: Sequence[Job], job: Job) -> list[str]:
-    """Jobs that have to go well before that one starts; nearest last."""
+def _all_before(jobs: Sequence[PlannedJob], job: PlannedJob) -> list[str]:
+    """Return the names of the jobs that must succeed before `job` starts, the nearest last."""
     by_name = {listed_job.name: listed_job for listed_job in jobs}
     before: list[str] = []
     to_visit = [job]
@@ -273,7 +277,9 @@ def _all_before(jobs: Sequence[Job], job: Job) -> list[str]:
 
 
 def _record_those_that_never_start(files: RunFiles, status: RunStatus) -> None:
-    """Write into the ledger what no supervisor could: it never ran."""
+    """Write to the ledger which units never start. Their supervisors cannot, because they never
+    ran.
+    """
     recorded = {
         (event.get("submission"), event.get("dependant"))
         for event in ledger.events(files.ledger)

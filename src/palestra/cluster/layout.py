@@ -1,10 +1,10 @@
-"""The name of every file in a run's output folder: nothing else spells one.
+"""The names of all files in a run's output folder. No other module contains these names.
 
     OUT/
       rollouts[-rs{seed}][-chunk{k}].jsonl            scored rows of one shard
       …_materialized_inputs.jsonl  …_failures.jsonl   its inputs and its failed attempts
-      …_manifest.json  …_done.json  …_lease.json      what it was made from; that it ended; its writer
-      rollouts.jsonl  rollouts_….jsonl                the merged run, named as a single run's files
+      …_manifest.json  …_done.json  …_lease.json      its provenance; its end; its current writer
+      rollouts.jsonl  rollouts_….jsonl                the merged run, named like a single run
       logs/                                           one file per component and restart
       cluster/ledger.jsonl                            what was submitted, and how it ended
       cluster/inputs/SHARD.jsonl                      rows of one shard with their global indices
@@ -12,9 +12,10 @@
         plan.json  supervisor.pyz  submit.sh
         JOB.sh                                        the batch script of each job
         code/                                         the packaged code, when there is any
-        run/JOB[.TASK]/                               while it runs: endpoints, states, nonce
+        run/JOB[.TASK]/                               a job's endpoints, component states and result
 
-Standard library only, and of any Python from 3.8 on: the supervisor carries it onto batch nodes.
+Uses only the standard library of Python 3.8 or later: the supervisor uses this module on batch
+nodes.
 """
 
 from __future__ import annotations
@@ -23,19 +24,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MERGED = "rollouts"
-"""The stem of the merged files."""
+"""The beginning of the names of the merged files."""
 
 
 @dataclass(frozen=True)
 class ShardFiles:
-    """The files of one shard; scored rows, inputs, failures and manifest as a single run's."""
+    """The files of one shard. Scored rows, inputs, failures and manifest have the same format as
+    those of a single run.
+    """
 
     folder: Path
     name: str
 
     @property
     def output(self) -> Path:
-        """Scored rows."""
+        """The file of scored rows."""
         return self.folder / f"{self.name}.jsonl"
 
     @property
@@ -52,46 +55,52 @@ class ShardFiles:
 
     @property
     def done(self) -> Path:
-        """Expected, scored, failed-terminal: written once the first is the sum of the others."""
+        """The done file, with the numbers expected, scored and failed for good.
+
+        It is written once expected = scored + failed.
+        """
         return self.folder / f"{self.name}_done.json"
 
     @property
     def derived(self) -> tuple[Path, ...]:
-        """What a run of a single shard has beside its rows: metrics, profile, report."""
+        """The files that a run derives from its rows: metrics, profile, report."""
         profile_files = ("aggregate_metrics.json", "agent_metrics.json", "reward_profiling.jsonl")
         names = (*profile_files, "report.html")
         return tuple(self.folder / f"{self.name}_{name}" for name in names)
 
     @property
     def lease(self) -> Path:
-        """Who writes: the job's id."""
+        """The lease file. It names the job that may write this shard."""
         return self.folder / f"{self.name}_lease.json"
 
 
 @dataclass(frozen=True)
 class JobFiles:
-    """What one job (one task of an array) leaves for its own components while it runs."""
+    """The files of one job (or one task of an array) while it runs."""
 
     folder: Path
 
     def endpoint(self, component: str) -> Path:
-        """Host, port, nonce and process of a service: JSON, written whole by rename."""
+        """Return the endpoint file of a service: JSON with host, port, nonce and process.
+
+        It is written by rename, so a reader never sees half of it.
+        """
         return self.folder / f"endpoint-{component}.json"
 
     @property
     def state(self) -> Path:
-        """Components with their states, and a reason for each that failed: JSON."""
+        """The JSON file with the state of each component, and a reason for each that failed."""
         return self.folder / "state.json"
 
     @property
     def result(self) -> Path:
-        """How the job ended, in the supervisor's own words: JSON."""
+        """The JSON file in which the supervisor writes how the job ended."""
         return self.folder / "result.json"
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of a run."""
+    """The files of a run, in its output folder."""
 
     output_dir: Path
 
@@ -113,7 +122,9 @@ class RunFiles:
 
     @property
     def completeness(self) -> Path:
-        """Requested and ended rollouts of each task: there only while a merge is partial."""
+        """The file with requested and ended rollouts of each task. Exists only while a merge is
+        partial.
+        """
         return self.output_dir / f"{MERGED}_completeness.jsonl"
 
     @property
@@ -125,26 +136,30 @@ class RunFiles:
         return self.cluster / "ledger.jsonl"
 
     def given_inputs(self, shard: str) -> Path:
-        """A shard's materialized rows as they were stamped at submission: what its driver takes."""
+        """Return the file of a shard's materialized rows with their indices. The shard's driver
+        reads it.
+        """
         return self.cluster / "inputs" / f"{shard}.jsonl"
 
     @property
     def stamped(self) -> Path:
-        """What the job `prepare` found: counts and digest of the input, of each shard and in all."""
+        """The file that the job `prepare` writes: counts and digest of the input, in all and per
+        shard.
+        """
         return self.cluster / "stamped.json"
 
     def submission(self, number: str) -> SubmissionFiles:
         return SubmissionFiles(self.cluster / number)
 
     def submissions(self) -> tuple[str, ...]:
-        """The numbers of all submissions, in order."""
+        """Return the numbers of all submissions, in order."""
         names = [path.parent.name for path in self.cluster.glob("[0-9]*/plan.json")]
         return tuple(sorted(names, key=int))
 
 
 @dataclass(frozen=True)
 class SubmissionFiles:
-    """One submission: what `sbatch` needs, and what its jobs share."""
+    """The files of one submission: the batch scripts, and what its jobs share."""
 
     folder: Path
 
@@ -154,40 +169,42 @@ class SubmissionFiles:
 
     @property
     def supervisor(self) -> Path:
-        """The supervisor and this module, as a zip that Python runs (see `writing`)."""
+        """The supervisor and the modules that it needs, as a zip that Python can run (see
+        `writing`).
+        """
         return self.folder / "supervisor.pyz"
 
     @property
     def submit_script(self) -> Path:
-        """Submits every job by hand, dependencies included."""
+        """The script that submits every job, with dependencies, when a user runs it by hand."""
         return self.folder / "submit.sh"
 
     @property
     def code(self) -> Path:
-        """The packaged code, first on PYTHONPATH."""
+        """The folder of the packaged code; it comes first on PYTHONPATH."""
         return self.folder / "code"
 
     def script(self, job: str) -> Path:
         return self.folder / f"{job}.sh"
 
     def job(self, job: str, task: int | None = None) -> JobFiles:
-        """`task`: the index in an array."""
+        """Return the files of a job. `task`: its index in the array, None for a job without array."""
         return JobFiles(self.folder / "run" / (job if task is None else f"{job}.{task}"))
 
 
 def logs(output_dir: Path) -> Path:
-    """The folder of logs, unless another was asked for."""
+    """Return the default folder of logs, used unless the user names another."""
     return output_dir / "logs"
 
 
 def log_name(job_id: str, unit: str, component: str, restart: int = 0) -> str:
-    """One component's log. `unit`: the shard's name, else the job's; `restart`: from 0, over
-    requeues of the job and restarts of the component together.
+    """Return the name of one component's log. `unit`: the shard's name, else the job's. `restart`:
+    from 0, counts both requeues of the job and restarts of the component.
     """
     return f"{unit}_{component}_{job_id}_{restart}.log"
 
 
 def shard_name(seed: int | None, chunk: int | None) -> str:
-    """`rollouts[-rs{seed}][-chunk{k}]`: a part is left out when the run has no such parts."""
+    """Return a shard's name: `rollouts[-rs{seed}][-chunk{k}]`. A None parameter is left out."""
     seeded = "" if seed is None else f"-rs{seed}"
     return MERGED + seeded + ("" if chunk is None else f"-chunk{chunk}")

@@ -1,11 +1,12 @@
-"""One writer for each shard: a file that names the job that writes, and who came before it.
+"""One writer for each shard, by a lease file that names the job that may write.
 
-A lease is taken over only when its holder is known to be gone: its process, when it ran on this
-very machine; else when Slurm says so of its job and its heartbeat has stopped as well, since a
-node that Slurm has lost may go on. Whoever finds that its lease is another's stops writing.
+A job takes a lease over only when the holder is known to be gone. If the holder ran on this
+machine, its process must be gone. Otherwise Slurm must report its job as ended and its heartbeat
+must have stopped, since a node that Slurm has lost may go on working. A process that finds its
+lease taken over stops writing.
 
-Leases are numbered. Taking number n begins with creating the file `….n`, which succeeds once,
-and ends with putting the new lease in place; who comes too late sees a higher number there.
+Leases have numbers. To take lease n, a process first creates the file `….n`, which only one can do,
+and then replaces the lease file. A process that comes too late finds a higher number there.
 """
 
 from __future__ import annotations
@@ -25,24 +26,29 @@ from palestra.system import Process, born_at, create_whole
 
 HEARTBEAT_S = 5.0
 SILENT_AFTER_S = 6 * HEARTBEAT_S
-"""A holder that has not shown itself for so long writes no more: it also looks before it beats."""
+"""A holder without a heartbeat for this time does not write any more: before each heartbeat, it
+checks that the lease is still its own."""
 CHECK_S = 1.0
-"""How often a main step looks whether it may still write: see `LeaseWatch`."""
+"""The time between two checks of a main step that it may still write: see `LeaseWatch`."""
 STOPS_S = 10.0
-"""Within which the main step of a holder that is gone has seen so, and has stopped.
+"""Within this time, a main step notices that its supervisor is gone, and stops.
 
-Its supervisor can be gone and it not: a killed slurmd leaves the steps of its jobs behind."""
+It can outlive its supervisor: a killed slurmd leaves the steps of its jobs behind.
+"""
 WAIT_S = 90.0
-"""How long a holder that is about to end is waited for."""
+"""How long `take` waits for a holder that is ending."""
 
 
 class LeaseHeld(Exception):
-    """Another job writes this shard, or may."""
+    """Another job holds the lease of this shard, or may still hold it."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who writes. `job_id` is empty without a queue; `born`: when the process began, in ticks."""
+    """The process that holds a lease.
+
+    `job_id`: empty without a queue. `born`: the start time of the process, in clock ticks.
+    """
 
     job_id: str
     restart: int
@@ -55,12 +61,12 @@ class Holder:
 
     @classmethod
     def me(cls, job_id: str, restart: int) -> Holder:
-        """The holder that this process is, for a job of that id (of Slurm's; else empty)."""
+        """Return this process as a holder. `job_id`: the id of its Slurm job; empty without Slurm."""
         return cls(job_id, restart, **asdict(Process.this()))
 
     @classmethod
     def read(cls, path: Path) -> Holder | None:
-        """Who is named in a file; None when there is none."""
+        """Read the holder named in a lease file. None when the file is missing or invalid."""
         fields = read_object(path)
         if fields is None:
             return None
@@ -70,13 +76,13 @@ class Holder:
             return None
 
     def said(self) -> str:
-        """For messages."""
+        """Return a text for messages: the job, the process and the host."""
         job = f"job {self.job_id} (start {self.restart})" if self.job_id else "a job"
         return f"{job}, process {self.pid} on {self.host}"
 
 
 class Lease:
-    """The right to write one shard. `is_gone` asks the queue about a job's id."""
+    """The right to write one shard. `is_gone`: whether the queue reports a job id as ended."""
 
     def __init__(
         self,
@@ -105,9 +111,10 @@ class Lease:
         """Another has taken this lease over: whoever writes under it must stop at once."""
 
     def take(self) -> None:
-        """Take the lease, waiting a bounded time for a holder that is ending.
+        """Take the lease. Wait a limited time for a holder that is ending.
 
-        Raises LeaseHeld when somebody else has it or may have it, and what `is_gone` raises.
+        Raises LeaseHeld: another process holds the lease or may hold it. Errors of `is_gone` pass
+        through.
         """
         deadline = time.monotonic() + self._wait_s
         while True:
@@ -128,14 +135,15 @@ class Lease:
 
     @property
     def number(self) -> int:
-        """Of this lease; 0 when it was never taken."""
+        """The number of this lease; 0 when it was never taken."""
         return self._mine.number if self._mine is not None else 0
 
     def release(self, *, stopped: bool = True) -> None:
-        """Give it back; nobody has to wait for us then.
+        """Give the lease back, so that the next holder need not wait.
 
-        Unless it is not certain that the main step has `stopped`: a step of Slurm's that had to be
-        ended may go on where its node's daemon is gone. Then whoever comes next gives it time.
+        `stopped`: whether the main step has certainly ended. If False (a Slurm step may go on where
+        its node's daemon is gone), the lease is not marked released, and the next holder waits
+        `stops_s`.
         """
         self._stop.set()
         if self._beating is not None:
@@ -145,13 +153,15 @@ class Lease:
         self._mine = None
 
     def _current(self) -> Holder | None:
-        """The holder, or one that died while it was taking the lease over."""
+        """Return the holder, or a process that has claimed the next number but not yet taken the
+        lease.
+        """
         current = Holder.read(self._path)
         claimed = Holder.read(self._claim_of((current.number if current else 0) + 1))
         return claimed or current
 
     def _alive(self, holder: Holder) -> str:
-        """Why a holder may still write; empty when it is known not to."""
+        """Return why a holder may still write; empty when it certainly does not."""
         if (holder.host, holder.boot) == (self._me.host, self._me.boot):
             alive = born_at(holder.pid) == holder.born
             return "its process is alive" if alive else ""
@@ -163,7 +173,9 @@ class Lease:
         return "" if self._silent() else "its job has ended, but it still writes"
 
     def _silent(self) -> bool:
-        """Whether no heartbeat comes for long enough. Of two clocks no one is compared."""
+        """Whether no heartbeat comes for `silent_after_s`. Only this machine's clock measures the
+        time.
+        """
         before = _beats(self._path)
         deadline = time.monotonic() + self._silent_after_s
         while time.monotonic() < deadline:
@@ -173,7 +185,7 @@ class Lease:
         return True
 
     def _claim(self, number: int) -> bool:
-        """Take lease `number`; False when somebody else was faster."""
+        """Take lease `number`. Return False when another process was faster."""
         mine = Holder(**{**asdict(self._me), "number": number})
         claim = self._claim_of(number)
         try:
@@ -212,7 +224,7 @@ class Lease:
 
 
 class LeaseWatch:
-    """For a main step: whether the supervisor that started it still has the lease, and lives."""
+    """Checks, inside a main step, that its supervisor is alive and still has the lease."""
 
     def __init__(
         self,
@@ -230,7 +242,7 @@ class LeaseWatch:
         self._heard = clock()
 
     def lost(self) -> str:
-        """Why nothing may be written any more; empty while it may."""
+        """Return why the main step must stop writing; empty while it may go on."""
         try:
             holder, beats = Holder.read(self._path), _beats(self._path)
         except OSError:  # the file system hangs or is gone for a while: as if nothing was heard

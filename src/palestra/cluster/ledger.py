@@ -1,17 +1,18 @@
-"""What was submitted and how it ended, for each run; and the runs of this user, by name.
+"""The ledger of each run (what was submitted, how it ended), and the list of this user's runs.
 
-A run's ledger is append-only, and torn lines are dropped:
+A run's ledger is append-only. Incomplete lines are ignored. Its events:
 
-submitted     one job was handed to the executor: submission, job, job_id, shards
-started       a supervisor has begun: job, task, job_id, restart, host
-restarted     a service was started again; `ignored`: the job went on without it
-requeued      a job went back into the queue before its time limit
-ended         a supervisor has said how its job went: status, code, reason, counts
-never_starts  a job that waits for one that failed: dependant, reason
-cancelled     somebody asked for a job to be cancelled
+    submitted     one job was handed to the executor: submission, job, job_id, shards
+    started       a supervisor has begun: job, task, job_id, restart, host
+    restarted     a service was started again
+    ignored       a service ended, and the job went on without it
+    requeued      a job went back into the queue before its time limit
+    ended         a supervisor reported how its job ended: status, code, reason, counts
+    never_starts  a job cannot start because a job that it depends on failed: dependant, reason
+    cancelled     a user cancelled a job
 
-The names of runs, for `--run-after NAME` and `cluster status NAME`, are in one file of the user's
-state folder, appended to; the last run of a name is the one that is meant.
+The names of runs, for `--run-after NAME` and `cluster status NAME`, are in one append-only file in
+the user's state folder. When several runs have the same name, the last one counts.
 """
 
 import os
@@ -25,7 +26,7 @@ from palestra.schema import JsonDict
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """One job that was submitted. `job_id`: as the executor knows it."""
+    """One submitted job. `job_id`: the executor's id of the job."""
 
     submission: str
     job: str
@@ -35,17 +36,17 @@ class Submitted:
 
 
 def append(path: Path, event: Mapping[str, object]) -> None:
-    """Append one event, whole and down to the disk. Raises OSError."""
+    """Append one event as a complete line and sync it to disk. Raises OSError."""
     append_line(path, event)
 
 
 def events(path: Path) -> Iterator[JsonDict]:
-    """Every whole event, in order; none when there is no ledger yet."""
+    """Yield every complete event, in order; nothing when the file does not exist."""
     return read_lines(path)
 
 
 def submitted(path: Path) -> list[Submitted]:
-    """Every job that was submitted, in order."""
+    """Return every submitted job, in order."""
     return [
         Submitted(
             str(event["submission"]),
@@ -64,7 +65,7 @@ VARIABLE = "PALESTRA_STATE_DIR"
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """One run: its name, its output folder, and how its jobs are asked for."""
+    """One run in the list of runs: its name, its output folder, and how to query its jobs."""
 
     name: str
     output_dir: str
@@ -73,7 +74,11 @@ class KnownRun:
 
 
 def registry_file(environ: Mapping[str, str] | None = None) -> Path:
-    """`$PALESTRA_STATE_DIR`, else `$XDG_STATE_HOME/palestra`, else `~/.local/state/palestra`."""
+    """Return the file that lists this user's runs: `cluster-runs.jsonl` in the state folder.
+
+    The folder is `$PALESTRA_STATE_DIR`, else `$XDG_STATE_HOME/palestra`, else
+    `~/.local/state/palestra`.
+    """
     variables = environ if environ is not None else os.environ
     if folder := variables.get(VARIABLE):
         return Path(folder) / "cluster-runs.jsonl"
@@ -82,14 +87,14 @@ def registry_file(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def remember(run: KnownRun, path: Path | None = None) -> None:
-    """Append a run. Raises OSError."""
+    """Append a run to the list of runs. Raises OSError."""
     target = path or registry_file()
     target.parent.mkdir(parents=True, exist_ok=True)
     append_line(target, asdict(run))
 
 
 def known_run(name: str, path: Path | None = None) -> KnownRun | None:
-    """The last run of that name; None when there was none."""
+    """Return the last run named `name`; None when there is none."""
     target = path or registry_file()
     lines_of_run = [line for line in read_lines(target) if line.get("name") == name]
     return KnownRun(**lines_of_run[-1]) if lines_of_run else None

@@ -1,4 +1,4 @@
-"""What can be said of the options before anything is submitted: conflicts, no effect, no value."""
+"""Checks of the options before a submission: conflicts, options without effect, missing values."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,17 @@ from palestra.errors import ConfigError
 from palestra.settings import JobOptions, RolloutOptions, args_from
 
 
-def checked_options(**given: Any) -> RolloutOptions:
-    """The options, each right in itself and all of them together. Raises ConfigError."""
-    unknown = [name for name in given if name not in RolloutOptions.model_fields]
+def checked_options(**settings: Any) -> RolloutOptions:
+    """Return the validated options. Raises ConfigError: an option is invalid or conflicts with
+    another.
+    """
+    unknown = [name for name in settings if name not in RolloutOptions.model_fields]
     if unknown:
         near = did_you_mean(unknown[0], RolloutOptions.model_fields)
         raise ConfigError(f"{', '.join(unknown)}: no such option{near}")
-    options = args_from(RolloutOptions, given, hint="`palestra cluster rollouts --help` lists all")
+    options = args_from(
+        RolloutOptions, settings, hint="`palestra cluster rollouts --help` lists all"
+    )
     raise_problems(
         [
             *_server_problems(options),
@@ -51,7 +55,10 @@ def _words(text: str, option: str) -> Sequence[str]:
 
 
 def _server_problems(options: RolloutOptions) -> list[str]:
-    """Self-hosted or pre-hosted: the options of one never stand beside those of the other."""
+    """Return what is wrong with the server options.
+
+    Options for a server that the job starts cannot be combined with `--server-address`.
+    """
     server_options = {
         "--server-type": options.server_type is not None,
         "--server-gpus": options.server_gpus > 0,
@@ -86,7 +93,10 @@ def _server_problems(options: RolloutOptions) -> list[str]:
 def _address_problems(
     options: RolloutOptions, address: str, options_given: Sequence[str]
 ) -> list[str]:
-    """What is wrong with a server that runs already. `options_given`: options of one that does not."""
+    """Return what is wrong with the options for a server that runs already.
+
+    `options_given`: options that apply only to a server that the job starts.
+    """
     problems = []
     if options_given:
         problems.append(
@@ -109,7 +119,11 @@ def _key_problems(options: RolloutOptions) -> list[str]:
 
 
 def _key_value_problems(options: RolloutOptions) -> list[str]:
-    """A key by value: only what is no key may be written down. Never shows it."""
+    """Return why an API key given by value is refused. Only a placeholder such as `dummy` is
+    allowed.
+
+    Never shows the key.
+    """
     key = options.policy_api_key
     if key is None or key.lower() in PLACEHOLDERS:
         both = bool(key) and options.policy_api_key_env is not None
@@ -139,7 +153,7 @@ MOST_NAME: Final = 100
 
 
 def name_problems(options: JobOptions) -> list[str]:
-    """What is wrong with a run's name, and with what it waits for."""
+    """Return what is wrong with a run's name and with its dependencies on other runs."""
     problems = []
     name = options.expname
     if not (name.replace("-", "").replace("_", "").replace(".", "").isalnum() and name.isascii()):
@@ -152,9 +166,9 @@ def name_problems(options: JobOptions) -> list[str]:
 
 
 HERE: Final = frozenset({"local", "none"})
-"""Executors whose jobs have this machine's files."""
+"""The executors whose jobs run on this machine, with its files."""
 EXPORTS: Final = frozenset({"export", "export-file"})
-"""Directives that say which variables jobs have."""
+"""The sbatch directives that decide which environment variables jobs inherit."""
 
 
 KEY_OPTION: Final = "--policy-api-key-env"
@@ -164,9 +178,10 @@ INHERITED: Final = "inherit_env of the cluster config"
 def unset_variables(
     options: JobOptions, cluster: ClusterConfig, environ: Mapping[str, str]
 ) -> list[str]:
-    """Variables that the jobs are to have from here, and that are not set or empty.
+    """Return a message for each variable that the jobs inherit from here and that is unset or
+    empty.
 
-    None where a directive says what jobs have of this environment.
+    Empty when an `export` directive decides which variables jobs inherit.
     """
     key = options.key_variable
     setting_of = dict.fromkeys(cluster.inherit_env, INHERITED)
@@ -176,7 +191,9 @@ def unset_variables(
 
 
 def unset(setting_of: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
-    """Of variables, with who asks for each: those without a value, in words."""
+    """Return a message for each variable without a value. `setting_of`: variable -> setting that
+    names it.
+    """
     return [
         f"{where} names the variable {name}, which is not set or empty here"
         for name, where in setting_of.items()
@@ -194,7 +211,10 @@ def raise_unset(problems: Sequence[str]) -> None:
 
 
 def missing_here(options: RolloutOptions, cluster: ClusterConfig, cwd: Path) -> list[str]:
-    """Files that the jobs would look for in vain; empty where they may have other files."""
+    """Return a message for each path that the jobs will not find.
+
+    Empty for executors whose jobs may have other files than this machine.
+    """
     if cluster.executor not in HERE:
         return []
     problems = []
@@ -205,19 +225,22 @@ def missing_here(options: RolloutOptions, cluster: ClusterConfig, cwd: Path) -> 
 
 
 def unused_here(options: JobOptions, cluster: ClusterConfig) -> list[str]:
-    """Options that have no effect without a queue, and may stand in a call that is tried here."""
+    """Return a warning that names the options without effect on an executor without a queue.
+
+    They are no error: a user may try a cluster's command on this machine first.
+    """
     for_queue = {
         "--partition": options.partition is not None,
         "--exclusive": options.exclusive is not None,
         "--array-cap": isinstance(options, RolloutOptions) and options.array_cap is not None,
     }
-    if cluster.executor in HERE and (option_names := _given(for_queue)):
+    if cluster.executor in HERE and (option_names := _options_set(for_queue)):
         return [f"{option_names}: no effect, since executor {cluster.executor} has no queue"]
     return []
 
 
 def unused_options(options: JobOptions, cluster: ClusterConfig) -> list[str]:
-    """Options that would change nothing on that cluster, where a user counts on them."""
+    """Return an error for options without effect on this cluster, whose effect a user relies on."""
     for_queue = {
         "--account": options.account is not None,
         "--qos": options.qos is not None,
@@ -229,14 +252,14 @@ def unused_options(options: JobOptions, cluster: ClusterConfig) -> list[str]:
         "--check-mounted-paths": options.check_mounted_paths,
     }
     problems = []
-    if cluster.executor in HERE and (option_names := _given(for_queue)):
+    if cluster.executor in HERE and (option_names := _options_set(for_queue)):
         problems.append(f"{option_names}: executor {cluster.executor} has no queue to pass it to")
-    if cluster.runtime == "none" and (option_names := _given(for_containers)):
+    if cluster.runtime == "none" and (option_names := _options_set(for_containers)):
         problems.append(
             f"{option_names}: this cluster runs no containers (`runtime` of its config)"
         )
     return problems
 
 
-def _given(is_set_of: Mapping[str, bool]) -> str:
+def _options_set(is_set_of: Mapping[str, bool]) -> str:
     return ", ".join(name for name, is_set in is_set_of.items() if is_set)

@@ -1,7 +1,7 @@
-"""Overrides: those that name what an option decides become options, the others go to the stages.
+"""Turn overrides into options where an option sets the same value; pass the others to the stages.
 
-The field gives `+agent_name=… +limit=…` where options of the same meaning exist. What is left for a
-stage is checked at submission against the settings it is for.
+Users of the field's commands write `+agent_name=… +limit=…` where options with the same meaning
+exist. Each remaining override is checked at submission against the settings of its stage.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,12 +41,12 @@ OPTION_OF: Final = {
     "policy_api_key": "policy_api_key",
     "policy_model_name": "policy_model_name",
 }
-"""Settings of the field's commands, and the option that decides each."""
+"""The settings of the field's commands, and the option that sets each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """Options, the overrides that are left for the stages, and what a user should know."""
+    """The options, the overrides that remain for the stages, and notices for the user."""
 
     options: dict[str, Any]
     extra: tuple[str, ...]
@@ -54,17 +54,17 @@ class Filled:
 
 
 def filled(options: Mapping[str, Any], extra: Sequence[str], environ: Mapping[str, str]) -> Filled:
-    """The options with what overrides say of them.
+    """Return the options, completed with the values that overrides give.
 
-    `environ`: where the variable of a key that was given by value is looked for.
-    Raises ConfigError for an option that is given twice with different values.
+    `environ`: the variables, searched for the one that holds an API key given by value. Raises
+    ConfigError: an option is given twice with different values.
     """
     from_overrides, other_overrides = _by_option(extra)
     values = {name: value for name, value in options.items() if value not in (None, False)}
     problems = [
         f"--{name.replace('_', '-')} is given more than once, with different values (an override says it too)"
         for name, given_values in from_overrides.items()
-        if len({_comparable(name, v) for v in (*given_values, *_given(values, name))}) > 1
+        if len({_comparable(name, v) for v in (*given_values, *_values_of(values, name))}) > 1
     ]
     raise_problems(problems, hint="give each once: as an option or as an override")
     values = {**options, **{name: given_values[0] for name, given_values in from_overrides.items()}}
@@ -72,12 +72,12 @@ def filled(options: Mapping[str, Any], extra: Sequence[str], environ: Mapping[st
     return Filled(values, (*other_overrides, *_placeholder_key(values)), notices)
 
 
-def _given(options: Mapping[str, Any], name: str) -> Iterable[Any]:
+def _values_of(options: Mapping[str, Any], name: str) -> Iterable[Any]:
     return (options[name],) if name in options else ()
 
 
 def _by_option(extra: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
-    """The values that overrides have for options, and the overrides of everything else."""
+    """Return the values that overrides give for options, and all other overrides."""
     values: dict[str, list[Any]] = {}
     other_overrides = []
     for text, override in zip(extra, parse_overrides(extra), strict=True):
@@ -92,7 +92,9 @@ def _by_option(extra: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
 
 
 def _fills(override: Override) -> bool:
-    """Whether it gives an option's value: not when it deletes, or is read inside the job."""
+    """Whether an override gives an option's value. False for deletions and for `${…}` values, which
+    are resolved inside the job.
+    """
     value = override.value
     return (
         override.key in OPTION_OF
@@ -110,8 +112,8 @@ def _comparable(name: str, value: Any) -> str:
 def _with_key_variable(
     options: dict[str, Any], environ: Mapping[str, str]
 ) -> tuple[JsonDict, tuple[str, ...]]:
-    """A key by value, of a server that runs already, as the variable that holds it: only names
-    of variables are written down.
+    """Replace an API key given by value with the name of the variable that holds it, for a server
+    that runs already. Reason: only names of variables are written to files.
     """
     key = str(options.get("policy_api_key") or "")
     if not options.get("server_address") or len(key) < SHORTEST or key.lower() in PLACEHOLDERS:
@@ -125,7 +127,9 @@ def _with_key_variable(
 
 
 def _placeholder_key(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """`dummy` and its like, for servers that no job starts: those have a key of their own."""
+    """Return an override for a placeholder key such as `dummy`. Empty when a job starts the server:
+    its key is made for that job.
+    """
     key = str(options.get("policy_api_key") or "")
     started = options.get("server_gpus") or options.get("server_cpu")
     is_placeholder = bool(key) and key.lower() in PLACEHOLDERS
@@ -141,11 +145,11 @@ _DECIDED: Final = {
     "on_stale": "--rerun-done",
     "progress": "nothing: logs are plain",
 }
-"""Settings of a collection that options decide."""
+"""The collection settings that options decide, and the option for each."""
 
 
 def split_extra(extra: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Overrides that name no stage, by the stage whose settings they are: serve, collect."""
+    """Split overrides that name no stage by the stage that has the setting: serve, collect."""
     parsed = parse_overrides(extra)
     collect = {o.key for o in parsed if o.steps[0] in CollectArgs.model_fields}
     of = [(text, o.key in collect) for text, o in zip(extra, parsed, strict=True)]
@@ -157,7 +161,9 @@ def split_extra(extra: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]
 def collect_settings(
     options: RolloutOptions | Collect, overrides: Sequence[str], input_file: Path, *, seeded: bool
 ) -> CollectSettings:
-    """The settings of the whole collection. Raises ConfigError for overrides that are none."""
+    """Return the settings of the whole collection. Raises ConfigError: an override is not valid for
+    it.
+    """
     parsed = parse_overrides(overrides)
     problems = []
     for name in dict.fromkeys(override.steps[0] for override in parsed):
@@ -166,7 +172,7 @@ def collect_settings(
         elif name not in CollectArgs.model_fields:
             near = did_you_mean(name, CollectArgs.model_fields)
             problems.append(
-                f"--collect-override {name} is no setting of a collection{near}; "
+                f"--collect-override {name} is not a setting of a collection{near}; "
                 "settings of servers go to --serve-override"
             )
     raise_problems(problems)
@@ -191,10 +197,10 @@ def served_config(
     *,
     use_env_yaml: bool = True,
 ) -> ResolvedConfig:
-    """The servers' configuration as a job will have it, except for where the model is.
+    """Return the servers' configuration as a job will have it, except for the model's address.
 
-    `use_env_yaml`: whether the jobs see the `env.yaml` of this folder.
-    Raises ConfigError for unknown overrides and for settings that a server has not.
+    `use_env_yaml`: whether the jobs can read the `env.yaml` of this folder. Raises ConfigError: an
+    override is unknown, or a server does not have the setting.
     """
     try:
         config = load_config(
@@ -221,9 +227,10 @@ def served_config(
 
 
 def _meant_for_collection(overrides: Sequence[str], message: str) -> str:
-    """Which setting of the collection is meant by an override that a message refuses.
+    """Return a suggestion of a collection setting for the override that an error message refuses.
 
-    Empty when the message names a setting of the servers already, or there is none like it.
+    Empty when the message already suggests a server setting, or no collection setting has a similar
+    name.
     """
     if "did you mean" in message:
         return ""
@@ -234,17 +241,20 @@ def _meant_for_collection(overrides: Sequence[str], message: str) -> str:
 
 
 def _how_to_give(*, use_env_yaml: bool) -> str:
-    """What a job takes its settings from: its own command line is not the user's."""
+    """Return a hint that names the options through which a job gets its settings.
+
+    A user's command line does not reach the servers' command inside the job.
+    """
     ways = (
         "the model's address, key and name are --server-address, --policy-api-key-env and --model "
-        "(or --server-type and its like start one); any other setting that is no secret is "
+        "(or --server-type and its like start one); any other setting that is not a secret is "
         "--serve-override ++name=<value>"
     )
     return f"{ways}, or a line of env.yaml" if use_env_yaml else ways
 
 
 def _policy(options: RolloutOptions) -> Mapping[str, Any]:
-    """What a job knows of the model, with something in place of what only the job knows."""
+    """Return the model's settings, with dummy values for those that are known only inside the job."""
     policy: JsonDict = {}
     if options.self_hosted or options.server_address:
         policy["policy_base_url"] = options.server_address or "http://server.invalid/v1"

@@ -1,4 +1,4 @@
-"""The user's code for a job: a snapshot, so that what is edited later changes nothing that runs."""
+"""Copy the user's code for a job: a snapshot, so that later edits do not affect running jobs."""
 
 import io
 import shutil
@@ -26,16 +26,18 @@ LEFT_OUT: Final = frozenset(
     }
 )
 ENVIRONMENT: Final = ".env"
-"""Files of variables, also `.env.local` and the like: secrets stand in them."""
+"""The name of files with environment variables (also `.env.local` and similar). They may contain
+secrets."""
 MOST_BYTES: Final = 200 * 2**20
 TIMEOUT_S: Final = 60.0
 
 
 def snapshot(how: How, folder: Path, target: Path, *, but: Collection[Path] = ()) -> None:
-    """Copy the code of `folder` into `target`, which does not exist yet.
+    """Copy the code of `folder` into `target`, which must not exist yet.
 
-    `git` takes what is committed, `dir` what is there, except environments, caches and `but`.
-    `installed` and `none` copy nothing. Raises ConfigError when there is too much, or no commit.
+    `git` copies committed files; `dir` copies all files except virtual environments, caches and
+    `but`. `installed` and `none` copy nothing. Raises ConfigError: the code is too large, or has no
+    commit.
     """
     if how == "git":
         _unpack(_git(folder, "archive", "--format=tar", "HEAD"), target)
@@ -44,13 +46,13 @@ def snapshot(how: How, folder: Path, target: Path, *, but: Collection[Path] = ()
 
 
 def uncommitted(folder: Path) -> tuple[str, ...]:
-    """Files that `git` packaging leaves as they were in the last commit, or leaves out."""
+    """Return the files with changes that `git` packaging does not include."""
     listed = _git(folder, "status", "--porcelain", "--", ".").decode(errors="replace")
     return tuple(line[3:] for line in listed.splitlines())
 
 
 def code_version(folder: Path, how: How, installed: str) -> str:
-    """What the manifest says of the code: Palestra's version, and the commit of what is packaged."""
+    """Return the manifest's text about the code: Palestra's version and, with `git`, the commit."""
     if how != "git":
         return installed
     commit = _git(folder, "rev-parse", "HEAD").decode().strip()
@@ -71,7 +73,7 @@ def _git(folder: Path, *arguments: str) -> bytes:
 
 
 def _stays(name: str) -> bool:
-    """Whether a file or folder of that name never travels."""
+    """Whether files and folders with this name are never packaged."""
     return name in LEFT_OUT or name == ENVIRONMENT or name.startswith(f"{ENVIRONMENT}.")
 
 

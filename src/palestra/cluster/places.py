@@ -1,11 +1,11 @@
-"""Where the paths of the options are: here, on the cluster, inside containers.
+"""Find the paths in the options: on this machine, on the cluster, inside containers.
 
-Without containers a path is what it is. With them, an absolute path is one inside the container,
-under a mount; what lies under none is mounted where it is, unless `--check-mounted-paths` says that
-everything that is read must be under a mount and exist.
+Without containers a path is used unchanged. With containers, an absolute path is a path inside the
+container, under a mount. A path under no mount is mounted at its own path. With
+`--check-mounted-paths`, however, everything that is read must be under a mount and exist.
 
-A mount is written `source:target[:flag,…]`, several separated by commas or as a list. Paths are
-compared by component (`/data` is no prefix of `/database`), and the longest match wins.
+A mount is written `source:target[:flag,…]`; several are separated by commas or given as a list.
+Paths are compared by component (`/data` is no prefix of `/database`), and the longest match wins.
 """
 
 import os.path
@@ -21,9 +21,10 @@ FLAGS = frozenset({"ro", "rw", "z", "Z", "x-create=dir", "x-create=file", "rslav
 
 
 def parse_mounts(texts: str | Iterable[str]) -> tuple[Mount, ...]:
-    """Mounts as written. Raises ConfigError for what is none, and for a target named twice.
+    """Parse mounts. Raises ConfigError: a text is not a mount, or two mounts have the same target.
 
-    After `source:target`, commas separate flags as long as what follows is one: `/a:/b:ro,z,/c:/d`.
+    After a mount's first flag, each part after a comma that is a flag belongs to the same mount:
+    `/a:/b:ro,z,/c:/d`.
     """
     listed = [texts] if isinstance(texts, str) else list(texts)
     mounts: list[Mount] = []
@@ -48,7 +49,7 @@ def _mount(text: str) -> Mount:
     unknown = sorted(set(flag_names) - FLAGS)
     if not (source.startswith("/") and target.startswith("/")):
         raise ConfigError(
-            f"{text!r} is no mount",
+            f"{text!r} is not a mount",
             hint="a mount is SOURCE:TARGET or SOURCE:TARGET:ro, with absolute paths",
         )
     if unknown:
@@ -60,7 +61,9 @@ def _mount(text: str) -> Mount:
 
 
 def mount_problems(mounts: Iterable[Mount]) -> list[str]:
-    """Paths that cannot be written in a mount, whose parts are separated by colons and commas."""
+    """Return a message for each path that cannot be mounted: it contains a colon or comma, which
+    separate the parts of a mount.
+    """
     return [
         f"{path!r} cannot be mounted: a ':' or ',' in it would be read as the end of the path"
         for mount in mounts
@@ -70,18 +73,22 @@ def mount_problems(mounts: Iterable[Mount]) -> list[str]:
 
 
 def merged(base: Sequence[Mount], further: Sequence[Mount]) -> tuple[Mount, ...]:
-    """`base` and `further`; of two with one target that of `further` stays."""
+    """Return the mounts of `base` and `further`. Those of `further` replace mounts with the same
+    target.
+    """
     further_targets = {mount.target for mount in further}
     return (*(mount for mount in base if mount.target not in further_targets), *further)
 
 
 def to_cluster(mounts: Sequence[Mount], path: str) -> str | None:
-    """Where a path inside a container lies outside of it; None under no mount."""
+    """Return the path outside the container for a path inside it; None when it is under no mount."""
     return _moved(path, [(mount.target, mount.source) for mount in mounts])
 
 
 def to_container(mounts: Sequence[Mount], path: str) -> str | None:
-    """Where a container sees a path of the cluster; None when it does not."""
+    """Return the path inside the container for a path of the cluster; None when it is under no
+    mount.
+    """
     return _moved(path, [(mount.source, mount.target) for mount in mounts])
 
 
@@ -95,7 +102,7 @@ def _moved(path: str, pairs: Sequence[tuple[str, str]]) -> str | None:
 
 
 def same_place(path: str) -> Mount:
-    """A folder that containers see where it is."""
+    """Return a mount of a folder at the same path inside containers."""
     return Mount(path, path)
 
 
@@ -103,7 +110,8 @@ def same_place(path: str) -> Mount:
 class Placed:
     """One path. `outside`: on the cluster's file system; `inside`: as components see it.
 
-    `mounts`: what it needs besides the mounts there are. `in_image`: only the container has it.
+    `mounts`: the further mounts that it needs. `in_image`: the path exists only inside the
+    container.
     """
 
     outside: Path
@@ -113,13 +121,15 @@ class Placed:
 
     @property
     def here(self) -> bool:
-        """Whether it can be looked at from this machine."""
+        """Whether the path exists on this machine."""
         return not self.in_image and self.outside.exists()
 
 
 @dataclass(frozen=True, slots=True)
 class PathReader:
-    """How paths of the options are to be read. `packaged`: code of the working directory travels."""
+    """Resolves paths in the options. `packaged`: whether the code of the working directory is
+    packaged.
+    """
 
     mounts: tuple[Mount, ...]
     containers: bool
@@ -127,24 +137,31 @@ class PathReader:
     packaged: bool
     cwd: Path
     gym_path: str | None = None
-    """A checkout in the jobs' container, where relative paths are looked for that are not here."""
+    """A checkout inside the jobs' container. Relative paths that this machine lacks are looked for
+    in it."""
 
     def check_mounts(self) -> None:
-        """With `strict`: every mount's source exists here."""
+        """With `strict`, raise ConfigError when the source of a mount does not exist on this
+        machine.
+        """
         gone = [mount.source for mount in self.mounts if not Path(mount.source).exists()]
         if self.strict and gone:
-            raise ConfigError(f"mounts from what does not exist here: {', '.join(gone)}")
+            raise ConfigError(
+                f"the sources of these mounts do not exist on this machine: {', '.join(gone)}"
+            )
 
     def folder(self, text: str, option: str) -> Placed:
-        """A folder that is written to: the same path outside and inside, once it is mounted.
+        """Resolve a folder for output. It has the same path outside and inside containers.
 
-        It needs no mount of the user's, with `strict` neither: it is always mounted by itself.
+        It needs no mount from the user, even with `strict`: it is always mounted automatically.
         """
         placed = replace(self, strict=False).path(text, option, must_exist=False)
         return Placed(placed.outside, str(placed.outside), (same_place(str(placed.outside)),))
 
     def path(self, text: str, option: str, *, must_exist: bool = True) -> Placed:
-        """A path of the options. Raises ConfigError for one that cannot be there."""
+        """Resolve a path in the options. Raises ConfigError: the path is under no mount or does not
+        exist.
+        """
         absolute = Path(text).is_absolute()
         if self.containers and absolute and (outside := to_cluster(self.mounts, text)):
             placed = Placed(Path(outside), text)
@@ -169,7 +186,7 @@ class PathReader:
         return Placed(path, str(path), (same_place(str(folder)),))
 
     def input(self, text: str) -> Placed:
-        """The input file: in the working directory, the installed package, or the checkout."""
+        """Resolve the input file: in the working directory, the installed package, or the checkout."""
         if Path(text).is_absolute() or (self.cwd / text).exists():
             return self.path(text, "--input-file")
         if (PACKAGE_ROOT / text).exists():
@@ -177,7 +194,9 @@ class PathReader:
         return self._in_checkout(text, "--input-file")
 
     def config(self, text: str) -> Placed:
-        """A config file. What the package ships keeps its name: the job's package has it too."""
+        """Resolve a config file. One that the package ships keeps its relative name, because the
+        job's package contains it too.
+        """
         if Path(text).is_absolute():
             return self.path(text, "--config-paths")
         if (self.cwd / text).exists():
@@ -188,7 +207,9 @@ class PathReader:
         return self._in_checkout(text, "--config-paths")
 
     def _in_checkout(self, text: str, option: str) -> Placed:
-        """A path that the job looks for below `--gym-path`. Raises ConfigError without one."""
+        """Resolve a path below `--gym-path`. Raises ConfigError: there is no such checkout for
+        containers.
+        """
         checkout = self.gym_path
         if not self.containers or checkout is None or not Path(checkout).is_absolute():
             raise ConfigError(
@@ -202,5 +223,5 @@ class PathReader:
 
 
 def mounts_of(placed: Sequence[Placed]) -> tuple[Mount, ...]:
-    """What all of them need, each once."""
+    """Return the mounts that all these paths need, each once."""
     return tuple(dict.fromkeys(mount for placed_path in placed for mount in placed_path.mounts))

@@ -1,23 +1,24 @@
 """The plan of a run: what every job does, decided before anything is submitted.
 
-Frozen values that go to JSON and back (`to_json`, `from_json`), so that a plan is tested without
-a cluster. A job's supervisor carries this module with it: standard library only, for Python 3.8 and
-later.
+The plan is made of frozen values that convert to JSON and back (`to_json`, `from_json`), so tests
+of a plan need no cluster. A job's supervisor includes this module, so it uses only the standard
+library of Python 3.8 or later.
 
     Run        one submission of one run: its shards and its jobs
     Shard      one job's share of the rollouts: a seed and a chunk of the tasks
     Job        one submission to the queue; an array when it has several shards
     Component  one program of a job: server, sandbox, driver, merge, profile
 
-Texts in `argv` and `env` may hold these tokens, replaced inside the job where a component starts,
-since nobody knows their values earlier (only these exact tokens: other braces stay):
+Texts in `argv` and `env` may contain these tokens. The supervisor replaces them inside the job when
+a component starts, because the values are not known earlier. Other braces stay unchanged.
 
-    {port}         a free port of that node, of `port_range` when there is one
-    {host}         the address to listen on, so that the job's other nodes reach it
-    {nonce}        a random text of this job's start: a server asks it of its callers as API key
+    {port}         a free port of that node, from `port_range` when it is set
+    {host}         the address to listen on, which the job's other nodes can reach
+    {nonce}        a random text of this job's start, which servers require as API key
     {server_seed}  the shard's seed for a self-hosted server
-    {node_rank}    from 0, for a component on several nodes; {head_host} is the address of rank 0,
-                   and {head_port} another free port there, where its nodes meet
+    {node_rank}    from 0, for a component on several nodes
+    {head_host}    the address of the node of rank 0
+    {head_port}    another free port on the node of rank 0, where the component's nodes connect
     {supervisor}   the path of supervisor.pyz
     {plan}         the path of plan.json, as the component sees it
     {job}          the job's name in the plan
@@ -36,7 +37,8 @@ from typing import Any, Final, TypeVar
 FORMAT: Final = 1
 
 KEYED: Final = "--keyed"
-"""Has the supervisor's program run a server that takes its key as an argument, from `KEY_VARIABLE`."""
+"""The flag with which the supervisor's program runs a server that takes its API key as an argument.
+The key comes from the variable `KEY_VARIABLE`."""
 KEY_VARIABLE: Final = "PALESTRA_SERVER_KEY"
 
 TOKENS: Final = (
@@ -55,46 +57,48 @@ TOKENS: Final = (
 
 
 class Role(str, Enum):  # noqa: UP042  # Python 3.11 has StrEnum
-    """What a component is for; `plan.json` holds the value."""
+    """The purpose of a component; `plan.json` contains the value."""
 
     SERVER = "server"
-    """The self-hosted model server. Publishes an endpoint."""
+    """The self-hosted model server. It publishes an endpoint."""
     SANDBOX = "sandbox"
-    """Runs model-written code. Publishes an endpoint; gets no secrets and, unless asked, no mounts."""
+    """Runs model-written code. It publishes an endpoint, gets no secrets, and gets mounts only on
+    request."""
     RAY = "ray"
-    """Nodes of a Ray cluster, for verifiers that need many cores. Publishes an endpoint, which
-    tells the cluster's address."""
+    """The nodes of a Ray cluster, for verifiers that need many cores. It publishes an endpoint that
+    returns the cluster's address."""
     PREPARE = "prepare"
-    """Checks the configuration and stamps the rows, where the submitting machine could not read
-    the input. Alone in its job, which comes before all others."""
+    """Checks the configuration and writes the shards' rows, when the submitting machine could not
+    read the input. It is alone in its job, which runs before all others."""
     DRIVER = "driver"
-    """Collects the rollouts of one shard. Its exit, and the done file, decide the job."""
+    """Collects the rollouts of one shard. The job succeeds if it exits with 0 and the shard is
+    done."""
     MERGE = "merge"
-    """Merges the shards. Alone in its job, and decides it."""
+    """Merges the shards. It is alone in its job."""
     PROFILE = "profile"
-    """Profiles the merged rollouts. Alone in its job, and decides it."""
+    """Profiles the merged rollouts. It is alone in its job."""
     COMMAND = "command"
-    """A user's own command, in which braces are no tokens. Alone in its job, and decides it."""
+    """A user's own command, in which tokens are not replaced. It is alone in its job."""
 
 
 MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFILE, Role.COMMAND})
-"""The main step of a job: each job has exactly one."""
+"""The roles of main steps. Each job has exactly one main step."""
 
 
 class ExitAction(str, Enum):  # noqa: UP042  # as above
-    """What the supervisor does when a component that is no main step exits, even with 0."""
+    """What the supervisor does when a service exits, even with code 0."""
 
     FATAL = "fatal"
-    """The job fails, and says which component, how it ended and what it printed last."""
+    """The job fails. The reason names the component, how it ended and its last output."""
     RESTART = "restart"
-    """It is started again, `restarts` times; after that it is fatal."""
+    """The component is started again, up to `restarts` times. The next exit makes the job fail."""
     IGNORE = "ignore"
-    """The job goes on, and the log says so."""
+    """The job goes on without the component, and the log records the exit."""
 
 
 @dataclass(frozen=True)
 class OnExit:
-    """The policy of one component. `restarts`: how often, with RESTART."""
+    """What to do when a component exits. `restarts`: how often to start it again, with RESTART."""
 
     action: ExitAction = ExitAction.FATAL
     restarts: int = 0
@@ -102,25 +106,28 @@ class OnExit:
 
 @dataclass(frozen=True)
 class Probe:
-    """How to tell that a service is ready, and later that it still is. All times in seconds.
+    """How to check that a service is ready, and later that it still works. All times are in
+    seconds.
 
-    GET `path` of the published endpoint, with the nonce as bearer token.
+    The check is a GET of `path` at the published endpoint, with the nonce as bearer token.
     """
 
     path: str
     expect_status: int = 200
     expect_model: str = ""
-    """The name that must be in the list that `path` answers with; empty: any answer does."""
+    """The model name that the response of `path` must list. Empty: every response is accepted."""
     deadline_s: float = 1800.0
-    """In all, from the component's start."""
+    """The limit for becoming ready, counted from the component's start."""
     attempt_timeout_s: float = 10.0
     interval_s: float = 5.0
-    """Between attempts, and between looks once the service is ready."""
+    """The time between two attempts, and between two checks once the service is ready."""
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder of the cluster's file system inside a container. `flags`: as written, such as ro."""
+    """A folder of the cluster's file system that is visible in a container. `flags`: for example
+    `ro`.
+    """
 
     source: str
     target: str
@@ -129,24 +136,25 @@ class Mount:
 
 @dataclass(frozen=True)
 class Setup:
-    """Bash commands of a main step, each run as `bash -c` in its container and workdir."""
+    """Bash commands of a main step, each run as `bash -c` in the step's container and workdir."""
 
     install: str = ""
-    """Once per node of the job, under a lock of that node; then `before`, in each main step."""
+    """Runs once per node of the job, under a lock of that node, before `before`."""
     before: str = ""
     after: str = ""
-    """After the main step went well; its failure is the job's."""
+    """Runs after the main step succeeded. If it fails, the job fails."""
 
 
 @dataclass(frozen=True)
 class Component:
-    """One program of a job. `nodes`, `tasks` (in all), `cpus` and `gpus` (per task, per node)."""
+    """One program of a job. `tasks`: in total; `cpus`: per task; `gpus`: per node."""
 
     name: str
     role: Role
     argv: tuple[str, ...]
     worker_argv: tuple[str, ...] = ()
-    """What the nodes of rank 1 and above run instead, when there are several; empty: the same."""
+    """The command on nodes of rank 1 and above, for a component on several nodes. Empty: `argv`
+    too."""
     container: str | None = None
     nodes: int = 1
     tasks: int = 1
@@ -154,53 +162,57 @@ class Component:
     gpus: int = 0
     mem_mib: int | None = None
     env: dict[str, str] = field(default_factory=dict)
-    """Literal values: never a `$` or a backtick."""
+    """Literal values of environment variables, without `$` or backtick."""
     inherit: tuple[str, ...] = ()
-    """Variables passed on from the job's own environment that not every component may see."""
+    """The variables of `Run.secrets` that this component may see, from the job's own environment.
+    """
     mounts: tuple[Mount, ...] = ()
     workdir: str | None = None
     on_exit: OnExit = OnExit()
     probe: Probe | None = None
-    """Services have one; the main step starts when all are ready."""
+    """The readiness check. Each service has one; the main step starts when all services are ready.
+    """
     port_range: tuple[int, int] | None = None
-    """First and last port to choose from; None: any free one."""
+    """The first and last port to choose from. None: any free port."""
     group: int = 0
-    """Which of the job's allocations it runs in: `--het-group` when there are several."""
+    """The index of the allocation that it runs in (`--het-group` when the job has several)."""
     setup: Setup = Setup()
 
     @property
     def is_main(self) -> bool:
-        """Whether its exit decides the job."""
+        """Whether this is the main step, whose exit ends the job."""
         return self.role in MAIN_ROLES
 
     @property
     def has_port(self) -> bool:
-        """Whether it listens where it is told to."""
+        """Whether the component listens on a port that the supervisor chooses."""
         texts = (*self.argv, *self.worker_argv, *self.env.values())
         return self.probe is not None or any("{port}" in text for text in texts)
 
     @property
     def has_head_port(self) -> bool:
-        """Whether its nodes meet at another port of the first."""
+        """Whether the component's nodes connect at a second port of their first node."""
         return any("{head_port}" in text for text in (*self.argv, *self.worker_argv))
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """What one group of a job asks the queue for: the maximum over its components."""
+    """The resources that one group of a job requests: the maximum over its components (memory: the
+    sum).
+    """
 
     nodes: int = 1
     tasks_per_node: int = 1
     cpus_per_task: int = 1
     gpus_per_node: int = 0
     mem_mib: int | None = None
-    """Per node; None: the site's default."""
+    """Memory per node. None: the site's default."""
     partition: str | None = None
 
 
 @dataclass(frozen=True)
 class After:
-    """A dependency of a job, on another job of the plan (`job`) or on a known id (`job_id`)."""
+    """A dependency of a job: on another job of the plan (`job`) or on a job id (`job_id`)."""
 
     kind: str = "afterok"
     job: str = ""
@@ -208,44 +220,46 @@ class After:
 
 
 @dataclass(frozen=True)
-class Job:
+class PlannedJob:
     """One submission to the queue.
 
-    With `shards`, task i of the array (or the only task) runs shard i; without, it is the merge
-    or the profile of the whole run.
+    With `shards`, task i of the array (or the only task) runs shard i. A job without shards is the
+    `prepare` job, the merge, the profile or a user's command.
     """
 
     name: str
     components: tuple[Component, ...]
     allocations: tuple[Allocation, ...]
-    """One, or several for a heterogeneous job: `Component.group` is an index into them."""
+    """One allocation, or several for a heterogeneous job: `Component.group` is an index into them.
+    """
     shards: tuple[str, ...] = ()
     array: bool = False
     array_cap: int | None = None
-    """At most so many tasks of the array at once."""
+    """The maximum number of the array's tasks that run at the same time."""
     after: tuple[After, ...] = ()
     time_limit: str | None = None
-    """As Slurm writes it."""
+    """The time limit in Slurm's format."""
     signal_s: int = 120
-    """How long before the time limit the supervisor gets SIGUSR1: it stops admission, drains."""
+    """How long before the time limit the supervisor gets SIGUSR1. It then starts no new rollouts
+    and waits for the running ones."""
     requeue: bool = True
 
     @property
     def main(self) -> Component:
-        """The component whose exit decides the job."""
+        """The main step: the component whose exit ends the job."""
         return next(component for component in self.components if component.is_main)
 
     @property
     def services(self) -> tuple[Component, ...]:
-        """The components that the main step needs to be ready."""
+        """The components that must be ready before the main step starts."""
         return tuple(component for component in self.components if not component.is_main)
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One job's share of the rollouts: of one seed, the tasks of one chunk.
+    """One job's share of the rollouts: one seed, and the tasks of one chunk.
 
-    Its files are named after `name` (see `layout`): `rollouts[-rs{seed}][-chunk{k}]`.
+    Its files begin with `name` (see `layout`): `rollouts[-rs{seed}][-chunk{k}]`.
     """
 
     name: str
@@ -253,37 +267,38 @@ class Shard:
     chunk: int = 0
     chunks: int = 1
     server_seed: int = 0
-    """For a self-hosted server: derived from the seed and the chunk."""
+    """The seed for a self-hosted server, derived from the shard's seed and chunk."""
     tasks: int | None = None
-    """How many tasks are its share; None: not known until the job can read the input."""
+    """The number of tasks in this shard. None: not known until a job can read the input."""
     first_task: int | None = None
     last_task: int | None = None
-    """Global task indices, both included. The share is contiguous in the order of the indices."""
+    """The last global task index; `first_task` and `last_task` are included. The shard's tasks are
+    contiguous in the order of the indices."""
     rows: int | None = None
-    """Rollouts expected; None as `tasks`."""
+    """The number of rollouts expected. None: not known until a job can read the input."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The model that is asked. Self-hosted when `server` names a component, else at `base_url`.
+    """The model under evaluation: self-hosted when `server` names a component, else at `base_url`.
 
-    Self-hosted, the base URL is `http://HOST:PORT/v1` of the published endpoint and the API key
-    is its nonce.
+    For a self-hosted model, the base URL is `http://HOST:PORT/v1` of the published endpoint, and
+    the API key is its nonce.
     """
 
     model: str
     server: str | None = None
     base_url: str | None = None
     api_key_env: str | None = None
-    """The variable that holds the key; its value is in no file."""
+    """The name of the variable that holds the API key. The key itself is in no file."""
 
 
 @dataclass(frozen=True)
 class Collect:
     """What the driver of every shard does.
 
-    Overrides are Hydra's. `serve_overrides` go to the servers' configuration, `collect_overrides`
-    to the settings of the collection; each was checked when the run was submitted.
+    Overrides use Hydra's syntax. `serve_overrides` apply to the servers' configuration,
+    `collect_overrides` to the settings of the collection. Each is checked at submission.
     """
 
     config_paths: tuple[str, ...]
@@ -291,15 +306,15 @@ class Collect:
     agent_name: str | None = None
     num_repeats: int = 1
     limit: int | None = None
-    """Tasks of each shard, at most: its rows are cut accordingly."""
+    """The maximum number of tasks of each shard. Its rows are cut to these tasks."""
     num_samples_in_parallel: int | None = None
     serve_overrides: tuple[str, ...] = ()
     collect_overrides: tuple[str, ...] = ()
     seeded: bool = False
     """Whether every request carries a sampling seed."""
     materialized: bool = True
-    """Whether the rows were stamped at submission; if not, the input was out of reach there, and
-    the job `prepare` stamps them, before any model is loaded (`RunFiles.stamped`)."""
+    """Whether the shards' rows were written at submission. If not, the input could not be read
+    there, and the job `prepare` writes them before any model is loaded (`RunFiles.stamped`)."""
 
 
 @dataclass(frozen=True)
@@ -307,114 +322,116 @@ class Run:
     """One submission of one run. Paths are those of the cluster, outside containers."""
 
     name: str
-    """The experiment's name: unique among a user's runs."""
+    """The experiment's name. When a user's runs share a name, the name means the last one."""
     output_dir: str
-    """Mounted at this same path in the containers of main steps, as `log_dir` is."""
+    """The output folder. Like `log_dir`, it is mounted at the same path in the containers of main
+    steps."""
     log_dir: str
     submission: str
-    """The folder of this submission below `cluster/`: 0001, 0002, …"""
+    """The number of this submission, which is its folder below `cluster/`: 0001, 0002, …"""
     executor: str
-    """slurm, or none (also called local): this machine."""
+    """`slurm`, or `none` (also called `local`) for this machine."""
     runtime: str
-    """pyxis, apptainer, podman or none."""
+    """The container runtime: pyxis, apptainer, podman or none."""
     python: str
     """The Python that runs the supervisor on the batch node."""
     collect: Collect
     policy: Policy
     shards: tuple[Shard, ...]
-    """All of the run, also those that no job of this submission runs: a shard's place in it is
-    its number among them."""
-    jobs: tuple[Job, ...]
-    """In an order in which each comes after those it depends on."""
+    """All shards of the run, also those that no job of this submission runs. A shard's position in
+    the tuple is its number."""
+    jobs: tuple[PlannedJob, ...]
+    """The jobs, each after the jobs that it depends on."""
     cluster: str = "none"
     secrets: tuple[str, ...] = ()
-    """Variables that no component sees unless it inherits them."""
+    """The variables that a component sees only when it inherits them."""
     identity: dict[str, str] = field(default_factory=dict)
-    """What makes this the same run as an earlier submission into the same folder: digests of the
-    input and of the servers' configuration, seeds, chunks, repeats. No credentials, no endpoints."""
+    """The inputs that make two submissions into one folder the same run: digests of the input and
+    of the servers' configuration, seeds, chunks, repeats. No credentials, no endpoints."""
     input_digest: str = ""
-    """Of all input rows, as `Materialized.input_digest` has it."""
+    """The digest of all input rows: see `Materialized.input_digest`."""
     tasks: int | None = None
-    """Of the whole run; None, as `rollouts`, when the input was out of reach at submission."""
+    """The number of tasks of the whole run. `tasks` and `rollouts` are None when the input could
+    not be read at submission."""
     rollouts: int | None = None
     rerun_done: bool = False
     code_version: str = ""
     srun_options: tuple[str, ...] = ()
-    """Added to every srun, such as a site's --mpi=none."""
+    """Options that are added to every srun, such as a site's `--mpi=none`."""
     command_timeout_s: float = 60.0
-    """How long a command of the cluster may take."""
+    """The time limit of each Slurm command."""
     format: int = FORMAT
 
-    def job(self, name: str) -> Job:
-        """The job of that name. Raises KeyError."""
+    def job(self, name: str) -> PlannedJob:
+        """Return the job named `name`. Raises KeyError."""
         return {job.name: job for job in self.jobs}[name]
 
     def shard(self, name: str) -> Shard:
-        """The shard of that name. Raises KeyError."""
+        """Return the shard named `name`. Raises KeyError."""
         return {shard.name: shard for shard in self.shards}[name]
 
 
 def is_command(run: Run) -> bool:
-    """Whether it is a user's own command, and no rollouts."""
+    """Whether the run is a user's own command instead of rollouts."""
     return any(job.main.role is Role.COMMAND for job in run.jobs)
 
 
 def to_json(run: Run) -> bytes:
-    """The plan as `plan.json` holds it: the same bytes for the same plan."""
+    """Return the plan as bytes for `plan.json`. Equal plans give equal bytes."""
     text = json.dumps(asdict(run), indent=2, sort_keys=True, ensure_ascii=False)
     return text.encode() + b"\n"
 
 
 def from_json(text: bytes) -> Run:
-    """The plan that `to_json` wrote. Raises ValueError for anything else."""
+    """Return the plan that `to_json` wrote. Raises ValueError: the text is not a plan."""
     try:
         fields_read = json.loads(text)
         if fields_read["format"] != FORMAT:
             raise ValueError(f"it has format {fields_read['format']}, and {FORMAT} is read here")
-        return _made(
+        return _record_from(
             Run,
             fields_read,
-            collect=_made(Collect, fields_read["collect"]),
-            policy=_made(Policy, fields_read["policy"]),
-            shards=tuple(_made(Shard, shard) for shard in fields_read["shards"]),
+            collect=_record_from(Collect, fields_read["collect"]),
+            policy=_record_from(Policy, fields_read["policy"]),
+            shards=tuple(_record_from(Shard, shard) for shard in fields_read["shards"]),
             jobs=tuple(map(_job, fields_read["jobs"])),
         )
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"it is no plan ({error!r})") from error
+        raise ValueError(f"it is not a plan ({error!r})") from error
 
 
-def _job(fields_read: Mapping[str, Any]) -> Job:
-    return _made(
-        Job,
+def _job(fields_read: Mapping[str, Any]) -> PlannedJob:
+    return _record_from(
+        PlannedJob,
         fields_read,
         components=tuple(map(_component, fields_read["components"])),
         allocations=tuple(
-            _made(Allocation, allocation) for allocation in fields_read["allocations"]
+            _record_from(Allocation, allocation) for allocation in fields_read["allocations"]
         ),
-        after=tuple(_made(After, after) for after in fields_read["after"]),
+        after=tuple(_record_from(After, after) for after in fields_read["after"]),
     )
 
 
 def _component(fields_read: Mapping[str, Any]) -> Component:
     on_exit, probe = fields_read["on_exit"], fields_read["probe"]
-    return _made(
+    return _record_from(
         Component,
         fields_read,
         role=Role(fields_read["role"]),
-        mounts=tuple(_made(Mount, mount) for mount in fields_read["mounts"]),
-        on_exit=_made(OnExit, on_exit, action=ExitAction(on_exit["action"])),
-        probe=_made(Probe, probe) if probe else None,
-        setup=_made(Setup, fields_read["setup"]),
+        mounts=tuple(_record_from(Mount, mount) for mount in fields_read["mounts"]),
+        on_exit=_record_from(OnExit, on_exit, action=ExitAction(on_exit["action"])),
+        probe=_record_from(Probe, probe) if probe else None,
+        setup=_record_from(Setup, fields_read["setup"]),
     )
 
 
 _Made = TypeVar("_Made")
 _PLAIN: Final = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
-"""What a field may hold, by its annotation."""
+"""The types that a field accepts, by its annotation."""
 
 
-def _made(cls: type[_Made], fields_read: Mapping[str, Any], **parts: object) -> _Made:
-    """The record of these fields, of which `parts` are made already; lists are tuples in it."""
+def _record_from(cls: type[_Made], fields_read: Mapping[str, Any], **parts: object) -> _Made:
+    """Build a `cls` from JSON fields, with lists as tuples. `parts`: fields that are built already."""
     values = {name: tuple(x) if isinstance(x, list) else x for name, x in fields_read.items()}
     for plan_field in fields(cls):  # type: ignore[arg-type]  # each is a dataclass
         allowed = _PLAIN.get(str(plan_field.type))
@@ -428,12 +445,12 @@ def _made(cls: type[_Made], fields_read: Mapping[str, Any], **parts: object) -> 
 
 
 def read_plan(path: Path) -> Run:
-    """The plan in a file. Raises OSError, and ValueError for what is no plan."""
+    """Read the plan in a file. Raises OSError. Raises ValueError: the file is not a plan."""
     return from_json(path.read_bytes())
 
 
 def seconds_of(limit: str) -> float:
-    """A time as Slurm writes it: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+    """Convert a time in Slurm's format to seconds: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
     days, dash, clock_text = limit.rpartition("-")
     parts = [int(part) for part in clock_text.split(":")]
     if dash:

@@ -1,6 +1,6 @@
-"""From options and a cluster to a plan: pure, the same answer for the same question.
+"""Turn options and a cluster into a plan: pure, so equal inputs give equal plans.
 
-What has to be read from the world first (paths, rows, versions, what else runs) comes in as
+Everything that must be read from outside first (paths, rows, versions, other jobs) is passed as
 `Facts`.
 """
 
@@ -14,7 +14,7 @@ from palestra.cluster.plan import (
     After,
     Collect,
     Component,
-    Job,
+    PlannedJob,
     Policy,
     Role,
     Run,
@@ -28,7 +28,7 @@ from palestra.settings import JobOptions, RolloutOptions
 def plan_run(
     options: RolloutOptions, cluster: ClusterConfig, cluster_name: str, facts: Facts
 ) -> Run:
-    """The whole plan. Raises ConfigError for what cannot be planned."""
+    """Return the whole plan. Raises ConfigError: the options or the cluster allow no valid plan."""
     parts = Parts(options, cluster, facts)
     components = parts.collecting()
     preparing = _preparing_jobs(facts, parts)
@@ -68,7 +68,7 @@ def plan_run(
 
 
 def check_components(run: Run) -> None:
-    """Raise ConfigError for components that cannot be run as they are planned."""
+    """Raise ConfigError when a component cannot run as planned."""
     problems = [
         problem
         for job in run.jobs
@@ -94,13 +94,13 @@ def _problems(component: Component, job: str, executor: str) -> list[str]:
 def replan(
     run: Run, shards: Iterable[str], *, submission: str, complete: bool, after: Sequence[After] = ()
 ) -> Run:
-    """The same run submitted again, for some of its shards only.
+    """Return the plan for submitting some of a run's shards again.
 
     `complete`: whether all shards are done once these are; otherwise merge and profile are left
-    out. Raises KeyError for a shard that the run has not.
+    out. Raises KeyError: the run does not have a shard.
     """
     wanted_shards = tuple(run.shard(name).name for name in shards)
-    kept_jobs: list[Job] = []
+    kept_jobs: list[PlannedJob] = []
     for job in run.jobs:
         if not job.shards:
             if complete:
@@ -120,19 +120,22 @@ def replan(
     return replace(run, submission=submission, jobs=jobs)
 
 
-def _preparing_jobs(facts: Facts, parts: Parts) -> tuple[Job, ...]:
-    """A job that reads the input, where nobody could when it was submitted."""
+def _preparing_jobs(facts: Facts, parts: Parts) -> tuple[PlannedJob, ...]:
+    """Return the job that reads the input; none when the input was read at submission."""
     if facts.materialized:
         return ()
     component = parts.closing(Role.PREPARE, "prepare-inputs")
     requested = allocations((component,), parts.partitions((component,)))
-    return (Job(Role.PREPARE.value, (component,), requested, after=facts.after),)
+    return (PlannedJob(Role.PREPARE.value, (component,), requested, after=facts.after),)
 
 
 def _collecting_jobs(
     options: RolloutOptions, cluster: ClusterConfig, facts: Facts, components: tuple[Component, ...]
-) -> tuple[Job, ...]:
-    """One array, or as many as the site's largest array asks for; each followed by its repeats."""
+) -> tuple[PlannedJob, ...]:
+    """Return the jobs that collect: one array, or several if the site limits the array size.
+
+    With `--dependent-jobs`, each is followed by its repeats.
+    """
     parts = Parts(options, cluster, facts)
     requested = allocations(components, parts.partitions(components))
     # Slurm has no arrays of heterogeneous jobs.
@@ -140,7 +143,7 @@ def _collecting_jobs(
     wanted_shards = facts.wanted
     pieces = [wanted_shards[at : at + size] for at in range(0, len(wanted_shards), size)]
     cap = options.array_cap or cluster.array_cap
-    jobs: list[Job] = []
+    jobs: list[PlannedJob] = []
     for number, piece in enumerate(pieces):
         name = "collect" if len(pieces) == 1 else f"collect-{number + 1}"
         # Several arrays together keep the cap only one after another.
@@ -150,7 +153,7 @@ def _collecting_jobs(
             after = (*after, After("afterany", job=_last_of(jobs, pieces, earlier)))
         for repeat in range(options.dependent_jobs + 1):
             jobs.append(
-                Job(
+                PlannedJob(
                     name=name if repeat == 0 else f"{name}-again-{repeat}",
                     components=components,
                     allocations=requested,
@@ -164,26 +167,28 @@ def _collecting_jobs(
     return tuple(jobs)
 
 
-def _last_of(jobs: Sequence[Job], pieces: Sequence[Sequence[str]], number: int) -> str:
-    """The last job that runs one piece of the shards."""
+def _last_of(jobs: Sequence[PlannedJob], pieces: Sequence[Sequence[str]], number: int) -> str:
+    """Return the name of the last job that runs piece `number` of the shards."""
     return [job.name for job in jobs if job.shards == pieces[number]][-1]
 
 
-def _closing_jobs(parts: Parts, collecting: Sequence[Job]) -> tuple[Job, ...]:
-    """Merge once every shard is done, then profile what was merged."""
+def _closing_jobs(parts: Parts, collecting: Sequence[PlannedJob]) -> tuple[PlannedJob, ...]:
+    """Return the merge, which starts once every shard is done, and the profile, which starts after
+    it.
+    """
     last = {job.shards: job.name for job in collecting}
     after = tuple(After("afterok", job=name) for name in last.values())
     jobs = []
     for role, command in ((Role.MERGE, "merge-shards"), (Role.PROFILE, "profile-merged")):
         component = parts.closing(role, command)
         requested = allocations((component,), parts.partitions((component,)))
-        jobs.append(Job(role.value, (component,), requested, after=after))
+        jobs.append(PlannedJob(role.value, (component,), requested, after=after))
         after = (After("afterok", job=role.value),)
     return tuple(jobs)
 
 
-def with_time(job: Job, options: JobOptions, cluster: ClusterConfig) -> Job:
-    """The job with its time limit, and when it is warned of it."""
+def with_time(job: PlannedJob, options: JobOptions, cluster: ClusterConfig) -> PlannedJob:
+    """Return the job with its time limit, and with the time of the warning before the limit."""
     limit = options.time or cluster.time
     signal_s = cluster.signal_s
     if limit is not None:

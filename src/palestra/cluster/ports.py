@@ -1,8 +1,8 @@
-"""Free ports of this node, and who answers on one.
+"""Choose free ports of this node, and find the processes that listen on a port.
 
-A port is free when it can be bound; between choosing it and the server's binding it, no other
-supervisor of this user takes it: each holds a lock on the ports that it gave away. What is left
-is found out afterwards: a server that asks for our nonce is ours.
+A port is free when it can be bound. The supervisor then holds a lock on the port, so no other
+supervisor of this user chooses it before the server binds it. Other processes may still take the
+port. The nonce detects this: only a server of this job requires it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ TRIES = 200
 
 
 class NoFreePort(Exception):
-    """Every port of the range is taken."""
+    """All ports of the range are taken."""
 
 
 class PortLocks:
-    """Ports of this node that one supervisor has given to its services."""
+    """The ports of this node that one supervisor has locked for its services."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or Path(tempfile.gettempdir()) / f"palestra-ports-{os.getuid()}"
         self._held: dict[int, IO[bytes] | None] = {}
 
     def choose(self, within: tuple[int, int] | None) -> int:
-        """A free port, of `within` (both ends included) if given. Raises NoFreePort."""
+        """Return a free port, from the range `within` (both ends included) if given. Raises
+        NoFreePort.
+        """
         for port in _candidates(within):
             if port not in self._held and self._lock(port):
                 bound = _bindable(port)
@@ -46,7 +48,7 @@ class PortLocks:
         raise NoFreePort(f"no free port ({where}) on {socket.gethostname()}")
 
     def close(self) -> None:
-        """Let others have them."""
+        """Release the locks, so that other supervisors can choose the ports."""
         for port in list(self._held):
             self._release(port)
 
@@ -72,7 +74,9 @@ class PortLocks:
         return True
 
     def _lock_file(self, port: int) -> IO[bytes] | None:
-        """None where somebody else has a folder of that name: it is not for us to write into."""
+        """Open the lock file of a port. None when the folder belongs to another user: do not write
+        into it.
+        """
         with contextlib.suppress(FileExistsError):
             self._folder.mkdir(mode=0o700)
         stat_of_folder = self._folder.lstat()
@@ -105,7 +109,7 @@ def _bindable(port: int) -> int:
 
 
 def address_here() -> str:
-    """An address of this node that others reach; its name, when it has none."""
+    """Return an address of this node that others can reach; its host name when no route exists."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect(("192.0.2.1", 9))  # chooses a route and sends nothing
         return str(sock.getsockname()[0])
@@ -113,7 +117,7 @@ def address_here() -> str:
 
 
 def answered(address: str, port: int) -> bool:
-    """Whether anybody listens there, on whatever node and as whatever user."""
+    """Whether any process listens at `address` and `port`, on any node and of any user."""
     with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=2.0):
         return True
     return False
@@ -121,17 +125,19 @@ def answered(address: str, port: int) -> bool:
 
 @dataclass
 class Listeners:
-    """Processes of this node that listen on a port: whether one is ours, and which are not."""
+    """The processes of this node that listen on a port. `ours`: whether one is ours. `strangers`:
+    the process ids of the others.
+    """
 
     ours: bool = False
     strangers: list[int] = field(default_factory=list)
 
 
 def listeners_on(port: int, mark: str) -> Listeners:
-    """Who of this node listens on `port`.
+    """Return the processes of this node that listen on `port`.
 
-    `mark`: a text of the environment that ours have (NAME=value). What cannot be looked into, such
-    as another user's, is left out.
+    `mark`: a NAME=value in the environment of our own processes. Processes that cannot be
+    inspected, such as another user's, are left out.
     """
     links = {f"socket:[{inode}]" for inode in _inodes(port)}
     listeners = Listeners()

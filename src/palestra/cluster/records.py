@@ -1,6 +1,6 @@
-"""Objects in files that are whole or absent, lines that are whole or dropped, ends of logs.
+"""Write JSON files and JSON lines so that a reader never sees half of one; read the end of a log.
 
-Standard library only, for Python 3.8 and later: the supervisor carries this module with it.
+Uses only the standard library of Python 3.8 or later, because the supervisor includes this module.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from palestra.system import lock, write_whole
 TAIL_BYTES = 4096
 TAIL_LINES = 20
 TURN_S = 30.0
-"""How long others who append are waited for; appends are whole without turns too, as a rule."""
+"""How long `append_line` waits for the lock. It then appends without one, which is usually safe
+too."""
 
 
 def write_object(path: Path, value: object, *, mode: int = 0o666) -> None:
-    """Write `value` as JSON for people to read: see `write_whole`."""
+    """Write `value` as indented JSON. The file is replaced as a whole: see `write_whole`."""
     text = json.dumps(value, indent=2, sort_keys=True) + "\n"
     write_whole(path, text.encode(), mode=mode)
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object of a file; None when there is no such file, or no object in it."""
+    """Return the JSON object in a file; None when the file is missing or contains no object."""
     try:
         value = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -36,10 +37,11 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 
 def append_line(path: Path, record: Mapping[str, object]) -> None:
-    """Append one record as a line of JSON, whole and down to the disk.
+    """Append one record as a complete line of JSON, and sync it to disk.
 
-    A torn last line, which a kill can leave, is ended first, so that it cannot take this record
-    with it. Several machines may append: they take turns where the file system has locks.
+    If a killed process left an incomplete last line, a line break is added first, so that this
+    record is on its own line. Several machines may append: a lock orders them where the file system
+    has locks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
@@ -57,7 +59,9 @@ def append_line(path: Path, record: Mapping[str, object]) -> None:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole records of a file of lines; torn ones, and lines that are none, are left out."""
+    """Yield the complete records of a file of JSON lines. Incomplete and invalid lines are left
+    out.
+    """
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -73,7 +77,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log, for a message."""
+    """Return the last lines of a log, for a message."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

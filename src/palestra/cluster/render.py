@@ -1,7 +1,6 @@
-"""From a plan to batch scripts: directives, and one line that starts the supervisor.
+"""Turn a plan into batch scripts: sbatch directives, and one line that starts the supervisor.
 
-Everything is quoted. What stands in a directive is not read by a shell but by sbatch, whose quotes
-are double ones.
+All values are quoted. Directives are read by sbatch, not by a shell, and sbatch uses double quotes.
 """
 
 import re
@@ -12,7 +11,7 @@ from typing import Final
 
 from palestra.cluster.configs import ClusterConfig
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.plan import After, Allocation, Job, Run
+from palestra.cluster.plan import After, Allocation, PlannedJob, Run
 from palestra.errors import ConfigError
 from palestra.settings import JobOptions
 
@@ -49,11 +48,11 @@ OWNED: Final = frozenset(
         "hetjob",
     }
 )
-"""Directives that stand for an option or a decision of the plan."""
+"""The directives that an option or the plan sets. Users cannot set them through `sbatch`."""
 
 
-def script(run: Run, job: Job, options: JobOptions, cluster: ClusterConfig) -> str:
-    """The batch script of one job. Raises ConfigError for directives that cannot be written."""
+def script(run: Run, job: PlannedJob, options: JobOptions, cluster: ClusterConfig) -> str:
+    """Return the batch script of one job. Raises ConfigError: a directive cannot be written."""
     files = RunFiles(Path(run.output_dir)).submission(run.submission)
     lines = ["#!/bin/bash", *_directives(run, job, options, cluster), ""]
     command = (run.python, str(files.supervisor), str(files.plan), job.name)
@@ -61,7 +60,7 @@ def script(run: Run, job: Job, options: JobOptions, cluster: ClusterConfig) -> s
 
 
 def submit_script(run: Run) -> str:
-    """Submits every job by hand, with its dependencies."""
+    """Return the script that submits every job, with its dependencies, when a user runs it by hand."""
     files = RunFiles(Path(run.output_dir)).submission(run.submission)
     lines = ["#!/bin/bash", "set -euo pipefail", ""]
     for number, job in enumerate(run.jobs):
@@ -74,7 +73,7 @@ def submit_script(run: Run) -> str:
     return "\n".join([*lines, ""])
 
 
-def _dependency_by_hand(run: Run, job: Job) -> list[str]:
+def _dependency_by_hand(run: Run, job: PlannedJob) -> list[str]:
     number = {earlier.name: at for at, earlier in enumerate(run.jobs)}
     parts = [
         f"{a.kind}:${{job_{number[a.job]}}}" if a.job else f"{a.kind}:{shlex.quote(a.job_id)}"
@@ -84,11 +83,13 @@ def _dependency_by_hand(run: Run, job: Job) -> list[str]:
 
 
 def dependency(after: Sequence[After], ids: Mapping[str, str]) -> str:
-    """The value of --dependency, once the plan's jobs have ids; empty without any."""
+    """Return the value of `--dependency`; empty without dependencies. `ids`: job name -> job id."""
     return ",".join(f"{a.kind}:{ids[a.job] if a.job else a.job_id}" for a in after)
 
 
-def _directives(run: Run, job: Job, options: JobOptions, cluster: ClusterConfig) -> Iterator[str]:
+def _directives(
+    run: Run, job: PlannedJob, options: JobOptions, cluster: ClusterConfig
+) -> Iterator[str]:
     for key, value in _whole_job(run, job, options, cluster).items():
         yield directive(key, value)
     for group, allocation in enumerate(job.allocations):
@@ -98,7 +99,9 @@ def _directives(run: Run, job: Job, options: JobOptions, cluster: ClusterConfig)
             yield directive(key, value)
 
 
-def _whole_job(run: Run, job: Job, options: JobOptions, cluster: ClusterConfig) -> dict[str, str]:
+def _whole_job(
+    run: Run, job: PlannedJob, options: JobOptions, cluster: ClusterConfig
+) -> dict[str, str]:
     if "\\" in run.log_dir and run.executor == "slurm":
         raise ConfigError(
             f"--log-dir {run.log_dir}: Slurm reads a backslash in the name of a log as a sign",
@@ -147,15 +150,15 @@ def _allocation(
         directives["exclusive"] = ""
     return {
         **directives,
-        **_own(cluster.sbatch, "sbatch"),
-        **_own(options.sbatch_settings, "--sbatch"),
+        **_own_variables(cluster.sbatch, "sbatch"),
+        **_own_variables(options.sbatch_settings, "--sbatch"),
     }
 
 
-def _own(variables: Mapping[str, str], where: str) -> Mapping[str, str]:
+def _own_variables(variables: Mapping[str, str], where: str) -> Mapping[str, str]:
     for key in variables:
         if not _KEY.fullmatch(key):
-            raise ConfigError(f"{where}: {key!r} is no option of sbatch", hint="KEY=VALUE")
+            raise ConfigError(f"{where}: {key!r} is not an option of sbatch", hint="KEY=VALUE")
         if key in OWNED:
             raise ConfigError(
                 f"{where}: {key} is decided by the plan",
@@ -166,11 +169,13 @@ def _own(variables: Mapping[str, str], where: str) -> Mapping[str, str]:
 
 
 def directive(key: str, value: str) -> str:
-    """One line for sbatch. Raises ConfigError for a value that a line cannot hold."""
+    """Return one `#SBATCH` line. Raises ConfigError: the value contains a line break or the like."""
     if not value:
         return f"#SBATCH --{key}"
     if not value.isprintable():
-        raise ConfigError(f"--{key}: {value!r} does not fit on a line")
+        raise ConfigError(
+            f"--{key}: {value!r} has a character that cannot be printed, such as a line break"
+        )
     if _PLAIN.fullmatch(value):
         return f"#SBATCH --{key}={value}"
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,7 +1,7 @@
-"""Submitting a part of a run again: the same plan and the same scripts, for what is not done.
+"""Submit a part of a run again: the same plan and scripts, for the shards that are not done.
 
-Shards keep their names, rows and files, so that each goes on from what it has; merge and profile
-follow once nothing is missing.
+Shards keep their names, rows and files, so each continues where it stopped. Merge and profile
+follow once no shard is missing.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Final
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.options import INHERITED, KEY_OPTION, raise_unset, unset
-from palestra.cluster.plan import After, Job, Role, Run, read_plan
+from palestra.cluster.plan import After, PlannedJob, Role, Run, read_plan
 from palestra.cluster.planner import replan
 from palestra.cluster.render import submit_script
 from palestra.cluster.shard import is_done
@@ -36,12 +36,13 @@ def resubmit(
     executor: Executor | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Run:
-    """Submit `shards` again, and the jobs after them when nothing else is missing; what was.
+    """Submit `shards` again, with merge and profile if no other shard is missing. Return the new
+    plan.
 
     `active`: name and job id of shards that wait or run; merge and profile wait for them too.
-    `stuck`: ids of jobs that never start; they are cancelled first. `executor`: else the run's
-    own; `environ`: else this process's. Raises ConfigError when a variable that the jobs need is
-    not set, before anything is written or cancelled.
+    `stuck`: ids of jobs that never start; they are cancelled first. `executor`: default is the
+    run's own. `environ`: default is this process's. Raises ConfigError, before anything is written
+    or cancelled: a variable that the jobs need is not set.
     """
     files = RunFiles(Path(run.output_dir))
     run_executor = executor or executor_for(run.executor, timeout_s=run.command_timeout_s)
@@ -94,7 +95,7 @@ def _resubmitted(
 
 
 def _after_preparing(run: Run, plans: Sequence[Run]) -> Run:
-    """`run` with the job before all others that an earlier submission had, and that failed."""
+    """Return `run` with the failed `prepare` job of an earlier submission before all other jobs."""
     job = next(
         job for plan in reversed(plans) for job in plan.jobs if job.main.role is Role.PREPARE
     )
@@ -109,23 +110,23 @@ def _after_preparing(run: Run, plans: Sequence[Run]) -> Run:
 
 
 def _planned_last(plans: Sequence[Run], shards: Sequence[str]) -> Run:
-    """The last submission that had jobs for all of `shards`. Raises RunFailed when none had."""
+    """Return the last submission with jobs for all of `shards`. Raises RunFailed: there is none."""
     for run in reversed(plans):
         planned_shards = {name for job in run.jobs for name in job.shards}
         if planned_shards >= set(shards):
             return run
     raise RunFailed(
-        f"no earlier submission had all of {', '.join(shards)}",
-        hint="the command that submitted the run submits what is missing",
+        f"no single earlier submission has all of these shards: {', '.join(shards)}",
+        hint="run the command that submitted the run again: it submits what is missing",
     )
 
 
 def _with_closing(run: Run, plans: Sequence[Run], job_ids: Sequence[str]) -> Run:
-    """`run` with the merge and profile that an earlier submission had, after its own jobs.
+    """Return `run` with the merge and profile of an earlier submission added after its jobs.
 
-    Likewise the command of a run that is nothing else.
+    For a run of a user's command, add the command's job.
     """
-    closing: tuple[Job, ...] = ()
+    closing: tuple[PlannedJob, ...] = ()
     for plan in reversed(plans):
         closing = closing or tuple(job for job in plan.jobs if job.main.role in CLOSING)
     names = {job.name for job in closing}
@@ -143,7 +144,9 @@ def _with_closing(run: Run, plans: Sequence[Run], job_ids: Sequence[str]) -> Run
 
 
 def _write(files: RunFiles, run: Run, plans: Sequence[Run]) -> None:
-    """The folder of the new submission: its scripts are the earlier ones', renumbered."""
+    """Write the folder of the new submission. Its scripts are copies of earlier ones with new
+    paths.
+    """
     folder = files.submission(run.submission)
     folder.folder.mkdir(parents=True)  # of two that come at once, one fails here
     folder.supervisor.write_bytes(supervisor_zip())
@@ -162,7 +165,7 @@ def _write(files: RunFiles, run: Run, plans: Sequence[Run]) -> None:
     write_plan(folder, run)
 
 
-def _renumbered(text: str, files: RunFiles, old: str, new: str, job: Job) -> str:
+def _renumbered(text: str, files: RunFiles, old: str, new: str, job: PlannedJob) -> str:
     before, after = files.submission(old), files.submission(new)
     for name in ("supervisor", "plan"):
         text = text.replace(str(getattr(before, name)), str(getattr(after, name)))

@@ -1,7 +1,7 @@
-"""Secrets stay in the environment: they are never written, and what is written is looked at.
+"""Keep secrets in environment variables only: check every text for them before it is written.
 
-A component gets a secret by inheriting its variable; its value stands in no script, plan, argument
-or ledger.
+A component gets a secret by inheriting its variable. The value is in no script, plan, argument or
+ledger.
 """
 
 import re
@@ -19,14 +19,15 @@ _INTERPOLATION: Final = re.compile(r"^\$\{\s*oc\.env\s*:")
 _FLAG: Final = re.compile(r"^--?([A-Za-z][\w.\-]*)")
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 SHORTEST: Final = 6
-"""Shorter values of secret variables turn up in ordinary words, so they are not looked for."""
+"""Values of secret variables shorter than this are not searched for: ordinary words contain them.
+"""
 SHORTEST_OTHER: Final = 12
-"""The same, of variables that nobody has named as secrets and whose names only look like it."""
+"""Like `SHORTEST`, for variables not declared as secrets, whose names only look like secrets."""
 PLACEHOLDERS: Final = frozenset({"", "none", "null", "dummy", "empty", "{nonce}", "???"})
 
 
 def env_problems(env: Mapping[str, str], where: str) -> list[str]:
-    """What is wrong with literal variables: shell expressions, secrets, odd names."""
+    """Return what is wrong with literal variables: shell expressions, secrets, invalid names."""
     return [
         *(
             f"{where}: {name} holds {sign!r}: an expression of the shell is never evaluated here"
@@ -40,7 +41,7 @@ def env_problems(env: Mapping[str, str], where: str) -> list[str]:
             if is_secret_name(name) and value.lower() not in PLACEHOLDERS
         ),
         *(
-            f"{where}: {name!r} is no name of a variable"
+            f"{where}: {name!r} is not a name of a variable"
             for name in env
             if not re.fullmatch(r"[A-Za-z_]\w*", name)
         ),
@@ -48,7 +49,9 @@ def env_problems(env: Mapping[str, str], where: str) -> list[str]:
 
 
 def override_problems(overrides: Iterable[str], where: str) -> list[str]:
-    """Overrides that would write a secret down: their names, never their values."""
+    """Return a message for each override that would write a secret to the plan. Never shows the
+    value.
+    """
     return [
         f"{where}: {override.key} is a secret and would stand in the plan; give "
         "--policy-api-key-env, or ${oc.env:VARIABLE}"
@@ -71,7 +74,7 @@ def _tells_secret(override: Override) -> bool:
 
 
 def argument_problems(arguments: Sequence[str], where: str) -> list[str]:
-    """Flags of a command line whose names say that a secret follows."""
+    """Return a message for each command-line flag whose name means that a secret follows."""
     return [
         f"{where}: --{match[1]} would stand in the process list; a self-hosted server's key is made "
         "for each job"
@@ -83,12 +86,12 @@ def argument_problems(arguments: Sequence[str], where: str) -> list[str]:
 
 
 def _names_variable(flag: str, value: str) -> bool:
-    """Whether a flag such as --key-env takes the name of a variable, and was given one."""
+    """Whether a flag such as `--key-env` takes the name of a variable, and `value` is such a name."""
     return flag.lower().endswith(("-env", "_env")) and bool(_VARIABLE.fullmatch(value))
 
 
 def key_problems(arguments: Iterable[str], part: str) -> list[str]:
-    """The key that is made for each job stands in no command line either."""
+    """Return a message when a command line contains the key that is made for each job."""
     if not any("{nonce}" in text for text in arguments):
         return []
     where = "a server finds it in the variable PALESTRA_SERVER_KEY"
@@ -96,19 +99,21 @@ def key_problems(arguments: Iterable[str], part: str) -> list[str]:
 
 
 def address_problem(address: str, where: str) -> str:
-    """Why an address may not be written down; empty when it may. Never shows it."""
+    """Return why an address may not be written to a file; empty when it may. Never shows the
+    address.
+    """
     try:
         parts = urlsplit(address)
         query = parse_qsl(parts.query)
     except ValueError as error:
-        return f"{where} is no URL: {error}"
+        return f"{where} is not a URL: {error}"
     if parts.username or parts.password or any(is_secret_name(name) for name, _ in query):
         return f"{where} holds a secret and would stand in the plan; give --policy-api-key-env"
     return ""
 
 
 def variable_problem(name: str, where: str) -> str:
-    """Why `name` cannot be the name of a variable; empty when it can. Never shows it."""
+    """Return why `name` is no valid name of a variable; empty when it is. Never shows `name`."""
     if re.fullmatch(r"[A-Za-z_]\w*", name):
         return ""
     return f"{where} takes the name of an environment variable, and was given something else"
@@ -120,15 +125,15 @@ def check_absent(
     environ: Mapping[str, str],
     values: Collection[str] = (),
 ) -> None:
-    """Raise ConfigError when a text holds the value of one of the secret variables.
+    """Raise ConfigError when a text contains the value of a secret variable.
 
-    `values`: those of the configuration, such as env.yaml's. The last look before anything is
-    written: however a value came in, it does not get out.
+    `values`: further secrets from the configuration, such as those in env.yaml. This is the last
+    check before anything is written, for secrets that entered in any way.
     """
     for secret_name, value in _sought(names, environ, values):
         for where, text in texts.items():
             if value in text:
-                raise _found(secret_name, where)
+                raise _secret_in_text(secret_name, where)
 
 
 def check_folder_absent(
@@ -137,7 +142,7 @@ def check_folder_absent(
     environ: Mapping[str, str],
     values: Collection[str] = (),
 ) -> None:
-    """The same of every file below `folder`; fine when there is no such folder."""
+    """Raise ConfigError when a file below `folder` contains a secret. A missing folder is fine."""
     sought = [
         (secret_name, value.encode()) for secret_name, value in _sought(names, environ, values)
     ]
@@ -146,13 +151,13 @@ def check_folder_absent(
             content = path.read_bytes()
             for secret_name, value in sought:
                 if value in content:
-                    raise _found(secret_name, str(path.relative_to(folder.parent)))
+                    raise _secret_in_text(secret_name, str(path.relative_to(folder.parent)))
 
 
 def _sought(
     names: Iterable[str], environ: Mapping[str, str], values: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """What must stand nowhere, and how to speak of it."""
+    """Yield each secret value to search for, after the text that describes it in messages."""
     secret_names = frozenset(names)
     for name in sorted({*secret_names, *filter(is_secret_name, environ)}):
         value = environ.get(name, "")
@@ -163,7 +168,7 @@ def _sought(
             yield "a secret of the configuration", value
 
 
-def _found(secret_name: str, where: str) -> ConfigError:
+def _secret_in_text(secret_name: str, where: str) -> ConfigError:
     return ConfigError(
         f"{secret_name} would stand in {where}",
         hint="secrets are passed by the names of their variables: --policy-api-key-env, or "

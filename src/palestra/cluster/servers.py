@@ -1,6 +1,6 @@
 """The command lines of self-hosted model servers, by type.
 
-A server's key is the nonce of its job: whoever reaches another job's server by mistake is refused.
+A server's API key is the nonce of its job, so a server refuses requests from another job.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from palestra.settings import RolloutOptions
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """What a server's component runs. `worker_argv`: on nodes of rank 1 and above."""
+    """The command of a model server. `worker_argv`: the command on nodes of rank 1 and above."""
 
     argv: tuple[str, ...]
     worker_argv: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class ServerCommand:
 
 
 def server_command(options: RolloutOptions, *, python: str) -> ServerCommand:
-    """The command of `options.server_type`. Raises ConfigError with the types there are."""
+    """Return the command for `options.server_type`. Raises ConfigError: the type is unknown."""
     kind = options.server_type or ""
     if kind not in TYPES:
         raise ConfigError(
@@ -103,7 +103,7 @@ def _generic(options: RolloutOptions, further: Sequence[str], python: str) -> Se
     if not options.server_entrypoint:
         raise ConfigError("--server-type generic needs --server-entrypoint, with {port} in it")
     if options.trust_remote_code:
-        raise ConfigError("--trust-remote-code: say it to a generic server in its own words")
+        raise ConfigError("--trust-remote-code: a generic server takes it in --server-args")
     argv = (*shlex.split(options.server_entrypoint), *further)
     if not any("{port}" in word for word in argv):
         raise ConfigError(
@@ -127,7 +127,7 @@ def _has(words: Sequence[str], *flags: str) -> bool:
 
 
 def _number(words: Sequence[str], *flags: str) -> int:
-    """The value of a flag that says how many; 1 without it."""
+    """Return the number that follows one of `flags`; 1 without such a flag."""
     for word, after in itertools.pairwise((*words, "")):
         name, equals, value = word.partition("=")
         if name.replace("_", "-") in flags:

@@ -1,7 +1,7 @@
-"""What a shard's files amount to: its rows counted by key, and the done file.
+"""The progress of a shard: count its rows by key, and write or check its done file.
 
-A shard is done only if expected = scored + failed-terminal. That an output is there proves
-nothing, so the rows themselves are counted.
+A shard is done only if expected = scored + failed for good. An existing output file proves nothing,
+so the rows are counted.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ TASK, ROLLOUT, TERMINAL = "_ng_task_index", "_ng_rollout_index", "_ng_failure_te
 
 
 class NotDone(Exception):
-    """Rows are missing, or there are some that nobody asked for."""
+    """Rows are missing, or there are rows that were not requested."""
 
 
 @dataclass(frozen=True)
 class ShardCounts:
-    """How the rollouts of a shard ended."""
+    """The numbers of a shard's rollouts: expected, scored, failed for good, left."""
 
     expected: int
     scored: int
     failed: int
-    """For good: no other attempt followed, and none scored."""
+    """The number of rollouts that failed for good: no attempt succeeded and no further one follows.
+    """
 
     @property
     def left(self) -> int:
         return self.expected - self.scored - self.failed
 
     def said(self) -> str:
-        """For messages."""
+        """Return the counts as a text for messages."""
         left_text = f" + left {self.left}" if self.left else ""
         return f"expected {self.expected} = scored {self.scored} + failed {self.failed}{left_text}"
 
@@ -45,7 +46,7 @@ class ShardCounts:
 def count(files: ShardFiles) -> ShardCounts:
     """Count the rows of a shard by their keys.
 
-    Raises NotDone when it has no materialized rows, or rows of other rollouts than these.
+    Raises NotDone: the materialized rows are missing, or there are rows that were not requested.
     """
     requested = {_key(row) for row in _rows(files.materialized_inputs)}
     if not requested and not files.materialized_inputs.exists():
@@ -64,7 +65,7 @@ def count(files: ShardFiles) -> ShardCounts:
 
 
 def is_done(files: ShardFiles) -> bool:
-    """Whether the done file says so, and its numbers add up."""
+    """Whether the done file exists and its numbers add up."""
     end_record = read_object(files.done)
     if end_record is None:
         return False
@@ -77,7 +78,7 @@ def is_done(files: ShardFiles) -> bool:
 
 
 def write_done(files: ShardFiles, counts: ShardCounts, further: Mapping[str, object]) -> None:
-    """Say that the shard is done. Raises NotDone unless every rollout has ended."""
+    """Write the done file. Raises NotDone: a rollout has not ended."""
     if counts.left:
         raise NotDone(f"{files.name}: {counts.said()}")
     manifest = read_object(files.manifest) or {}
@@ -94,10 +95,10 @@ def write_done(files: ShardFiles, counts: ShardCounts, further: Mapping[str, obj
 
 
 def set_shard_aside(run: RunFiles, name: str, suffix: str) -> list[str]:
-    """Move what a shard has collected out of the way, to be collected again; what was moved.
+    """Rename a shard's files, so that it is collected again. Return the old names of the files.
 
-    The done file goes first: without its rows it must not be found. Metrics without their run
-    would be taken for the remains of one that cannot be continued.
+    The done file goes first, because it must not exist without its rows. Metrics are renamed too:
+    without their run, they would look like the remains of a run that cannot be continued.
     """
     files = run.shard(name)
     own_files = (

@@ -1,10 +1,11 @@
-"""Global indices and seeds, stamped into every shard's rows before anything is submitted.
+"""Write the rows of every shard with their global indices and seeds, before any job collects.
 
-The input is materialized once, checked whole; each shard's rows are cut from that, with the
-rollout indices of its seed. Streamed: memory grows with tasks, not with rollouts.
+The input is materialized once and checked completely. Each shard's rows are then copied from it,
+with the rollout indices of the shard's seed. Rows are streamed: memory grows with the number of
+tasks, not of rollouts.
 
-A seed is a block of rollout indices: with n rollouts of a task per seed, seed s has the indices
-from s * n on. So the shards of any two seeds, also of seeds added later, have no index in common.
+Each seed has a block of rollout indices: with n rollouts per task and seed, the block of seed s
+begins at s * n. So shards of different seeds never share an index, even if seeds are added later.
 """
 
 import contextlib
@@ -30,12 +31,11 @@ from palestra.schema import (
     JsonObject,
     read_jsonl,
 )
-from palestra.settings import LARGEST_SEED, CollectSettings
-from palestra.settings import Shard as Share
+from palestra.settings import LARGEST_SEED, CollectSettings, Share
 
 
 def shards_of(seeds: tuple[int, ...] | None, num_chunks: int | None) -> tuple[Shard, ...]:
-    """Every shard of a run: each seed, and in it each chunk."""
+    """Return every shard of a run: one for each seed and chunk."""
     return tuple(
         Shard(
             name=shard_name(seed if seeds is not None else None, chunk if num_chunks else None),
@@ -50,28 +50,33 @@ def shards_of(seeds: tuple[int, ...] | None, num_chunks: int | None) -> tuple[Sh
 
 
 def share_of(chunk: int, chunks: int, tasks: Sequence[int]) -> Sequence[int]:
-    """The tasks of a chunk, of all tasks in the order of their indices."""
+    """Return the tasks of chunk `chunk`. `tasks`: all tasks in the order of their indices."""
     return tasks[Share(chunk, chunks).share(len(tasks))]
 
 
 def derived_seed(*parts: object) -> int:
-    """A seed that the parts alone decide, 0 to `LARGEST_SEED`; unrelated for neighbouring parts."""
+    """Return a seed that depends only on `parts`, from 0 to `LARGEST_SEED`.
+
+    It is a hash, so similar parts give unrelated seeds.
+    """
     text = "/".join(map(str, parts))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") & LARGEST_SEED
 
 
 def request_seed(seed: int, task: int, repeat: int) -> int:
-    """The seed that one rollout is sampled with."""
+    """Return the sampling seed of one rollout."""
     return derived_seed(seed, task, repeat)
 
 
 AT_ONCE: Final = 64
-"""Files written in one pass over the input: far below any limit on open files."""
+"""The number of files written in one pass over the input, far below any limit on open files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """What was written. `tasks` and `rollouts` are those of the whole run, all its seeds."""
+    """The result of `stamp`. `tasks` and `rollouts`: the numbers of the whole run, over all its
+    seeds.
+    """
 
     shards: tuple[Shard, ...]
     input_digest: str
@@ -90,11 +95,11 @@ def stamp(
     limit: int | None = None,
     check: Callable[[Stamped], None] = lambda _: None,
 ) -> Stamped:
-    """Write the rows of `shards`, and count them all. `limit`: tasks of each shard, at most.
+    """Write and count the rows of `shards`. `limit`: the maximum number of tasks of each shard.
 
-    `agents`: the instances that exist. `seeded`: put a seed into every request. `check` sees what
-    is about to be written, and may refuse it. Raises InputDataError with every bad row, and for
-    more chunks than tasks.
+    `agents`: the names of the existing agents. `seeded`: add a seed to every request. `check` is
+    called before anything is written and may raise. Raises InputDataError: rows are invalid (lists
+    all of them), or there are more chunks than tasks.
     """
     with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
         rows = Path(folder) / "rows.jsonl"
@@ -123,7 +128,7 @@ def stamp(
 def _share(
     shards: Sequence[Shard], chunk: int, tasks: Sequence[int], limit: int | None
 ) -> Sequence[int]:
-    """The tasks of one chunk. Raises InputDataError when there are too few for every chunk."""
+    """Return the tasks of one chunk. Raises InputDataError: there are more chunks than tasks."""
     chunks = shards[0].chunks
     if len(tasks) < chunks:
         raise InputDataError(
@@ -151,12 +156,12 @@ def _groups(shards: Sequence[Shard]) -> Iterator[Sequence[Shard]]:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """One materialized input, from which shards are cut."""
+    """One materialized input, and the tasks of each chunk, from which the shards' rows are written."""
 
     rows: Path
     repeats: Mapping[int, int]
     tasks: Mapping[int, Sequence[int]]
-    """Of each chunk."""
+    """The tasks of each chunk."""
     seeded: bool
 
     def write(self, shards: Sequence[Shard], files: RunFiles) -> None:
@@ -185,9 +190,10 @@ class _Cut:
 
 
 def remember_stamped(stamped: Stamped, files: RunFiles, *, anew: bool = False) -> None:
-    """Leave what was found for the jobs that come after.
+    """Write the counts and digest of the rows to a file for the jobs that follow.
 
-    Raises StaleRun when it was another, unless everything is collected `anew`.
+    Raises StaleRun: an earlier submission had other input rows, and `anew` (collect again) is
+    False.
     """
     if files.stamped.exists() and not anew:
         earlier = orjson.loads(files.stamped.read_bytes())
@@ -201,9 +207,10 @@ def remember_stamped(stamped: Stamped, files: RunFiles, *, anew: bool = False) -
 
 
 def with_stamped(run: Run) -> Run:
-    """The run with what its job `prepare` has found, where that was left to it.
+    """Return the run with the counts that its job `prepare` wrote; unchanged when there is no such
+    job.
 
-    Raises InputDataError before that job has ended.
+    Raises InputDataError: the job `prepare` has not ended.
     """
     if run.collect.materialized:
         return run

@@ -1,7 +1,7 @@
-"""One submission from its options to its jobs: the only part of planning that does anything.
+"""Submit rollouts: from the options to running jobs. Only this part of planning has side effects.
 
-Everything is checked first; then the rows are stamped, the folder is written, the jobs are handed
-to the executor, and each id goes into the ledger as soon as it exists.
+First everything is checked. Then the rows are stamped with indices, the folder is written, and the
+jobs are submitted. Each job id is written to the ledger at once.
 """
 
 import hashlib
@@ -46,10 +46,12 @@ def identity_of(
     stamped: Stamped | None,
     config: ResolvedConfig | None,
 ) -> dict[str, str]:
-    """No credentials, no endpoints, nothing that may change between submissions.
+    """Return the inputs that identify a run: no credentials or endpoints, nothing that may change
+    later.
 
-    `stamped`: None while nobody could read the rows; `config`: the servers', None while nobody
-    could read that. Each shard's manifest holds to it as well, inside its job, down to the code.
+    `stamped`: None when the rows could not be read yet. `config`: the servers' configuration, None
+    when it could not be read yet. Each shard's manifest checks the same inputs again inside the
+    job, and also the code.
     """
     rows = {} if stamped is None else {"input rows": stamped.input_digest}
     return {
@@ -65,7 +67,9 @@ def identity_of(
 
 
 def _servers(config: ResolvedConfig) -> dict[str, str]:
-    """A digest of each server's settings, so that a difference can be named."""
+    """Return a digest of each server's settings, so that a message can name the server that
+    differs.
+    """
     return {
         f"server {name}": _digest([i.type, i.implementation, _lasting(i.settings)])
         for name, i in config.instances.items()
@@ -73,7 +77,7 @@ def _servers(config: ResolvedConfig) -> dict[str, str]:
 
 
 def _lasting(value: Any) -> Any:
-    """A setting without what may change: endpoints, secrets, and how the work is done."""
+    """Return a setting without parts that may change: endpoints, secrets, operational settings."""
     if isinstance(value, Mapping):
         return {
             str(key): _lasting(member)
@@ -91,9 +95,10 @@ def _digest(value: object) -> str:
 
 
 def check_same_run(files: RunFiles, new: Mapping[str, str], stamped: Stamped | None) -> None:
-    """Raise StaleRun when the folder holds a run, or shards, made from something else.
+    """Raise StaleRun when the folder contains a run, or done shards, made from other inputs.
 
-    Raises ConfigError when it holds a command's run. `stamped`: None while nobody could read the rows.
+    Raises ConfigError: the folder contains the run of a command. `stamped`: None when the rows
+    could not be read yet.
     """
     _check_plan(files, new)
     if stamped is None:
@@ -131,15 +136,14 @@ def _check_plan(files: RunFiles, new: Mapping[str, str]) -> None:
 
 
 def rollouts(
-    *, extra: Sequence[str] = (), tell: Callable[[str], None] = lambda _: None, **options: Any
+    *, extra: Sequence[str] = (), report: Callable[[str], None] = lambda _: None, **options: Any
 ) -> Submission:
-    """Collect rollouts over the jobs of a cluster; the options are those of the command.
+    """Collect rollouts over the jobs of a cluster. `options`: those of `palestra cluster rollouts`.
 
-    `extra`: Hydra overrides that name no stage: each fills the option that decides it, else it is
-    for the stage that has such a setting.
-    `tell` hears what is worth knowing, as it happens. Raises ConfigError for what cannot be,
-    before anything is written; StaleRun when the output folder holds another run;
-    ClusterUnreachable when nothing could be asked.
+    `extra`: Hydra overrides that name no stage. Each sets the option with the same meaning; without
+    such an option, it goes to the stage that has the setting. `report`: called with each notice.
+    Raises ConfigError, before anything is written: the options are invalid. Raises StaleRun: the
+    output folder contains another run. Raises ClusterUnreachable: the cluster did not answer.
     """
     filled_options = filled(options, extra, os.environ)
     options = filled_options.options
@@ -150,11 +154,11 @@ def rollouts(
             *((own_overrides,) if isinstance(own_overrides, str) else own_overrides),
             *further,
         )
-    return _RolloutSubmitter(checked_options(**options), tell, filled_options.notices).submit()
+    return _RolloutSubmitter(checked_options(**options), report, filled_options.notices).submit()
 
 
 class _RolloutSubmitter(Submitter):
-    """The steps of one submission of rollouts, in order."""
+    """Performs the steps that submit rollouts, in order."""
 
     def __init__(
         self, options: RolloutOptions, report: Callable[[str], None], notices: Sequence[str] = ()
@@ -189,7 +193,7 @@ class _RolloutSubmitter(Submitter):
         )
         # Whatever cannot be planned or written is said before the input is read.
         writer.check(plan_run(options, self._cluster, self._name, facts))
-        with self._alone(facts.submission):
+        with self._submission_lock(facts.submission):
             facts = self._stamped_whole(facts, settings, config)
             run = plan_run(options, self._cluster, self._name, facts)
             return self._submitted(run, writer)
@@ -203,20 +207,22 @@ class _RolloutSubmitter(Submitter):
             raise self._not_written(error) from error
 
     def _check_ray(self) -> None:
-        """Where jobs have what is installed here."""
+        """Raise ConfigError when jobs use this machine's Python packages and Ray is not installed."""
         if self._options.ray_nodes and not self._places.containers and find_spec("ray") is None:
             raise ConfigError(
                 "--ray-nodes: Ray is not installed", hint="pip install 'palestra[ray]'"
             )
 
     def _served(self) -> ResolvedConfig | None:
-        """The servers' configuration; None when a part of it can only be read in the job."""
+        """Return the servers' configuration; None when a config file can only be read in the job."""
         if any(not config.here for config in self._configs):
             return None
         paths = [config.outside for config in self._configs]
         is_elsewhere = self._places.packaged or self._places.containers
         if is_elsewhere and (self._cwd / "env.yaml").exists():
-            self._say("env.yaml stays here: jobs in containers or of packaged code do not see it")
+            self._log_line(
+                "env.yaml stays here: jobs in containers or of packaged code do not see it"
+            )
         return served_config(
             self._options, paths, self._options.serve_override, use_env_yaml=not is_elsewhere
         )
@@ -231,7 +237,7 @@ class _RolloutSubmitter(Submitter):
         done_shards = {shard.name for shard in shards if is_done(self._files.shard(shard.name))}
         wanted_shards = [name for name in chosen if options.rerun_done or name not in done_shards]
         if len(wanted_shards) < len(chosen):
-            self._say(
+            self._log_line(
                 f"{len(chosen) - len(wanted_shards)} of {len(chosen)} shards are done already"
             )
         folder = self._files.submission(number)
@@ -264,7 +270,9 @@ class _RolloutSubmitter(Submitter):
         )
 
     def _model(self) -> Iterator[Placed]:
-        """A model that is a path is somewhere; a name of a hub is nowhere."""
+        """Yield the place of the model if `--model` is an absolute path. Nothing for a name on a
+        hub.
+        """
         model = self._options.model or ""
         if self._options.self_hosted and model.startswith("/"):
             yield self._places.path(model, "--model")
@@ -282,9 +290,9 @@ class _RolloutSubmitter(Submitter):
     def _stamped(
         self, facts: Facts, settings: CollectSettings, config: ResolvedConfig | None
     ) -> Facts:
-        """The facts with what is known once the input was read, and its rows stamped."""
+        """Write the shards' rows, and return the facts completed with their counts and digest."""
         if self._far:
-            self._say(
+            self._log_line(
                 f"{', '.join(placed.inside for placed in self._far)} cannot be read here: the job "
                 "`prepare` checks everything and stamps the rows, before any model is loaded"
             )
@@ -305,7 +313,7 @@ class _RolloutSubmitter(Submitter):
             ),
         )
         for notice in made_stamped.notices:
-            self._say(notice)
+            self._log_line(notice)
         return replace(
             facts,
             shards=made_stamped.shards,
@@ -316,18 +324,18 @@ class _RolloutSubmitter(Submitter):
         )
 
     def _check_same(self, identity: Mapping[str, str], stamped: Stamped | None = None) -> None:
-        """Raise StaleRun when the folder holds another run, unless all of it is to be redone."""
+        """Raise StaleRun when the folder contains another run, unless `--rerun-done` is given."""
         try:
             check_same_run(self._files, identity, stamped)
         except StaleRun as error:
             if not self._options.rerun_done:
                 raise
-            self._say(f"--rerun-done: {error.message}")
+            self._log_line(f"--rerun-done: {error.message}")
 
     def _say_what_waits(self, run: Run) -> None:
-        """That a part of the run follows later, if so."""
+        """Report that merge and profile follow later, if this submission does not contain them."""
         if not any(not job.shards for job in run.jobs):
-            self._say(
+            self._log_line(
                 "not all shards are part of this submission or done: merge and profile follow "
                 "once they are"
             )

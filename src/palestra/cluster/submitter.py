@@ -1,4 +1,4 @@
-"""What every submission has in common: where it goes, how it is written and handed over."""
+"""The steps that all submissions share: find the output folder, write the files, submit the jobs."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from palestra.cluster.ledger import KnownRun, append, known_run, remember, submi
 from palestra.cluster.options import raise_unset, unset_variables, unused_here, unused_options
 from palestra.cluster.packaging import How, uncommitted
 from palestra.cluster.places import PathReader, Placed, merged, parse_mounts
-from palestra.cluster.plan import After, Job, Run, read_plan
+from palestra.cluster.plan import After, PlannedJob, Run, read_plan
 from palestra.cluster.writing import Writer, submitting
 from palestra.config import raise_problems
 from palestra.errors import ConfigError, RunFailed
@@ -23,7 +23,9 @@ from palestra.settings import JobOptions
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """`after`: what is still to be waited for. `notices`: what need not be."""
+    """The result of `waits_for`. `after`: the dependencies. `notices`: messages on names without
+    one.
+    """
 
     after: tuple[After, ...] = ()
     notices: tuple[str, ...] = ()
@@ -32,9 +34,10 @@ class Waits:
 def waits_for(
     names: Sequence[str], executor: Executor, kind: str, *, missing_fine: bool, offline: bool
 ) -> Waits:
-    """What `names` (of runs, or ids of jobs) come to. `kind`: the executor's name.
+    """Return the dependencies that `names` (of runs, or job ids) stand for.
 
-    `offline` asks nobody how jobs are: each that is known is a dependency.
+    `kind`: the executor's name. `offline`: do not query the state of jobs; every known job becomes
+    a dependency.
     """
     after: list[After] = []
     notices: list[str] = []
@@ -70,7 +73,9 @@ def waits_for(
 
 
 def refuse_running(files: RunFiles, *, timeout_s: float) -> None:
-    """Two submissions never write the same files at once. Raises ConfigError."""
+    """Raise ConfigError when jobs of an earlier submission still run: both would write the same
+    files.
+    """
     events = submitted(files.ledger)
     going: list[str] = []
     for number in sorted({event.submission for event in events}):
@@ -91,7 +96,7 @@ def refuse_running(files: RunFiles, *, timeout_s: float) -> None:
 
 
 def _jobs_of(name: str) -> tuple[tuple[str, ...], KnownRun | None]:
-    """The ids of the jobs that end a run; a job's id is itself one."""
+    """Return the ids of a run's last jobs, and the run. For a job id, return the id itself."""
     if name.isdecimal():
         return (name,), None
     folder = Path(name).absolute()
@@ -103,7 +108,7 @@ def _jobs_of(name: str) -> tuple[tuple[str, ...], KnownRun | None]:
 
 
 def last_jobs(files: RunFiles) -> tuple[str, ...]:
-    """The ids of the last submission's jobs that no other job of it comes after."""
+    """Return the ids of the last submission's jobs that no other job depends on."""
     events = submitted(files.ledger)
     if not events:
         return ()
@@ -116,7 +121,9 @@ def last_jobs(files: RunFiles) -> tuple[str, ...]:
 def _open(
     name: str, ids: Sequence[str], executor: Executor, *, missing_fine: bool
 ) -> tuple[str, ...]:
-    """Those that have not ended. Raises ConfigError for one that ended badly."""
+    """Return the ids of jobs that have not ended. Raises ConfigError: a job failed or was
+    cancelled.
+    """
     states = executor.status(ids)
     open_ids = []
     for job_id in ids:
@@ -132,7 +139,7 @@ def _open(
         ]
         if bad:
             raise ConfigError(
-                f"--run-after {name}: job {job_id} ended badly ({_said(bad[0])})",
+                f"--run-after {name}: job {job_id} ended badly ({_state_text(bad[0])})",
                 hint="mend that run first; what depends on it would never start",
             )
         if all(job_state.state is Phase.UNKNOWN for job_state in own_states) and not missing_fine:
@@ -145,13 +152,13 @@ def _open(
     return tuple(open_ids)
 
 
-def _said(job_state: JobState) -> str:
+def _state_text(job_state: JobState) -> str:
     return job_state.reason or job_state.state.value
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What came of it. `job_ids`: by the names of the plan's jobs; empty after a dry run."""
+    """The result of a submission. `job_ids`: job name in the plan -> job id; empty after a dry run."""
 
     run: Run
     folder: Path
@@ -160,10 +167,10 @@ class Submission:
 
 
 class Submitter:
-    """The steps that do not depend on what is submitted.
+    """The steps of a submission that are the same for rollouts and for commands.
 
-    `report` hears what is worth knowing, as it happens; `notices`: what is known already.
-    Raises ConfigError for options that cannot be used there.
+    `report`: called with each notice. `notices`: earlier notices to report. Raises ConfigError: an
+    option cannot be used on this cluster.
     """
 
     def __init__(
@@ -177,17 +184,19 @@ class Submitter:
         self._tell = report
         self._notices: list[str] = []
         for notice in notices:
-            self._say(notice)
+            self._log_line(notice)
         self._name, self._cluster = find_cluster(options.cluster, options.config_dir)
         if options.cluster is None:
-            self._say("no --cluster was given: everything runs on this machine (executor none)")
+            self._log_line(
+                "no --cluster was given: everything runs on this machine (executor none)"
+            )
         self._executor: Executor = executor_for(
             self._cluster.executor, timeout_s=self._cluster.command_timeout_s
         )
         self._cwd = Path.cwd()
         raise_problems(unused_options(options, self._cluster))
         for warning in unused_here(options, self._cluster):
-            self._say(f"warning: {warning}")
+            self._log_line(f"warning: {warning}")
         self._check_variables()
         self._how: How = options.package or (
             "installed" if self._cluster.runtime == "none" else "none"
@@ -204,7 +213,7 @@ class Submitter:
         self._files = RunFiles(self._output.outside)
 
     def _after(self) -> tuple[After, ...]:
-        """What has to end before the first job."""
+        """Return the dependencies of the first job."""
         options = self._options
         waits = waits_for(
             options.run_after,
@@ -214,12 +223,16 @@ class Submitter:
             offline=options.dry_run,
         )
         for notice in waits.notices:
-            self._say(notice)
+            self._log_line(notice)
         return waits.after
 
     @contextlib.contextmanager
-    def _alone(self, number: str) -> Iterator[None]:
-        """Nobody else submits into the folder, and nothing of it runs. `number`: as planned."""
+    def _submission_lock(self, number: str) -> Iterator[None]:
+        """Lock the folder against other submissions, and check that no earlier job runs.
+
+        `number`: the submission's planned number. Raises ConfigError: another command took it
+        meanwhile.
+        """
         with submitting(self._files):
             if number != self._next_submission():
                 raise ConfigError(
@@ -231,20 +244,22 @@ class Submitter:
             yield
 
     def _say_what_waits(self, run: Run) -> None:
-        """What of the run is not in this submission."""
+        """Report which parts of the run this submission does not contain. Default: nothing."""
 
     def _submitted(self, run: Run, writer: Writer) -> Submission:
-        """Write the folder of a plan, and hand its jobs over unless this is a dry run."""
+        """Write the folder of a plan, and submit its jobs unless this is a dry run."""
         options = self._options
         if self._how == "git" and (changed := uncommitted(self._cwd)):
-            self._say(f"--package git leaves out what is not committed: {', '.join(changed[:5])}")
+            self._log_line(
+                f"--package git leaves out what is not committed: {', '.join(changed[:5])}"
+            )
         try:
             folder = writer.write(run)
         except OSError as error:
             raise self._not_written(error) from error
         self._say_what_waits(run)
         if options.dry_run:
-            self._say(f"dry run: nothing was submitted; {folder.submit_script} submits it")
+            self._log_line(f"dry run: nothing was submitted; {folder.submit_script} submits it")
             return Submission(run, folder.folder, {}, tuple(self._notices))
         ids = hand_over(run, self._executor, timeout_s=self._cluster.command_timeout_s)
         return Submission(run, folder.folder, ids, tuple(self._notices))
@@ -252,17 +267,20 @@ class Submitter:
     def _not_written(self, error: OSError) -> RunFailed:
         return RunFailed(f"the submission cannot be written into {self._files.output_dir}: {error}")
 
-    def _say(self, text: str) -> None:
+    def _log_line(self, text: str) -> None:
         self._notices.append(text)
         self._tell(text)
 
     def _check_variables(self) -> None:
-        """After a dry run the jobs are started later, perhaps with other variables."""
+        """Raise ConfigError when a variable that the jobs need has no value.
+
+        In a dry run only warn, because the user submits later, perhaps with other variables.
+        """
         problems = unset_variables(self._options, self._cluster, os.environ)
         if not self._options.dry_run:
             raise_unset(problems)
         for problem in problems:
-            self._say(f"warning: {problem}: export it before you submit")
+            self._log_line(f"warning: {problem}: export it before you submit")
 
     def _log_dir(self) -> Placed:
         log_dir = self._options.log_dir or str(logs(self._output.outside))
@@ -279,11 +297,13 @@ class Submitter:
 
 
 def hand_over(run: Run, executor: Executor, *, timeout_s: float = 60.0) -> dict[str, str]:
-    """Submit a run whose folder is written; its jobs' ids, which stand in the ledger by then."""
+    """Submit a run whose folder is written. Return job name -> job id. Each id is in the ledger by
+    then.
+    """
     files = RunFiles(Path(run.output_dir))
     ids: dict[str, str] = {}
 
-    def on_submitted(job: Job, job_id: str) -> None:
+    def on_submitted(job: PlannedJob, job_id: str) -> None:
         ids[job.name] = job_id
         append(
             files.ledger,

@@ -1,4 +1,4 @@
-"""The units of a run: its shards and the jobs that follow them, each as it was submitted last."""
+"""The units of a run: its shards and the jobs without shards, each from its last submission."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from palestra.schema import JsonDict, JsonObject
 
 @dataclass(frozen=True, slots=True)
 class RunUnit:
-    """One shard, or one job without shards, as it was submitted last."""
+    """One shard, or one job without shards, from its last submission."""
 
     name: str
     job: str
@@ -23,18 +23,18 @@ class RunUnit:
     files: JobFiles
     is_shard: bool
     earlier: tuple["RunUnit", ...] = ()
-    """The same of jobs of that submission that run it before this one does (`--dependent-jobs`)."""
+    """The same unit in jobs of that submission that run before this one (`--dependent-jobs`)."""
 
     @property
     def attempts(self) -> tuple["RunUnit", ...]:
-        """All that this submission has for it, in their order."""
+        """All jobs of this submission that run the unit, in order."""
         return (*self.earlier, replace(self, earlier=()))
 
 
 def folder_of(run_name: str) -> RunFiles:
-    """The run that a user names by its output folder, or by its name if it is the last of it.
+    """Return the files of a run, given its output folder or its name (the last run of that name).
 
-    Raises InputDataError for none.
+    Raises InputDataError: there is no such run.
     """
     folder = Path(run_name).absolute()
     if not folder.is_dir():
@@ -49,7 +49,7 @@ def folder_of(run_name: str) -> RunFiles:
 
 
 def read_run(files: RunFiles) -> Run:
-    """The plan of the last submission. Raises InputDataError when the folder is no run's."""
+    """Read the plan of the last submission. Raises InputDataError: the folder contains no run."""
     numbers = files.submissions()
     if not numbers:
         raise InputDataError(
@@ -60,11 +60,11 @@ def read_run(files: RunFiles) -> Run:
     try:
         return read_plan(plan)
     except (OSError, ValueError) as error:
-        raise InputDataError(f"{plan} is no plan that can be read: {error}") from error
+        raise InputDataError(f"{plan} is not a plan that can be read: {error}") from error
 
 
 def units_of(files: RunFiles, run: Run) -> list[RunUnit]:
-    """Every shard, and the jobs that follow them, each as it was submitted last."""
+    """Return every shard, then the jobs without shards, each from its last submission."""
     plans: dict[str, Run] = {run.submission: run}
     units: dict[str, RunUnit] = {}
     for submitted in ledger.submitted(files.ledger):
@@ -84,7 +84,9 @@ def units_of(files: RunFiles, run: Run) -> list[RunUnit]:
 
 
 def _add(units: dict[str, RunUnit], unit: RunUnit) -> None:
-    """A later submission takes the place of an earlier one; a later job of one is added to it."""
+    """Add a unit. It replaces one of an earlier submission; a further job of the same submission is
+    added to the unit's attempts.
+    """
     unit_known = units.get(unit.name)
     if unit_known is None or unit_known.submission != unit.submission:
         units[unit.name] = unit

@@ -1,6 +1,7 @@
-"""Writing the folder of a submission: scripts, supervisor, packaged code, and the plan last.
+"""Write the folder of a submission: scripts, supervisor, packaged code, and last the plan.
 
-One command at a time writes into a folder. The supervisor is one file that a bare Python runs.
+Only one command at a time writes into a folder. The supervisor is a single zip file that Python
+runs without further packages.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from palestra.system import remove_empty
 
 HERE: Final = Path(__file__).parent.parent
 SYSTEM: Final = ("processes", "files", "locks", "commands", "parents")
-"""Of `palestra.system`: what an old Python can run."""
+"""The modules of `palestra.system` that run on Python 3.8."""
 MODULES: Final = (
     *(f"cluster/{name}.py" for name in ("layout", "lease", "plan", "ports", "records", "shard")),
     "cluster/supervisor/*.py",
@@ -44,7 +45,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def supervisor_zip() -> bytes:
-    """The same bytes for the same code."""
+    """Return the supervisor as a zip. The same code gives the same bytes."""
     modules = {
         f"palestra/{path.relative_to(HERE)}": path.read_bytes()
         for pattern in MODULES
@@ -66,9 +67,9 @@ def supervisor_zip() -> bytes:
 
 @contextlib.contextmanager
 def submitting(files: RunFiles) -> Iterator[None]:
-    """Keep others from submitting into the folder meanwhile, on file systems that have locks.
+    """Lock the folder against other submissions, on file systems that have locks.
 
-    Raises ConfigError when somebody else does, and for a folder that cannot be written.
+    Raises ConfigError: another command holds the lock, or the folder cannot be written.
     """
     lock = files.cluster / "submitting.lock"
     new_folders = [folder for folder in lock.parents if not folder.exists()]
@@ -102,9 +103,9 @@ def submitting(files: RunFiles) -> Iterator[None]:
 
 
 def write_plan(folder: SubmissionFiles, run: Run) -> None:
-    """The plan, which others look for: last of a submission's files, and never half-written.
+    """Write the plan, completely or not at all. It comes last, because other commands look for it.
 
-    Raises InputDataError when it cannot be written.
+    Raises InputDataError: the plan cannot be written.
     """
     with whole_or_absent(folder.plan) as (file, _):
         file.write(to_json(run))
@@ -112,22 +113,22 @@ def write_plan(folder: SubmissionFiles, run: Run) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """What the texts of a submission are made of. `secrets`: values that stand in none of them."""
+    """Writes the files of a submission. `secrets`: values that must not appear in any file."""
 
     options: JobOptions
     cluster: ClusterConfig
     files: RunFiles
     how: How
     code: Path
-    """The folder that is packaged, `how` says in which way."""
+    """The folder whose code is packaged. `how`: the way to package it."""
     secrets: Collection[str]
 
     def check(self, run: Run) -> None:
-        """Raise ConfigError for what cannot be written, before anything is."""
+        """Render all files without writing them. Raises ConfigError: one of them cannot be written."""
         self._rendered(run)
 
     def write(self, run: Run) -> SubmissionFiles:
-        """Write it all; the plan last, since it is what others look for."""
+        """Write all files. The plan comes last, because other commands look for it."""
         folder = self.files.submission(run.submission)
         texts = self._rendered(run)
         folder.folder.mkdir(parents=True)  # of two that come at once, one fails here
@@ -142,7 +143,7 @@ class Writer:
         return folder
 
     def _rendered(self, run: Run) -> dict[Path, str]:
-        """Every text, looked through for secrets."""
+        """Return the text of every file. Raises ConfigError: a text contains a secret."""
         folder = self.files.submission(run.submission)
         texts = {
             folder.script(job.name): script(run, job, self.options, self.cluster)
@@ -155,7 +156,7 @@ class Writer:
         return texts
 
     def _package(self, folder: SubmissionFiles, run: Run) -> None:
-        """The packaged code is looked through, too: what a file of it holds travels as it is."""
+        """Copy the packaged code. Raises ConfigError: a file of it contains a secret."""
         try:
             snapshot(self.how, self.code, folder.code, but=[self.files.output_dir])
             check_folder_absent(folder.code, run.secrets, os.environ, self.secrets)

@@ -1,5 +1,6 @@
-"""Names of other frameworks over ours, so that environments written against them run unchanged.
+"""Provide other frameworks' names, so that environments written against those frameworks run
+unchanged.
 
-`aliases` makes the names importable; `nemo_gym` holds what they lead to; `hosting` puts a server
-written against them into a fleet.
+`aliases` makes the names importable; `nemo_gym` holds the implementations; `hosting` runs a server
+written against another framework in a fleet.
 """

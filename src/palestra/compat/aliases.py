@@ -1,12 +1,14 @@
-"""The names under which environments in the field import their framework, and each other.
+"""Make importable the module names under which existing environments import their framework and
+each other.
 
     nemo_gym.x                    is palestra.compat.nemo_gym.x
     nemo_skills.x                 is palestra.cluster.nemo_skills.x, unless it is installed
     resources_servers.x.app       is the project's own, else palestra.resources_servers.x.app
     responses_api_agents.y.app    likewise, and responses_api_models.z.app
 
-A finder stands last, so that whatever is really installed or in the project comes first; another
-stands first for what is below a module of ours, whose files would else be imported twice.
+`AliasFinder` is the last finder of `sys.meta_path`, so that installed packages and the project's
+modules come first. `BelowAliasFinder` is the first: it finds the submodules of an aliased module,
+whose files would otherwise be imported twice.
 """
 
 import importlib
@@ -28,12 +30,12 @@ _TARGETS: Final = {
     **{tree: f"palestra.{tree}" for tree in SERVER_TREES},
 }
 _PRODUCTS: Final = {"nemo_skills": "NeMo Skills"}
-"""Packages of which we provide a part, and only where nothing of them is installed."""
+"""Packages that Palestra replaces in part, and only when the real package is not installed."""
 
 
 @final
 class _SameModule(Loader):
-    """Gives the module that stands under another name already."""
+    """A loader that returns the module already imported under its own name, `target`."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -52,12 +54,16 @@ class _SameModule(Loader):
 
 @final
 class AliasFinder(MetaPathFinder):
-    """Finds what nothing else found, under our name for it."""
+    """A finder for modules that no other finder has found: it maps the alias to the Palestra
+    module.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of the module that `fullname` stands for; None when it stands for none."""
+        """Return the spec of the Palestra module that `fullname` is an alias of; None when it is no
+        alias.
+        """
         del path, target
         top, dot, remainder = fullname.partition(".")
         if top not in _TARGETS or (
@@ -83,7 +89,7 @@ class AliasFinder(MetaPathFinder):
 
 @final
 class BelowAliasFinder(MetaPathFinder):
-    """Finds what is below a module that an alias led to."""
+    """A finder for the submodules of an aliased module."""
 
     def __init__(self, finder: AliasFinder) -> None:
         self._finder = finder
@@ -91,7 +97,9 @@ class BelowAliasFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of the module that `fullname` stands for; None when its parent is no alias."""
+        """Return the spec of the module that `fullname` is an alias of; None when its parent is no
+        alias.
+        """
         parent = fullname.rpartition(".")[0]
         if not parent or parent.partition(".")[0] not in _TARGETS:
             return None
@@ -106,14 +114,16 @@ class BelowAliasFinder(MetaPathFinder):
 
 
 def _is_alias_below(fullname: str) -> bool:
-    """Whether the package that `fullname` is in is one of ours under another name."""
+    """Whether the parent package of `fullname` is a Palestra package imported under an alias."""
     parent = fullname.rpartition(".")[0]
     module = sys.modules.get(parent)
     return module is not None and module.__name__ != parent
 
 
 def _not_provided(fullname: str, ours: str) -> str:
-    """The sentence about a module or name that we do not have, with the nearest one that we do."""
+    """Return the error message for a module or name that Palestra lacks, with the nearest existing
+    name.
+    """
     top, _, remainder = fullname.partition(".")
     package, _, name = ours.rpartition(".")
     parent = sys.modules[package]
@@ -128,9 +138,11 @@ def _not_provided(fullname: str, ours: str) -> str:
 
 
 def names_not_provided(package: str, ours: str) -> Callable[[str], Any]:
-    """`__getattr__` of a module that stands for a part of another product's.
+    """Return a module's `__getattr__`, for a Palestra module that replaces a part of another
+    product.
 
-    It raises ImportError: an AttributeError would be turned into one without our sentence.
+    For an unknown name, `__getattr__` raises ImportError. Python would turn an AttributeError into
+    an ImportError without our message.
     """
 
     def get(name: str) -> Any:
@@ -149,12 +161,14 @@ def names_not_provided(package: str, ours: str) -> Callable[[str], Any]:
 def find_spec(
     fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
 ) -> ModuleSpec | None:
-    """The spec of a module under our name for it; None when we have none."""
+    """Return the spec of the Palestra module that `fullname` is an alias of; None when it is no
+    alias.
+    """
     return AliasFinder().find_spec(fullname, path, target)
 
 
 def install() -> None:
-    """Make the names importable in this process; again is the same as once."""
+    """Make the alias names importable in this process. Repeated calls have no further effect."""
     if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         last = AliasFinder()
         sys.meta_path.insert(0, BelowAliasFinder(last))
@@ -162,7 +176,7 @@ def install() -> None:
 
 
 def add_project(path: Path) -> None:
-    """Make the server trees around `path` importable, after everything that is already."""
+    """Make the server folders of the project around `path` importable, with the lowest priority."""
     root = project_root(path)
     if root is not None and str(root) not in sys.path:
         sys.path.append(str(root))

@@ -1,4 +1,4 @@
-"""`ServerClient` as authors in the field know it, over ours."""
+"""nemo_gym's `ServerClient`, implemented over Palestra's own client."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from palestra.compat.nemo_gym.global_config import (
 )
 from palestra.compat.rows import recorded_reply
 from palestra.config import ConfigTree
-from palestra.errors import CallError, Evidence, Hop, excerpt, from_body, without_answer
+from palestra.errors import CallError, CallEvidence, Hop, excerpt, from_body, without_answer
 from palestra.fleet import server_client
 from palestra.transport import HttpReply, ServerReply, Target
 from palestra.transport import ServerClient as FleetClient
@@ -26,10 +26,10 @@ SERVER_TYPES: Final = ("responses_api_models", "resources_servers", "responses_a
 
 
 class ClientResponse:
-    """An answer; the names are those of aiohttp's.
+    """One HTTP response, with the attribute names of aiohttp's response.
 
-    `cookies` also holds what was sent: a session cookie comes back only when it changes, and
-    agents in the field go on with the cookies of the last answer.
+    `cookies` also contains the cookies of the request: a server returns a session cookie only when
+    it changes, and existing agents send the cookies of the last response again.
     """
 
     def __init__(self, reply: ServerReply, *, method: str, sent_cookies: Mapping[str, str]) -> None:
@@ -47,19 +47,19 @@ class ClientResponse:
             self.cookies[name] = value
 
     async def read(self) -> bytes:
-        """The body."""
+        """Return the body as bytes."""
         return await self._reply.read()
 
-    async def text(self, *_how: Any, **_more: Any) -> str:
-        """The body as text."""
+    async def text(self, *_how: Any, **_options: Any) -> str:
+        """Return the body as text."""
         return await self._reply.text()
 
-    async def json(self, *_how: Any, **_more: Any) -> Any:
-        """The body as JSON."""
+    async def json(self, *_how: Any, **_options: Any) -> Any:
+        """Return the body, parsed as JSON."""
         return await self._reply.json()
 
     def release(self) -> None:
-        """Nothing to give back: the body has been read."""
+        """Do nothing: the body has already been read, so no connection is held."""
 
     close = release
 
@@ -87,7 +87,7 @@ def _failure(server: str, url: str, status: int, content: bytes) -> CallError | 
     if failure is None:
         return None
     hops = (Hop(server, url, status, excerpt(without_answer(content))), *failure.evidence.hops)
-    failure.evidence = Evidence(
+    failure.evidence = CallEvidence(
         hops=hops,
         row=failure.evidence.row,
         problems=failure.evidence.problems,
@@ -97,15 +97,15 @@ def _failure(server: str, url: str, status: int, content: bytes) -> CallError | 
 
 
 class ServerClient(BaseModel):
-    """Calls the servers of a fleet by instance name.
+    """A client that calls the servers of a fleet by instance name.
 
-    Made from a configuration alone, it finds them at their `host` and `port`.
+    A client made from a configuration alone calls each server at its configured `host` and `port`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     head_server_config: SkipValidation[BaseServerConfig]
-    """Where the head server listens."""
+    """Host and port of the head server."""
 
     global_config_dict: SkipValidation[DictConfig]
     """The resolved configuration, with the host and port of every instance."""
@@ -114,21 +114,23 @@ class ServerClient(BaseModel):
 
     @classmethod
     def of_fleet(cls, fleet: FleetClient, tree: DictConfig) -> "ServerClient":
-        """A client that calls as `fleet` does; `tree` is its configuration."""
+        """Return a client that sends its calls through `fleet`; `tree` is the fleet's
+        configuration.
+        """
         client = cls(head_server_config=_head_server(tree), global_config_dict=tree)
         client._fleet = fleet
         return client
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
-        """Where the head server listens, as configured."""
+        """Return the configured host and port of the head server."""
         return _head_server(global_config.get_global_config_dict())
 
     @classmethod
     def load_from_global_config(cls, head_server_config: Any = None) -> "ServerClient":
-        """A client of the fleet whose head server is at `head_server_config`.
+        """Return a client of the fleet whose head server is at `head_server_config`.
 
-        In a server of the fleet, of that fleet.
+        Default: the fleet of this process's configuration.
         """
         return cls(
             head_server_config=head_server_config or cls.load_head_server_config(),
@@ -138,7 +140,7 @@ class ServerClient(BaseModel):
     async def request(
         self, server_name: str, url_path: str, method: str = "POST", **kwargs: Any
     ) -> ClientResponse:
-        """One request; `json` may be or hold models. Any status is an answer."""
+        """Send one request. `json` may be or contain pydantic models. No status raises an error."""
         cookies = cookie_values(kwargs.pop("cookies", None)) or {}
         timeout_s = _seconds(kwargs.pop("timeout", None))
         if (
@@ -156,23 +158,23 @@ class ServerClient(BaseModel):
         return ClientResponse(reply, method=method, sent_cookies=cookies)
 
     async def get(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
-        """`request` with GET."""
+        """Call `request` with the method GET."""
         return await self.request(server_name, url_path, method="GET", **kwargs)
 
     async def post(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
-        """`request` with POST."""
+        """Call `request` with the method POST."""
         return await self.request(server_name, url_path, method="POST", **kwargs)
 
     async def put(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
-        """`request` with PUT."""
+        """Call `request` with the method PUT."""
         return await self.request(server_name, url_path, method="PUT", **kwargs)
 
     async def delete(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
-        """`request` with DELETE."""
+        """Call `request` with the method DELETE."""
         return await self.request(server_name, url_path, method="DELETE", **kwargs)
 
     async def poll_for_status(self, server_name: str) -> str:
-        """`success` when the server answers, else what kept it from answering."""
+        """Return `success` when the server responds, else `timeout` or `connection_error`."""
         try:
             await self.get(server_name, "/", timeout=5)
         except TimeoutError:
@@ -202,7 +204,7 @@ def _head_server(tree: Any) -> BaseServerConfig:
 
 
 def get_server_url(server_name: str, global_config_dict: Any = None) -> str:
-    """`http://host:port` of an instance of this fleet."""
+    """Return the URL `http://host:port` of one instance of this fleet."""
     config = (
         global_config.get_global_config_dict() if global_config_dict is None else global_config_dict
     )
@@ -211,7 +213,7 @@ def get_server_url(server_name: str, global_config_dict: Any = None) -> str:
 
 
 def with_addresses(tree: ConfigTree, targets: Mapping[str, Target]) -> DictConfig:
-    """The configuration of a fleet with the host and port of every instance filled in."""
+    """Return a fleet's configuration `tree` with the host and port of every instance filled in."""
     config = OmegaConf.create(dict(tree))
     for name, target in targets.items():
         settings = get_first_server_config_dict(config, name)

@@ -1,7 +1,7 @@
-"""Puts a server that is written against `nemo_gym` into a fleet of ours.
+"""Run a server that is written against `nemo_gym` in a Palestra fleet.
 
-The author's object keeps its own names and its own app; `Hosted` stands around it with everything
-that a fleet asks of a server.
+The author's object keeps its own names and its own app. `Hosted` wraps the object and adds
+everything that a fleet needs of a server.
 """
 
 import asyncio
@@ -48,11 +48,11 @@ from palestra.server import (
 from palestra.transport import Target
 
 _ROWS: Final = frozenset({"/run", "/seed_session", "/verify"})
-"""Endpoints that rows are held to before a run."""
+"""Endpoints whose request models rows are checked against before a run."""
 
 
 class Hosted(Server):
-    """A server of ours around an object of `author_class`."""
+    """A Palestra server that wraps an object of `author_class`."""
 
     author_class: ClassVar[type[SimpleServer]]
 
@@ -62,7 +62,7 @@ class Hosted(Server):
     _made_app: FastAPI = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
-        """Make the author's object, and its app."""
+        """Create the author's object and its app."""
         super().model_post_init(context)
         client = self.server_client
         # Before the author's constructor, which may ask for it.
@@ -73,12 +73,12 @@ class Hosted(Server):
         self._made_app = self._author.setup_webserver()
 
     async def start(self) -> None:
-        """Begin the app's lifespan: authors start what they need there."""
+        """Start the app's lifespan, in which authors start what their server needs."""
         self._lifespan = Lifespan(self._made_app)
         await self._lifespan.start()
 
     async def stop(self) -> None:
-        """End it, and the connections that the author's code holds."""
+        """Stop the app's lifespan and close the connections that the author's code holds."""
         try:
             if self._lifespan is not None:
                 await self._lifespan.stop()
@@ -86,7 +86,7 @@ class Hosted(Server):
             await close_global_client()
 
     def setup_webserver(self) -> FastAPI:
-        """The author's app, with `GET /` and the schemas of its bodies."""
+        """Return the author's app, with `GET /` and the schemas of its request bodies added."""
         app = self._made_app
         if not any(getattr(route, "path", "") == "/" for route in app.routes):
             app.add_api_route("/", _status, methods=["GET"])
@@ -100,7 +100,9 @@ class Hosted(Server):
         return app
 
     def _complete(self, app: FastAPI) -> None:
-        """Add what a fleet offers around an environment."""
+        """Add the fleet's features for an environment to the app: `/mcp`, if enabled, and
+        `RowLayer`.
+        """
         door = None
         if getattr(self.config, "expose_tools_over_mcp", False):
             door = mcp_door(app, self.asgi_app, server=self.name, secret=self._palestra_secret)
@@ -111,7 +113,9 @@ class Hosted(Server):
     def palestra_author_method(
         self, method: Callable[..., Any] | None, path: str
     ) -> AuthorMethod | None:
-        """The author's method of the name that the path ends with, else their class."""
+        """Return the author's method named like the last part of `path`, else the author's class.
+        None when the class is not by an author.
+        """
         if not is_by_author(self.author_class):
             return None
         author_function = getattr(self.author_class, path.rpartition("/")[2] or " ", None)
@@ -123,18 +127,24 @@ class Hosted(Server):
 
     @property
     def palestra_type(self) -> str:
-        """As its author's class says."""
+        """The server type that the author's class declares."""
         return self.author_class.__server_type__
 
     def relayed(self, error: CallError) -> CallError:
-        """A model that an environment asks is a judge: its failure is none of the policy's."""
+        """Return `error`, as a judge failure when an environment's model call failed.
+
+        A model that an environment calls is a judge, so its failure does not count against the
+        policy.
+        """
         of_the_judge = error.outcome is Outcome.POLICY_ERROR or isinstance(error, PromptTooLong)
         if not self.palestra_is_environment or not of_the_judge:
             return error
         return _as_judge(error)
 
     def translate(self, path: str, error: BaseException) -> CallError:
-        """What an exception of the author's means, those of the client that they know included."""
+        """Return the `CallError` for an exception of the author's code, including the client's
+        exceptions.
+        """
         inner = _inner(error)
         if isinstance(inner, ServerRefused) and inner.failure is not None:
             return self.relayed(inner.failure)
@@ -148,7 +158,7 @@ class Hosted(Server):
 
 
 def _inner(error: BaseException | None) -> BaseException | None:
-    """Of a group that holds one exception, that one."""
+    """Return the only exception of a group that holds one; else `error` itself."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
@@ -163,7 +173,7 @@ def _as_judge(error: CallError) -> JudgeFailure:
 
 
 def hosted(cls: type[SimpleServer]) -> type[Server]:
-    """The server class around `cls`, under its name."""
+    """Return the `Hosted` subclass that wraps `cls`; both classes have the same name."""
     settings: Any = cls.model_fields["config"].annotation
     hosted_class = create_model(cls.__name__, __base__=Hosted, config=(settings, ...))
     hosted_class.author_class = cls
@@ -171,7 +181,7 @@ def hosted(cls: type[SimpleServer]) -> type[Server]:
 
 
 class Lifespan:
-    """One app's lifespan, in a task of its own: what is entered there must be left there."""
+    """One app's lifespan, run in its own task: the same task must enter and leave it."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
@@ -179,13 +189,13 @@ class Lifespan:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin; raises what the app raises."""
+        """Start the lifespan. Raises the app's own startup error."""
         ready = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(ready), name="lifespan")
         await ready
 
     async def stop(self) -> None:
-        """End; raises what the app raises."""
+        """End the lifespan. Raises the app's own shutdown error."""
         self._stop.set()
         if self._task is not None:
             await self._task
@@ -210,7 +220,7 @@ async def _status() -> dict[str, str]:
 
 
 def _complete_document(app: FastAPI, document: JsonDict) -> None:
-    """Mark what its schemas cannot tell, and say how failures are answered."""
+    """Add to the OpenAPI document: request body schemas with their marks, and the error responses."""
     components = SchemaComponents(document)
     for route in app.routes:
         model = _body_model(route)
@@ -229,7 +239,7 @@ def _body_model(route: Any) -> type[BaseModel] | None:
 
 
 def _reported(app: FastAPI) -> set[str]:
-    """Fields that the response of `/verify` declares and its request does not."""
+    """Return the fields that the response of `/verify` declares and its request does not."""
     for route in app.routes:
         if isinstance(route, APIRoute) and route.path == "/verify":
             body_model, response_model = _body_model(route), route.response_model
@@ -243,7 +253,7 @@ def _reported(app: FastAPI) -> set[str]:
 
 
 def settings_from_environment(cls: type[SimpleServer]) -> Any:
-    """The settings of the instance that the environment of this process names."""
+    """Return the settings of the instance named in this process's environment variables."""
     tree, instance = _from_environment()
     from palestra.config import settings_from
 
@@ -254,7 +264,10 @@ def settings_from_environment(cls: type[SimpleServer]) -> Any:
 
 
 def run_from_environment(cls: type[SimpleServer]) -> None:
-    """Serve `cls` as the instance that the environment names. Raises ConfigError if it does not."""
+    """Serve `cls` as the instance named in the environment variables.
+
+    Raises ConfigError: the variables are not set.
+    """
     tree, name = _from_environment()
     asyncio.run(_serve(cls, tree, name))
 

@@ -1,6 +1,6 @@
-"""Requests to any URL, as authors' own code makes them, and reading what came back.
+"""Send requests to any URL, as authors' code does, and read the responses.
 
-What reads an answer takes ours, aiohttp's, and what tests put in their place.
+Functions that read a response accept Palestra's, aiohttp's, and the replacements used in tests.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ except ModuleNotFoundError as error:
 
 CONNECT_TRIES = 3
 LONGEST_WAIT_S = 600.0
-"""How long a request outside of any rollout may take."""
+"""Longest time that a request outside of any rollout may take, in seconds."""
 
 _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
 # One per event loop, as authors call `request` from wherever they are: a session belongs to one.
 
 
 class ServerRefused(aiohttp.ClientResponseError):
-    """A server answered with an error; `failure` is what our own layers know of it.
+    """A server responded with an error. `failure` is the `CallError` read from the body, if any.
 
     `response_content` is the body.
     """
@@ -58,7 +58,9 @@ def _url(text: str) -> URL:
 
 
 def global_client() -> aiohttp.ClientSession:
-    """The session of the running event loop, which sends and keeps no cookies of its own."""
+    """Return the aiohttp session of the running event loop. The session neither stores nor adds
+    cookies.
+    """
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)
     if session is None or session.closed:
@@ -71,16 +73,16 @@ def global_client() -> aiohttp.ClientSession:
 
 
 async def close_global_client() -> None:
-    """Close that session; who asks for it again gets another."""
+    """Close the running event loop's session; the next `global_client` call makes a new one."""
     session = _sessions.pop(asyncio.get_running_loop(), None)
     if session is not None:
         await session.close()
 
 
 async def request(method: str, url: str, **kwargs: Any) -> aiohttp.ClientResponse:
-    """One request with a read answer; a connection that cannot be made is tried again.
+    """Send one request and return the response with its body read. A failed connection is retried.
 
-    Bounded by the rollout's deadline. Arguments are those of aiohttp.
+    The rollout's deadline limits the time. Arguments are those of aiohttp.
     """
     kwargs.pop("_internal", None)
     kwargs.setdefault("timeout", aiohttp.ClientTimeout(total=_time_left()))
@@ -105,7 +107,7 @@ def _time_left() -> float:
 
 
 async def raise_for_status(response: Any) -> None:
-    """Raise when `response` is an error, with its body as `response_content`."""
+    """Raise when `response` has an error status. The exception has the body as `response_content`."""
     ok = getattr(response, "ok", None)
     if ok is None:
         status = getattr(response, "status", 200)
@@ -125,13 +127,13 @@ async def raise_for_status(response: Any) -> None:
 
 
 async def response_json(response: Any) -> Any:
-    """The JSON of an answer, after `raise_for_status`."""
+    """Return the JSON of a response. Raises for an error status, like `raise_for_status`."""
     await raise_for_status(response)
     return await get_response_json(response)
 
 
 async def get_response_json(response: Any) -> Any:
-    """The JSON of an answer, whatever it is an answer of."""
+    """Return the JSON of a response of any type: Palestra's, aiohttp's, or a test's replacement."""
     for reader_name in ("read", "text"):
         body = await _called(response, reader_name)
         if isinstance(body, bytes | bytearray | str):
@@ -160,7 +162,7 @@ async def _awaited(value: Any) -> Any:
 
 
 def cookie_values(cookies: Any) -> dict[str, str] | None:
-    """Cookies as texts, from a mapping of texts or of what an answer has as cookies."""
+    """Return cookies as texts. Values of `cookies` may be texts or a response's `Morsel` objects."""
     if not isinstance(cookies, Mapping):
         return None
     return {

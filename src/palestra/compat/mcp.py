@@ -1,7 +1,7 @@
 """`/mcp` of an environment written against `nemo_gym`: its POST routes as tools.
 
-A route is a tool when its path is one fixed name and none of the protocol's. A catch-all has no
-names to list: such an environment's tools are in its rows alone.
+A route is a tool when its path is one fixed name that the protocol does not use. A catch-all route
+has no names to list: the tools of such an environment are only in its rows.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,11 +24,16 @@ _PROTOCOL: Final = frozenset(
 
 
 WholeApp = Callable[[], ASGIApp]
-"""Gives the server's app with its boundary, which is not there yet when routes are made."""
+"""Returns the complete app: the server's app inside its `Boundary`.
+
+It is a function because the `Boundary` does not exist yet when routes are made.
+"""
 
 
 def mcp_door(app: FastAPI, whole_app: WholeApp, *, server: str, secret: str) -> McpDoor:
-    """The door to the tools of `app`, which are called as an agent calls them."""
+    """Return the `McpDoor` to the tools of `app`. A tool call is a POST to the whole app, like an
+    agent's.
+    """
     tools = {entry["name"]: entry for entry in _entries(app)}
     return McpDoor(server=server, secret=secret, tools=tools, call=_caller(tools, whole_app))
 

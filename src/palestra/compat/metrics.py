@@ -1,4 +1,4 @@
-"""Aggregate metrics with the hooks that authors override."""
+"""Compute aggregate metrics with the hooks that authors override."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,9 +13,9 @@ def aggregated(
     compute_metrics: Callable[[list[list[JsonDict]]], Any],
     get_key_metrics: Callable[[JsonDict], Any],
 ) -> AggregateMetrics:
-    """Statistics over all rollouts, and what the hooks make of them.
+    """Return statistics over all rollouts, and the results of the two hooks.
 
-    Rows without an identity are tasks of their own.
+    A row without a task index and a rollout index counts as its own task.
     """
     rows = [
         row if TASK_INDEX in row and ROLLOUT_INDEX in row else _identified(row, index)

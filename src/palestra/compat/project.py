@@ -1,4 +1,4 @@
-"""Where the project is whose servers this process runs."""
+"""Locate the project whose servers this process runs."""
 
 import sys
 from pathlib import Path
@@ -7,10 +7,10 @@ from palestra.config import PACKAGE_ROOT, SERVER_TREES, project_root
 
 
 def root() -> Path:
-    """The folder that holds `resources_servers` and its siblings.
+    """Return the folder that holds `resources_servers` and the other server trees.
 
-    Around the working directory, else among the places that modules are imported from; the
-    working directory where there is none.
+    Searched: the working directory and its parents, then `sys.path`. If none has them: the working
+    directory.
     """
     around = project_root(Path.cwd())
     if around is not None:
@@ -23,6 +23,10 @@ def root() -> Path:
 
 
 def resolve(path: str | Path) -> Path:
-    """The first that exists of `path` from the working directory, the project, and our package."""
+    """Return the first existing path of: `path` itself, `path` in the project, `path` in our
+    package.
+
+    When none exists: `path` itself.
+    """
     candidates = [Path(path), root() / path, PACKAGE_ROOT / path]
     return next((candidate for candidate in candidates if candidate.exists()), candidates[0])

@@ -1,8 +1,8 @@
-"""Runs the tests of server folders from the field as they are.
+"""A pytest plugin that runs the tests of existing server folders unchanged.
 
 - `nemo_gym.*` and the project's servers are importable before any test is imported.
 - `async def` tests and fixtures run, marked `asyncio` or not, with pytest-asyncio installed or not.
-- Options and settings of the plugins that such projects configure are known without them.
+- Options and settings of pytest-asyncio and pytest-cov are accepted when these are not installed.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ def _installed(module: str) -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Know what pytest-asyncio and pytest-cov would."""
+    """Register the options of pytest-asyncio and pytest-cov when these are not installed."""
     del pluginmanager
     install()
     if not _installed("pytest_asyncio"):
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Before conftest files, which import their servers too."""
+    """Make the project's servers importable before conftest files are, which import servers too."""
     folder = early_config.invocation_params.dir
     for added_folder in (
         folder,
@@ -69,7 +69,9 @@ def _add_folder(folder: Path) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Know the mark; where pytest-asyncio is there, it runs every `async def` test."""
+    """Register the `asyncio` mark. If pytest-asyncio is installed, make it run every `async def`
+    test.
+    """
     config.addinivalue_line("markers", "asyncio: runs on an event loop")
     if config.pluginmanager.hasplugin("asyncio") and not config.getoption("asyncio_mode", None):
         config.option.asyncio_mode = "auto"
@@ -77,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: Any, request: Any) -> object | None:
-    """Run an `async def` fixture that nobody else has wrapped."""
+    """Run an `async def` fixture that no other plugin has wrapped."""
     function = fixturedef.func
     is_generator = inspect.isasyncgenfunction(function)
     if not is_generator and not inspect.iscoroutinefunction(function):
@@ -119,7 +121,7 @@ async def _finish(generator: AsyncGenerator[Any, None]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an `async def` test that nobody else has wrapped."""
+    """Run an `async def` test that no other plugin has wrapped."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj) or _is_anyios(pyfuncitem):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in _arguments(pyfuncitem)}
@@ -142,10 +144,11 @@ def _is_anyios(item: pytest.Function) -> bool:
 
 
 def _owner(item: pytest.Function) -> Any:
-    """Whose loop a test runs on: its own, or the session's, when it is to share one.
+    """Return the object whose event loop a test runs on: the test, or the session for a wider
+    scope.
 
-    All that is wider than a test shares one loop: a narrower one would do for no test that
-    asks for fixtures of two scopes.
+    All scopes wider than a test share one loop. With one loop per scope, a test could not use
+    fixtures of two scopes.
     """
     mark = item.get_closest_marker("asyncio")
     mark_options = mark.kwargs if mark is not None else {}
@@ -166,7 +169,7 @@ def _default_scope(item: pytest.Function) -> str:
 
 
 def _runner(owner: Any) -> asyncio.Runner:
-    """The loop of a test or of the session; closed after what was made on it."""
+    """Return the event loop runner of a test or session. It closes after the fixtures that used it."""
     session = getattr(owner, "session", owner)
     owner = session if _RUNNER in session.stash else owner
     started_runner: asyncio.Runner | None = owner.stash.get(_RUNNER, None)
@@ -183,14 +186,16 @@ def _runner(owner: Any) -> asyncio.Runner:
 
 
 def _stand_in() -> None:
-    """`pytest_asyncio`, for tests that import it for its fixtures."""
+    """Install a replacement for the module `pytest_asyncio`, for tests that import its `fixture`."""
     module = types.ModuleType("pytest_asyncio")
     module.fixture = _fixture  # type: ignore[attr-defined]
     sys.modules.setdefault("pytest_asyncio", module)
 
 
 def _fixture(function: Any = None, *, loop_scope: str | None = None, **how: Any) -> Any:
-    """`pytest.fixture`, which also takes the scope of the loop that the fixture runs on."""
+    """Replace `pytest_asyncio.fixture`: `pytest.fixture` with `loop_scope`, the scope of the
+    fixture's loop.
+    """
 
     def marked(function: Callable[..., Any]) -> Any:
         setattr(function, _LOOP_SCOPE, loop_scope)

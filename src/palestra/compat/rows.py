@@ -1,8 +1,8 @@
-"""What a fleet of ours adds to the requests of a hosted environment, around the author's own app.
+"""Middleware that adds a fleet's features to the requests of a hosted environment.
 
-- `/seed_session` answers how to reach the tools over MCP, when they are offered there.
-- `/verify` gets the calls that an MCP client recorded under the tools' own names, and of a stored
-  row that is verified again the judge's answers, through `palestra.compat.rows`.
+- `/seed_session`: the response also describes how to reach the tools over MCP, if they are offered.
+- `/verify`: calls recorded by an MCP client get the tools' own names. When a stored row is verified
+again, the judge's recorded responses are used.
 """
 
 import contextlib
@@ -35,7 +35,9 @@ _replay: ContextVar[JudgeReplay | None] = ContextVar("palestra_compat_replay", d
 
 @contextmanager
 def replaying(body: JsonObject) -> Iterator[None]:
-    """Answer the judge's questions in the body from what a stored row holds."""
+    """Return a context in which judge calls are answered with the responses recorded in the row
+    `body`.
+    """
     evaluations = body.get(JUDGE_EVALUATIONS)
     replay = JudgeReplay(evaluations if isinstance(evaluations, list) else (), replays=True)
     token = _replay.set(replay)
@@ -46,19 +48,25 @@ def replaying(body: JsonObject) -> Iterator[None]:
 
 
 def is_replayed(body: JsonObject) -> bool:
-    """Whether a verify request is one of a stored row, with its judge's answers."""
+    """Whether the verify request `body` asks to score a stored row with its recorded judge
+    responses.
+    """
     return body.get(JUDGE_REPLAY) is True
 
 
 def is_stored(body: JsonObject) -> bool:
-    """Whether it is one of a stored row, whoever is to judge: tasks hold no judge's answers."""
+    """Whether the verify request `body` is a stored row, with a recorded or a fresh judge.
+
+    A new task holds no judge responses.
+    """
     return is_replayed(body) or JUDGE_EVALUATIONS in body
 
 
 def recorded_reply(server: str, path: str, body: Any, *, running: bool) -> HttpReply | None:
-    """What the judge answered to this before; None when it is to be asked.
+    """Return the response that the judge gave to the request `body` before; None when the judge
+    must be called.
 
-    Raises JudgeFailure when the row does not tell and `server` is not `running`.
+    Raises JudgeFailure: the row has no response to `body`, and `server` is not `running`.
     """
     replay = _replay.get()
     if replay is None:
@@ -88,10 +96,11 @@ Send = Callable[[Message], Awaitable[None]]
 
 @final
 class RowLayer:
-    """ASGI middleware. `door`: to the tools, when they are offered over MCP.
+    """ASGI middleware. `door`: the `McpDoor` to the tools, when they are offered over MCP.
 
-    `reported`: fields that only the verify response has. Of a stored row they are left out when
-    it is verified again: verifiers make their answer of the request's fields and their own.
+    `reported`: the fields that only the verify response has. They are removed from a stored row
+    that is verified again, because verifiers build the response from the request's fields and their
+    own.
     """
 
     def __init__(
@@ -114,7 +123,7 @@ class RowLayer:
             await self._app(scope, receive, send)
 
     async def _verify(self, scope: Any, receive: Receive, send: Send) -> None:
-        messages, raw = await _read(receive)
+        messages, raw = await _read_body(receive)
         body = _object(raw) if self._concerns(raw) else None
         around: AbstractContextManager[None] = contextlib.nullcontext()
         if body is not None:
@@ -126,11 +135,11 @@ class RowLayer:
                 _name_plainly(body, self._server)
             messages = [{"type": "http.request", "body": encode_json(body), "more_body": False}]
 
-        async def again() -> Message:
+        async def replay() -> Message:
             return messages.pop(0) if messages else await receive()
 
         with around:
-            await self._app(scope, again, send)
+            await self._app(scope, replay, send)
 
     def _concerns(self, raw: bytes) -> bool:
         # Most bodies hold neither, and are not worth decoding twice.
@@ -138,8 +147,10 @@ class RowLayer:
         return any(name in raw for name in marks) or (self._door is not None and b"mcp__" in raw)
 
 
-async def _read(receive: Receive) -> tuple[list[Message], bytes]:
-    """A request's messages, and its body; without the rest when the caller has gone."""
+async def _read_body(receive: Receive) -> tuple[list[Message], bytes]:
+    """Return the messages of a request and its body. The body is incomplete if the caller
+    disconnected.
+    """
     messages = []
     while True:
         message = await receive()
@@ -167,17 +178,19 @@ def _name_plainly(body: JsonDict, server: str) -> None:
 
 @final
 class _Whole:
-    """An answer, held back until it is complete."""
+    """A response that is held back until it is complete."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
 
     async def send(self, message: Message) -> None:
-        """What the app sends."""
+        """Store one message of the response that the app sends."""
         self._messages.append(message)
 
     async def pass_on(self, send: Send, mcp_fields: JsonDict) -> None:
-        """Send it on; one that is an object with `mcp_fields` as its `mcp`."""
+        """Send the stored response. If it is a successful JSON object, add `mcp_fields` as its
+        field `mcp`.
+        """
         start, body = self._messages[0], b"".join(m.get("body", b"") for m in self._messages[1:])
         seeded = _object(body) if start["status"] < 300 else None
         if seeded is None:

@@ -1,7 +1,7 @@
-"""Runs inside a sandbox: commands in a folder that lasts, and files into it and out of it.
+"""The program inside a sandbox: it runs commands in a lasting folder, and reads and writes files.
 
-A message is a line of JSON, and after it bytes of a file; so is its answer. This is sent to the
-sandbox as source, and imports the standard library only.
+A message is a line of JSON followed by the bytes of a file; a response has the same form. The
+source of this module is sent to the sandbox, so it imports only the standard library.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ Answer = tuple[dict[str, Any], bytes]
 
 
 def main() -> None:
-    """Do as we are told until there is nothing more."""
+    """Carry out orders from the channel until it closes."""
     channel = Channel()
     home = Path.cwd()
     # Beside ours, the python that runs us is to be found.
@@ -35,8 +35,10 @@ def main() -> None:
         channel.send(json.dumps(answer).encode() + b"\n" + data)
 
 
-def _place(path: str, home: Path) -> Path:
-    """Absolute paths are of the sandbox: those that it does not have are below its folder."""
+def _path_below(path: str, home: Path) -> Path:
+    """Return where `path` lies: an absolute path inside `home` is kept, any other is put below
+    `home`.
+    """
     path_given = Path(path)
     if path_given.is_absolute() and path_given.is_relative_to(home):
         return path_given
@@ -44,7 +46,7 @@ def _place(path: str, home: Path) -> Path:
 
 
 def _run(order: dict[str, Any], _content: bytes, home: Path) -> Answer:
-    folder = _place(order["cwd"], home)
+    folder = _path_below(order["cwd"], home)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(  # noqa: S603  # what it is for
@@ -76,20 +78,20 @@ def _beginning(file: Any, most_bytes: int) -> bytes:
 
 
 def _write(order: dict[str, Any], content: bytes, home: Path) -> Answer:
-    target = _place(order["path"], home)
+    target = _path_below(order["path"], home)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("ab" if order["more"] else "wb") as file:
         file.write(content)
     return {}, b""
 
 
-def _read(order: dict[str, Any], _content: bytes, home: Path) -> Answer:
-    with _place(order["path"], home).open("rb") as file:
+def _read_file(order: dict[str, Any], _content: bytes, home: Path) -> Answer:
+    with _path_below(order["path"], home).open("rb") as file:
         file.seek(order["offset"])
         return {}, file.read(order["most"])
 
 
-_DOES = {"run": _run, "write": _write, "read": _read}
+_DOES = {"run": _run, "write": _write, "read": _read_file}
 
 if __name__ == "__main__":
     main()

@@ -1,8 +1,9 @@
-"""Sandboxes as authors in the field use them: create, exec, upload, download, status, close.
+"""Sandboxes with the interface that existing environments use: create, exec, upload, download,
+status, close.
 
-What runs them is `palestra.sandbox`. One sandbox is one conversation there, with a program of ours
-(`sandbox_shell`) that runs the author's commands: its files last until it is closed. There are no
-images: what a command finds is this machine's programs, read-only.
+`palestra.sandbox` runs them. Each sandbox is one conversation with the program `sandbox_shell`,
+which runs the author's commands. Its files last until the sandbox is closed. There are no images:
+commands see this machine's programs, read-only.
 """
 
 import asyncio
@@ -35,11 +36,11 @@ DEFAULT_PROVIDER: Final = "auto"
 
 
 class SandboxError(RuntimeError):
-    """A sandbox could not be made or used."""
+    """A sandbox could not be started or used."""
 
 
 class SandboxStatus(StrEnum):
-    """Where a sandbox is in its life."""
+    """The state of a sandbox: created, running or closed."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -47,7 +48,7 @@ class SandboxStatus(StrEnum):
 
 
 class SandboxResources(BaseModel):
-    """What a sandbox may use."""
+    """The resource limits of a sandbox."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -58,7 +59,7 @@ class SandboxResources(BaseModel):
 
 
 class SandboxSpec(BaseModel):
-    """What a sandbox is made of."""
+    """The specification of a sandbox: image, resources, environment variables, working directory."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -70,7 +71,7 @@ class SandboxSpec(BaseModel):
 
 
 class SandboxExecResult(BaseModel):
-    """How a command ended; the exit code under the names in use."""
+    """The result of a command. The exit code has several names, for existing code."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -81,22 +82,22 @@ class SandboxExecResult(BaseModel):
 
     @property
     def return_code(self) -> int:
-        """The exit code."""
+        """The command's exit code."""
         return self.exit_code
 
     @property
     def returncode(self) -> int:
-        """The exit code."""
+        """The command's exit code."""
         return self.exit_code
 
     @property
     def output(self) -> str:
-        """Both outputs."""
+        """Standard output followed by standard error."""
         return self.stdout + self.stderr
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with 0."""
+        """Whether the command's exit code is 0."""
         return self.exit_code == 0
 
 
@@ -108,15 +109,15 @@ PROVIDERS: Final[Mapping[str, str]] = {
     "process": "process",
     "http": "http",
 }
-"""Names of providers, and the back end that each is; `auto` isolates."""
+"""The backend for each provider name. `auto` chooses one that isolates."""
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 GRACE_S: Final = 30.0
-"""How long after its limit a command may take to be stopped and told of."""
+"""Longest time to stop a command after its timeout and to receive its result, in seconds."""
 
 CHUNK_BYTES: Final = 4 << 20
 MOST_OUTPUT_BYTES: Final = 4 << 20
-"""Of a command's standard output, and the same again of its standard error; the rest is cut."""
+"""Largest size of a command's standard output, and also of its standard error; the rest is cut."""
 
 LONGEST_S: Final = 86_400.0
 DEFAULT_MEMORY_MIB: Final = 2048
@@ -129,11 +130,14 @@ SYSTEM: Final = (
     "/usr/share",
     "/etc/alternatives",
 )
-"""What commands may read beside what every sandbox has: the machine's programs."""
+"""The folders of the machine's programs, which commands may read besides a sandbox's usual files.
+"""
 
 
 class AsyncSandbox:
-    """One sandbox. The arguments are a provider's settings and a `SandboxSpec`, in any order."""
+    """One sandbox. Arguments, in any order: the settings or name of a provider, and a
+    `SandboxSpec`.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         arguments = [*args, *kwargs.values()]
@@ -149,13 +153,15 @@ class AsyncSandbox:
 
     @classmethod
     async def create(cls, *args: Any, **kwargs: Any) -> Self:
-        """Make one and start it."""
+        """Create a sandbox and start it."""
         sandbox = cls(*args, **kwargs)
         await sandbox.start()
         return sandbox
 
     async def start(self, spec: SandboxSpec | None = None, **_how: Any) -> Self:
-        """Make it. Raises SandboxError for a provider that is not here, or does not work here."""
+        """Start the sandbox. Raises SandboxError: the provider is unknown or does not work on this
+        machine.
+        """
         self.spec = spec or self.spec
         door = Door(_settings(self.provider_config))
         async with AsyncExitStack() as stack:
@@ -172,21 +178,22 @@ class AsyncSandbox:
     async def exec(
         self,
         command: str | list[str],
-        *_more: Any,
+        *_options: Any,
         timeout_s: float | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         **how: Any,
     ) -> SandboxExecResult:
-        """Run a shell command, or a program with its arguments; killed with all it started.
+        """Run a shell command, or a program with its arguments.
 
-        One after the other. One that needs more than the sandbox may have ends the sandbox.
+        When the command ends or times out, all processes that it started are killed. Commands run
+        one after another. A command that exceeds the sandbox's limits ends the sandbox.
         """
         limit_s = timeout_s or how.get("timeout") or how.get("timeout_sec") or DEFAULT_TIMEOUT_S
         order = {
             "do": "run",
             "argv": ["bash", "-c", command] if isinstance(command, str) else list(command),
-            "cwd": self._place(cwd or "."),
+            "cwd": self._path_inside(cwd or "."),
             "env": {**self.spec.env, **(env or {})},
             "timeout_s": limit_s,
             "output_bytes": MOST_OUTPUT_BYTES,
@@ -206,21 +213,21 @@ class AsyncSandbox:
         )
 
     async def upload(self, source: Any, target: str, **_how: Any) -> None:
-        """Put a file, or its bytes, into it."""
+        """Write a file, given as a path or as bytes, to `target` in the sandbox."""
         content = source if isinstance(source, bytes) else None
         data = await asyncio.to_thread(Path(source).read_bytes) if content is None else content
         for start in range(0, len(data) or 1, CHUNK_BYTES):
-            order = {"do": "write", "path": self._place(target), "more": start > 0}
+            order = {"do": "write", "path": self._path_inside(target), "more": start > 0}
             await self._file(order, data[start : start + CHUNK_BYTES])
 
     async def download(self, source: str, target: Any = None, **_how: Any) -> bytes:
-        """Its file's bytes, also written to `target` where one is given."""
+        """Return the bytes of the sandbox's file `source`, and write them to `target` if given."""
         chunks: list[bytes] = []
         while not chunks or len(chunks[-1]) == CHUNK_BYTES:
             offset = sum(map(len, chunks))
             order = {
                 "do": "read",
-                "path": self._place(source),
+                "path": self._path_inside(source),
                 "offset": offset,
                 "most": CHUNK_BYTES,
             }
@@ -234,11 +241,11 @@ class AsyncSandbox:
     download_file = download
 
     async def status(self) -> SandboxStatus:
-        """Where it is in its life."""
+        """Return whether the sandbox is running or closed."""
         return SandboxStatus.CLOSED if self._conversation is None else SandboxStatus.RUNNING
 
     async def close(self) -> None:
-        """Remove it, with all that runs in it; again is the same as once."""
+        """Remove the sandbox and kill everything in it. Repeated calls have no further effect."""
         stack, self._open, self._conversation = self._open, None, None
         if stack is not None:
             await stack.aclose()
@@ -253,8 +260,8 @@ class AsyncSandbox:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _place(self, path: str) -> str:
-        """Relative paths are below the working directory."""
+    def _path_inside(self, path: str) -> str:
+        """Return `path` with a relative path put below the sandbox's working directory."""
         return path if path.startswith("/") else f"{self.spec.workdir or '.'}/{path}"
 
     async def _file(self, order: JsonObject, content: bytes = b"") -> bytes:
@@ -287,7 +294,7 @@ class AsyncSandbox:
 
 
 class _Ended(SandboxError):
-    """The sandbox has ended while it was asked for something."""
+    """The sandbox ended during a request to it."""
 
     def __init__(self, result: SandboxResult) -> None:
         why = {
@@ -307,7 +314,7 @@ def _settings(provider: JsonObject) -> SandboxSettings:
     name = _provider_name(provider)
     if name not in PROVIDERS:
         provider_names = ", ".join(PROVIDERS)
-        raise SandboxError(f"sandbox provider {name!r} is not here; there is: {provider_names}")
+        raise SandboxError(f"unknown sandbox provider {name!r}; known: {provider_names}")
     fields = SandboxSettings.model_fields.keys() - {"backend"}
     values = {key: provider[key] for key in fields if provider.get(key) is not None}
     values.setdefault("read_only", [path for path in SYSTEM if Path(path).exists()])
@@ -335,7 +342,7 @@ def _limits(spec: SandboxSpec) -> Limits:
 
 
 class Sandbox:
-    """The same without awaiting, for threads without an event loop."""
+    """An `AsyncSandbox` with blocking methods, for threads without an event loop."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._inner = AsyncSandbox(*args, **kwargs)
@@ -359,9 +366,9 @@ class Sandbox:
 
 
 def resolve_provider_config(provider: Any = None, global_config_dict: Any = None) -> JsonDict:
-    """The settings of a provider: given as they are, or by the name of a block of the configuration.
+    """Return the settings of a provider. `provider`: the settings, or the name of a config section.
 
-    Without any, those of `sandbox` in the configuration, or none.
+    Default: the configuration's `sandbox` section, or empty settings.
     """
     global_config = get_global_config_dict() if global_config_dict is None else global_config_dict
     if isinstance(provider, str):
@@ -373,13 +380,13 @@ def resolve_provider_config(provider: Any = None, global_config_dict: Any = None
 
 
 def resolve_provider_metadata(provider: Any = None, global_config_dict: Any = None) -> JsonDict:
-    """What every sandbox of a provider is labelled with."""
+    """Return the labels that every sandbox of a provider gets."""
     metadata = resolve_provider_config(provider, global_config_dict).get("metadata")
     return dict(metadata) if isinstance(metadata, Mapping) else {}
 
 
 def _provider_name(settings: ConfigTree) -> str:
-    """Which provider the settings are of."""
+    """Return the name of the provider that `settings` belong to."""
     for key in ("provider", "type", "name"):
         if isinstance(settings.get(key), str):
             return str(settings[key])

@@ -1,7 +1,8 @@
-"""Base of the servers that authors in the field write: settings, a client, and a FastAPI app.
+"""Base classes of the servers that authors write against nemo_gym: settings, a client, a FastAPI
+app.
 
-Nothing here but names of the field: whatever else a class has, an author may call by any name.
-What puts such a server into a fleet of ours is `palestra.compat.hosting`.
+The classes have only nemo_gym's names, because an author may use any other name.
+`palestra.compat.hosting` runs such a server in a Palestra fleet.
 """
 
 import os
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class BaseServer(BaseModel):
-    """A server with its settings."""
+    """The base of every server: it holds the settings."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
 
@@ -31,7 +32,7 @@ class BaseServer(BaseModel):
 
 
 class SimpleServer(BaseServer):
-    """A server that answers through the FastAPI app of `setup_webserver`."""
+    """A server that handles requests with the FastAPI app from `setup_webserver`."""
 
     __server_type__: ClassVar[str] = ""
 
@@ -39,31 +40,32 @@ class SimpleServer(BaseServer):
 
     @abstractmethod
     def setup_webserver(self) -> FastAPI:
-        """The app; override to add routes."""
+        """Return the server's app. Override this method to add routes."""
 
     def get_session_middleware_key(self) -> str:
-        """The session cookie's name."""
+        """Return the name of the session cookie."""
         return f"{type(self).__name__}___{self.config.name}"
 
     def setup_session_middleware(self, app: FastAPI) -> None:
-        """Give every request `request.session[SESSION_ID_KEY]`, in a signed cookie."""
+        """Give every request a `request.session[SESSION_ID_KEY]`, stored in a signed cookie."""
         app.add_middleware(SessionLayer, key=self.get_session_middleware_key())
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
-        """Nothing to do: the fleet says of every failure what it was."""
+        """Do nothing: the fleet already reports the cause of every failure."""
 
     @classmethod
     def load_config_from_global_config(cls) -> Any:
-        """The settings of the instance that this process serves."""
+        """Return the settings of the instance that this process serves."""
         from palestra.compat.hosting import settings_from_environment
 
         return settings_from_environment(cls)
 
     @classmethod
     def run_webserver(cls) -> FastAPI | None:
-        """Serve the instance that the environment of this process names, until it is told to stop.
+        """Serve the instance named in this process's environment variables until the process is
+        stopped.
 
-        In a fleet of ours nobody calls this: it serves the class itself.
+        A Palestra fleet does not call this method: it serves the class itself.
         """
         from palestra.compat.hosting import run_from_environment
 
@@ -72,20 +74,22 @@ class SimpleServer(BaseServer):
 
     @classmethod
     def __palestra_server__(cls) -> "type[Server]":
-        """A server class of ours that serves objects of this one."""
+        """Return the Palestra server class that serves objects of this class."""
         from palestra.compat.hosting import hosted
 
         return hosted(cls)
 
     @classmethod
     def load_from_global_config(cls) -> Self:
-        """The instance that this process serves."""
+        """Return the server instance that this process serves."""
         config = cls.load_config_from_global_config()
         return cls(config=config, server_client=ServerClient.load_from_global_config())
 
 
 class SessionLayer:
-    """Sessions of an app that stands alone; in a fleet, the boundary around it has made them."""
+    """Middleware that makes sessions for an app outside of a fleet. In a fleet, `Boundary` makes
+    them.
+    """
 
     def __init__(self, app: Any, key: str) -> None:
         self._app = app
@@ -109,5 +113,5 @@ class SessionLayer:
 
 
 def is_nemo_gym_fastapi_entrypoint(file_path: str) -> bool:
-    """Whether `file_path` is being imported to get at its `app`; a fleet of ours never does that."""
+    """Whether uvicorn imports `file_path` to get its `app`. Always false in a Palestra fleet."""
     return os.environ.get("NEMO_GYM_FASTAPI_ENTRYPOINT") == file_path and "uvicorn" in sys.modules

@@ -1,18 +1,18 @@
 """Configuration: find, merge, override, resolve, validate, redact and dump.
 
-`load_config` is the whole journey, from what the user typed to a `ResolvedConfig`. It reads
-files and decides; it prints nothing and changes nothing outside its own values.
+`load_config` does all of it, from the user's arguments to a `ResolvedConfig`. It only reads files:
+it prints nothing and changes nothing outside its own values.
 
     config_paths files < env.yaml < extra < overrides     (merge, later wins)
     -> inherit_from, copy, _delete_key                     (compose)
     -> ${interpolation}                                    (resolve)
     -> server instances, references, ports                 (validate)
 
-Whatever a user can get wrong is a `palestra.errors.ConfigError` that lists every problem of
-its step at once. No error, dump or repr made here holds a secret.
+A mistake of the user raises a `palestra.errors.ConfigError` that lists every problem of its step at
+once. No error, dump or repr made here holds a secret.
 
-Importing this package is cheap: Hydra, OmegaConf, pydantic, YAML and the rarely used parts of
-the standard library are imported by the functions that need them.
+Importing this package is cheap: Hydra, OmegaConf, pydantic, YAML and the rarely used parts of the
+standard library are imported by the functions that need them.
 """
 
 from palestra.config.flags import Flag, flag

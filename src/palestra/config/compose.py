@@ -1,7 +1,7 @@
-"""Carry out the composition directives (see `tree` for how they are written).
+"""Carry out the composition directives; the module `tree` defines how they are written.
 
-Every source is read from the tree as written, so order does not matter and two blocks may
-inherit from one. Only then are the moved sources removed, with parents they leave empty.
+Every source is read from the unchanged tree, so order does not matter and two blocks may inherit
+from one source. Afterwards the moved sources are removed, and parents that become empty.
 """
 
 import copy
@@ -27,10 +27,10 @@ from palestra.errors import ConfigError
 
 
 def compose(tree: Mapping[Any, Any]) -> tuple[dict[Any, Any], tuple[str, ...]]:
-    """The tree without directives, and warnings.
+    """Return the tree with all directives carried out, and warnings.
 
-    Errors: a source that does not exist, a cycle, a directive that is not a path, siblings
-    of a source that is no mapping.
+    Raises ConfigError: a source does not exist, directives form a cycle, a directive is not a path,
+    or other keys are set next to a directive whose source is not a mapping.
     """
     composer = _Composer(tree)
     composed = composer.evaluate((), tree)
@@ -46,7 +46,7 @@ class _Composer:
         self.warnings: list[str] = []
 
     def evaluate(self, steps: Steps, node: Any) -> Any:
-        """The value at `steps`, whose text is `node`, with all directives below carried out."""
+        """Return the value of `node`, at the path `steps`, with all directives in it carried out."""
         if steps in self._done:
             return self._done[steps]
         if steps in self._active:
@@ -96,7 +96,9 @@ class _Composer:
 
     def _source(self, steps: Steps, directive: str, path: Any) -> Any:
         if not isinstance(path, str) or not path.strip():
-            raise ConfigError(f"{dotted(steps)}.{directive} must be the path of a block, as a.b.c")
+            raise ConfigError(
+                f"{dotted(steps)}.{directive} must be the dotted path of a config section, such as a.b.c"
+            )
         source_steps = tuple(path.strip().split("."))
         value, at = self._look_up(source_steps, wanted_by=f"{dotted(steps)}.{directive}")
         if directive == MOVE:
@@ -104,7 +106,9 @@ class _Composer:
         return copy.deepcopy(value)
 
     def _look_up(self, path: Steps, *, wanted_by: str) -> tuple[Any, Steps]:
-        """The evaluated value at a path and its real steps (numbers as numbers)."""
+        """Return the evaluated value at a path, and the path with its real keys (numbers as
+        numbers).
+        """
         node: Any = self._root
         at: Steps = ()
         evaluated = False
@@ -142,7 +146,7 @@ class _Composer:
 
 
 def _without(tree: Any, moved: set[Steps], steps: Steps = ()) -> Any:
-    """The tree without the moved paths and without containers that became empty by it."""
+    """Return the tree without the moved paths and without containers that this made empty."""
     if not any(path[: len(steps)] == steps for path in moved):
         return tree
     remaining = []

@@ -1,7 +1,8 @@
-"""How a setting is spelled on a command line, beside its declaration.
+"""Declare how a setting is written on a command line, next to the setting itself.
 
-A field of a settings model that has a description is a flag too: its type, default, bounds and
-help come from the field. `Flag` in the annotation says what differs from `--name-of-the-field`.
+A field of a settings model that has a description is also a flag. Its type, default, bounds and
+help come from the field. A `Flag` in the field's annotation replaces the default
+`--name-of-the-field`.
 """
 
 from dataclasses import dataclass
@@ -9,14 +10,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`names`: `("--input", "-i")`; empty means the field's name, with dashes."""
+    """The command-line form of a field. `names`: `("--input", "-i")`; empty means the field's name,
+    with dashes.
+    """
 
     names: tuple[str, ...] = ()
     metavar: str | None = None
     argument: bool = False
-    """Whether it is given by its position, without a name."""
+    """Whether the value is a positional argument, without a flag name."""
 
 
 def flag(*names: str, metavar: str | None = None) -> Flag:
-    """An option with these spellings."""
+    """Return a `Flag` with these names."""
     return Flag(names, metavar)

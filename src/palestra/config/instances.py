@@ -2,8 +2,8 @@
 
     <instance>: {<server type>: {<implementation>: {...}}}
 
-A block that looks like one and is not is an error: otherwise its server would silently be
-missing from the fleet.
+A block that resembles an instance but is malformed is an error. Otherwise its server would silently
+be missing from the fleet.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,12 +21,12 @@ from palestra.config.tree import children
 
 _TYPES = frozenset(server_type.value for server_type in ServerType)
 _SURELY_MEANT = 0.8
-"""Likeness from which a key is a misspelt server type and not just another word."""
+"""Similarity from which a key counts as a misspelt server type, not as another word."""
 
 
 @dataclass(frozen=True)
 class InstanceBlock:
-    """The parts of a well-shaped instance, not yet validated."""
+    """The parts of a well-formed instance block, not yet validated."""
 
     name: str
     type: ServerType
@@ -37,10 +37,10 @@ class InstanceBlock:
 def find_instances(
     tree: Mapping[Any, Any], search_paths: SearchPaths
 ) -> tuple[dict[str, InstanceConfig], tuple[str, ...]]:
-    """All instances in order, and warnings.
+    """Return all instances in order, and warnings.
 
-    Everything wrong with any of them is listed in one error. With
-    `error_on_almost_servers: false`, misshapen blocks are warnings and are left out.
+    One error lists all problems of all instances. With `error_on_almost_servers: false`, malformed
+    blocks are left out and reported as warnings.
     """
     blocks: list[InstanceBlock] = []
     misshapen: list[str] = []
@@ -67,7 +67,10 @@ def default_host(tree: Mapping[Any, Any]) -> str:
 
 
 def _inspect(name: Any, value: Any) -> InstanceBlock | str | None:
-    """The instance that a top-level entry is, what keeps it from being one, or None."""
+    """Return the instance block of a top-level entry, or the problem that makes it malformed.
+
+    None when the entry is not meant as an instance.
+    """
     if name in RESERVED_KEYS or not isinstance(value, Mapping):
         return None
     types = [key for key in value if key in _TYPES]
@@ -112,7 +115,7 @@ def _implementation(name: str, server_type: ServerType, value: Any) -> InstanceB
 
 
 class _BlockReader:
-    """Reads one block, collecting all its problems; what is wrong reads as its default."""
+    """Reads one block and collects all its problems. An invalid value is replaced by its default."""
 
     def __init__(self, block: InstanceBlock, host: str, search_paths: SearchPaths) -> None:
         self._block = block
@@ -145,8 +148,10 @@ class _BlockReader:
             folder=None if placement == "remote" else self._folder(entrypoint),
         )
 
-    def _given(self, key: str) -> Any:
-        """None also for an empty string: data commands fill unknown settings with those."""
+    def _setting(self, key: str) -> Any:
+        """Return a setting; None also for an empty string, which data commands fill in for unknown
+        values.
+        """
         value = self._block.inner.get(key)
         return None if value == "" else value
 
@@ -154,14 +159,14 @@ class _BlockReader:
         self.problems.append(f"{self._where}.{key} must be {expected}")
 
     def _text(self, key: str) -> str | None:
-        value = self._given(key)
+        value = self._setting(key)
         if value is None or isinstance(value, str):
             return value
         self._wrong(key, f"text, not {type(value).__name__}")
         return None
 
     def _port(self, placement: str | None) -> int | None:
-        port = self._given("port")
+        port = self._setting("port")
         if port is None:
             if placement == "remote":
                 self._wrong("port", "given, because the instance is remote")
@@ -173,7 +178,7 @@ class _BlockReader:
         return int(port)
 
     def _num_workers(self) -> int:
-        workers = self._given("num_workers")
+        workers = self._setting("num_workers")
         if workers is None:
             return 1
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
@@ -182,13 +187,13 @@ class _BlockReader:
         return workers
 
     def _verified(self) -> bool:
-        verified = self._given("verified")
+        verified = self._setting("verified")
         if verified is not None and not isinstance(verified, bool):
             self._wrong("verified", f"true or false, not {verified!r}")
         return verified is True
 
     def _datasets(self) -> tuple[Mapping[str, Any], ...]:
-        datasets = self._given("datasets")
+        datasets = self._setting("datasets")
         if datasets is None:
             return ()
         if isinstance(datasets, list) and all(isinstance(item, Mapping) for item in datasets):
@@ -197,7 +202,7 @@ class _BlockReader:
         return ()
 
     def _placement(self) -> str | None:
-        placement: str | None = self._given("placement")
+        placement: str | None = self._setting("placement")
         if placement is None or placement in PLACEMENTS:
             return placement
         near = did_you_mean(str(placement), PLACEMENTS)
@@ -205,7 +210,7 @@ class _BlockReader:
         return None
 
     def _entrypoint(self) -> str:
-        entrypoint = self._given("entrypoint")
+        entrypoint = self._setting("entrypoint")
         if entrypoint is None:
             return "app.py"
         if not isinstance(entrypoint, str):

@@ -1,4 +1,4 @@
-"""The key names that the system itself gives a meaning to."""
+"""The configuration keys that have a fixed meaning."""
 
 from typing import Final
 
@@ -55,11 +55,11 @@ FLEET_KEYS: Final = frozenset(
         "verified",
     }
 )
-"""Keys inside an instance that say how and why it runs; the rest is the server's own."""
+"""Keys of an instance that describe or control how it runs. All other keys are the server's own."""
 
 PLACEMENTS: Final = ("embedded", "process", "remote")
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_HEAD_PORT: Final = 11000
 DEFAULT_PORT_RANGE: Final = (10001, 20000)
-"""First and last port given to servers that name none; both may be used."""
+"""The first and the last port, both included, for servers without a configured port."""

@@ -1,4 +1,4 @@
-"""From what the user typed to a `ResolvedConfig`."""
+"""Build a `ResolvedConfig` from the user's arguments."""
 
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -51,14 +51,15 @@ def load_config(
 ) -> ResolvedConfig:
     """Read, merge, compose, resolve and validate a configuration.
 
-    Precedence, later wins: the config files, `env.yaml`, `extra`, `overrides`. Config files
-    are asked for by `env.yaml`, `extra`, `config_paths` and overrides, in this order.
+    Precedence, later wins: the config files, `env.yaml`, `extra`, `overrides`. Config files are
+    named by `env.yaml`, `extra`, `config_paths` and overrides, in this order.
 
-    `require_all=False` makes settings without a value empty strings, for commands that
-    start no server. `required` narrows the demand to those instances, for commands that start
-    a few: what others lack or refer to is then no error. Whatever is wrong raises `ConfigError`.
+    `require_all=False` turns settings without a value into empty strings, for commands that start
+    no server. `required` names the only instances that must be complete, for commands that start a
+    few: missing values and wrong references of other instances are then no error. Any problem
+    raises `ConfigError`.
     """
-    search_paths = _places(cwd, package_root)
+    search_paths = _search_paths(cwd, package_root)
     parsed = parse_overrides(overrides)
     environment = read_environment(search_paths) if use_env_yaml else None
     extra_settings = plain(extra or {}, where="extra")
@@ -95,7 +96,7 @@ def load_config(
 
 
 def names_in_files(overrides: Sequence[str] = (), config_paths: Sequence[str] = ()) -> set[str]:
-    """The top-level names in the files that `load_config` would read, `env.yaml` included."""
+    """Return the top-level names in the files that `load_config` would read, including `env.yaml`."""
     return {str(name) for name in _tree_of_files(parse_overrides(overrides), config_paths, {})}
 
 
@@ -106,10 +107,10 @@ def read_settings(
     config_paths: Sequence[str] = (),
     extra: ConfigTree | None = None,
 ) -> dict[str, Any]:
-    """Those of the top-level settings `names` that `load_config` would find.
+    """Return the top-level settings `names` that `load_config` would find.
 
-    For what a command needs before it knows all its config files: the other overrides may belong
-    to one that is still missing, so nothing is said of them here.
+    For a command that needs these settings before it has all its config files. Other overrides may
+    belong to a file that is still missing, so they are not checked.
     """
     parsed = parse_overrides(overrides)
     tree = _tree_of_files(parsed, config_paths, plain(extra or {}, where="extra"))
@@ -127,21 +128,26 @@ def read_settings(
 def _tree_of_files(
     overrides: Sequence[Override], config_paths: Sequence[str], extra: dict[Any, Any]
 ) -> dict[Any, Any]:
-    """What the files that `load_config` would read hold, and `extra`, without the overrides."""
-    search_paths = _places(None, None)
+    """Return the merged content of the files that `load_config` would read, and `extra`, without
+    overrides.
+    """
+    search_paths = _search_paths(None, None)
     paths = (*config_paths, *_paths_of(overrides, strict_add=False))
     return _merge_sources(read_environment(search_paths), extra, paths, search_paths).tree
 
 
 def _old_names(tree: Any, search_paths: SearchPaths) -> tuple[str, ...]:
-    """Which folders the configuration names by their old names, each once."""
+    """Return messages about the folders that the configuration names by their old names, each once."""
     renames = (search_paths.renamed(text) for text in _texts(tree))
     return tuple(dict.fromkeys(str(rename) for rename in renames if rename))
 
 
 @contextmanager
 def _naming_old_names(tree: Any, search_paths: SearchPaths) -> Iterator[None]:
-    """An error says which folders have new names: it knows them by these alone."""
+    """Return a context in which a ConfigError gets the renamed folders added to its hint.
+
+    Without the hint, the error would contain only the folders' new names.
+    """
     try:
         yield
     except ConfigError as error:
@@ -157,7 +163,7 @@ def _naming_old_names(tree: Any, search_paths: SearchPaths) -> Iterator[None]:
 
 
 def _texts(tree: Any) -> Iterator[str]:
-    """Every text of a tree, and the folder of every server."""
+    """Yield every text of a tree, and the folder of every resources server."""
     if isinstance(tree, str):
         yield tree
         return
@@ -178,11 +184,11 @@ def _ignored(overrides: Sequence[Override]) -> tuple[str, ...]:
 def config_from_tree(
     tree: ConfigTree, *, cwd: Path | None = None, package_root: Path | None = None
 ) -> ResolvedConfig:
-    """Validate a tree that is already resolved, as a server process gets it from its fleet.
+    """Validate a resolved tree, such as the one that a server process gets from its fleet.
 
-    Nothing is read, merged or interpolated again: a literal `${` stays one.
+    Nothing is read, merged or interpolated again: a literal `${` is kept.
     """
-    return _validated(tree, _places(cwd, package_root))
+    return _validated(tree, _search_paths(cwd, package_root))
 
 
 def _validated(
@@ -196,13 +202,13 @@ def _validated(
     return ResolvedConfig(tree=resolved, instances=instances, warnings=warnings)
 
 
-def _places(cwd: Path | None, package_root: Path | None) -> SearchPaths:
+def _search_paths(cwd: Path | None, package_root: Path | None) -> SearchPaths:
     return SearchPaths(cwd or Path.cwd(), package_root or PACKAGE_ROOT)
 
 
 @dataclass(frozen=True)
 class _Merged:
-    """All sources but the overrides, in one tree."""
+    """All sources except the overrides, merged into one tree."""
 
     tree: dict[Any, Any]
     files: tuple[Path, ...]

@@ -3,8 +3,8 @@
     k=v     change          +k=v    add          ++k=v   add or change
     ~k      delete          ~k=v    delete if it is v
 
-Values are Hydra's too: lists, dicts, quoted strings, null, `${interpolation}`. An override that
-nothing reads is most often misspelt: `unknown_overrides` warns of it.
+Values also use Hydra's grammar: lists, dicts, quoted strings, null, `${interpolation}`. An override
+that nothing reads is usually a typing error: `unknown_overrides` reports it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from palestra.config.tree import COPY, MOVE, leaves
 
 
 class OverrideAction(StrEnum):
-    """What an override does; the value is the prefix it is written with."""
+    """The action of an override. The value is the prefix with which the override is written."""
 
     CHANGE = ""
     ADD = "+"
@@ -38,7 +38,7 @@ class OverrideAction(StrEnum):
 
 @dataclass(frozen=True)
 class Override:
-    """One parsed override. `value` is ABSENT for a bare `~k`."""
+    """One parsed override. `value` is ABSENT for `~k` without a value."""
 
     action: OverrideAction
     steps: tuple[str, ...]
@@ -46,27 +46,27 @@ class Override:
 
     @property
     def key(self) -> str:
-        """The dotted path as typed."""
+        """The dotted path, as the user typed it."""
         return dotted(self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class OverrideRules:
-    """What a command accepts as an override."""
+    """The rules for the overrides that a command accepts."""
 
     strict_add: bool = False
-    """`k=v` for a key that does not exist is an error, as Hydra has it; else it adds."""
+    """Whether `k=v` for a missing key is an error, as in Hydra. If false, `k=v` adds the key."""
     known: Collection[str] = ()
     """Top-level settings that the command itself reads."""
     refuse_unknown: bool = False
-    """An override that nothing reads is an error; else it is a warning."""
+    """Whether an override that nothing reads is an error. If false, it is a warning."""
 
 
 ANY_OVERRIDE: Final = OverrideRules()
 
 
 def parse_overrides(args: Iterable[str]) -> tuple[Override, ...]:
-    """Parse every argument; all that cannot be parsed are listed in one error."""
+    """Parse all arguments. One error lists every argument that cannot be parsed."""
     texts = list(args)
     if not texts:
         return ()  # spares commands without overrides the import of Hydra's grammar
@@ -83,7 +83,7 @@ def parse_overrides(args: Iterable[str]) -> tuple[Override, ...]:
 
 
 def _hydra_parse(texts: Sequence[str]) -> "Iterator[HydraOverride | str]":
-    """Hydra's reading of each text, or the sentence that says why there is none."""
+    """Yield Hydra's parse of each text, or the error message when a text cannot be parsed."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -134,17 +134,20 @@ def _from_hydra(text: str, parsed: "HydraOverride") -> Override | str:
 
 
 def is_hydra_key(key: str) -> bool:
-    """Settings of Hydra itself, such as `hydra.run.dir`, which have no effect here."""
+    """Whether `key` is a setting of Hydra itself, such as `hydra.run.dir`, which has no effect
+    here.
+    """
     return key.startswith(("hydra.", "hydra/"))
 
 
 def apply_overrides(
     tree: Mapping[Any, Any], overrides: Iterable[Override], *, strict_add: bool = False
 ) -> dict[Any, Any]:
-    """A tree with the overrides applied in order; values that are mappings merge.
+    """Return the tree with the overrides applied in order. Values that are mappings are merged.
 
-    `strict_add` makes `k=v` for a key that does not exist an error, as Hydra has it; without
-    it, `k=v` adds. Deleting what does not exist, or is not the given value, is an error.
+    `strict_add` makes `k=v` for a missing key an error, as in Hydra; without it, `k=v` adds the
+    key. Raises ConfigError: the key to delete does not exist, or has another value than the given
+    one.
     """
     result: Any = tree
     problems: list[Problem] = []
@@ -203,10 +206,10 @@ def unknown_overrides(
     instances: Collection[str],
     known_keys: Collection[str],
 ) -> tuple[Problem, ...]:
-    """A problem for each top-level key that came from overrides and means nothing.
+    """Return a problem for each top-level key that came from overrides and has no meaning.
 
-    `before` is the tree without overrides: what a file has is not unknown. `after` is the
-    tree with them, directives not yet carried out. `known_keys` are the command's own settings.
+    `before`: the tree without overrides; a key of a file is never unknown. `after`: the tree with
+    overrides, before directives are carried out. `known_keys`: the command's own settings.
     """
     fine = (
         {str(key) for key in before}
@@ -226,7 +229,7 @@ def unknown_overrides(
 
 
 def mentioned_in(tree: Any) -> frozenset[str]:
-    """The top-level keys with which some interpolation or directive in the tree begins."""
+    """Return the top-level keys with which an interpolation or a directive in the tree begins."""
     mentioned: set[str] = set()
     for steps, leaf in leaves(tree):
         if not isinstance(leaf, str):

@@ -1,6 +1,7 @@
-"""Where files are looked for: the working directory, then the installed package.
+"""Look up files: first in the working directory, then in the installed package.
 
-Folders of the field that have another name here are found under their old name too.
+Folders of existing environments that have a new name in Palestra are also found under their old
+name.
 """
 
 from collections.abc import Mapping
@@ -12,14 +13,14 @@ from palestra.config.problems import nearest
 from palestra.errors import ConfigError, KnownCause
 
 SERVER_TREES: Final = ("resources_servers", "responses_api_agents", "responses_api_models")
-"""The folders of a project that hold servers' folders."""
+"""The folders of a project that contain the servers' folders."""
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 """The directory of the installed `palestra` package."""
 
 
 def project_root(path: Path) -> Path | None:
-    """The folder that holds the server trees which `path` is in or above, None when none does."""
+    """Return the nearest folder, from `path` upwards, that holds server trees; None without one."""
     for folder in (path, *path.parents):
         if folder.name in SERVER_TREES:
             return folder.parent
@@ -31,7 +32,7 @@ def project_root(path: Path) -> Path | None:
 RENAMED: Final[Mapping[str, str]] = {
     "resources_servers/multineedle": "resources_servers/example_multi_step",
 }
-"""What a server's folder is called here, by its old name."""
+"""The new name of each renamed server folder, by its old name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,16 @@ class Renamed:
     """The folder's old name: `resources_servers/multineedle`."""
     new: str
     path: str
-    """The whole path under the new name."""
+    """The whole path with the folder's new name."""
 
     def __str__(self) -> str:
         return f"{self.old} is now called {self.new}, and is read as that"
 
 
 def renamed(path: str | Path) -> Renamed | None:
-    """The path under the folder's new name; None when its folder has no new name.
+    """Return `path` under its folder's new name; None when the folder has no new name.
 
-    Files called like their folder are called like the new one: `configs/multineedle.yaml`.
+    A file named like its folder is renamed too, such as `configs/multineedle.yaml`.
     """
     parts = PurePath(path).parts
     old = "/".join(parts[:2])
@@ -67,22 +68,22 @@ def renamed(path: str | Path) -> Renamed | None:
 
 
 def resolve_path(path: str | Path, cwd: Path, package_root: Path) -> Path:
-    """The first existing of `cwd/path` and `package_root/path`; `cwd/path` if neither is.
+    """Return `cwd/path` if it exists, else `package_root/path` if it exists, else `cwd/path`.
 
-    An absolute path is returned as it is.
+    An absolute path is returned unchanged.
     """
     return SearchPaths(cwd, package_root).resolve(path)
 
 
 @dataclass(frozen=True)
 class SearchPaths:
-    """The two directories that relative paths start from, in order."""
+    """The two folders in which relative paths are looked up, in order."""
 
     cwd: Path
     package_root: Path
 
     def candidates(self, path: str | Path) -> tuple[Path, ...]:
-        """Every path that `path` can mean; the first that exists counts."""
+        """Return every path that `path` can mean, in order of preference."""
         newer = renamed(path)
         names = (path,) if newer is None else (path, newer.path)
         paths = (root / name for name in names for root in (self.cwd, self.package_root))
@@ -93,14 +94,21 @@ class SearchPaths:
         return next((path for path in candidates if path.exists()), candidates[0])
 
     def renamed(self, path: str | Path) -> Renamed | None:
-        """The new name that `path` is read by; None when it is found as it is written."""
+        """Return the new name under which `path` is found; None when `path` exists as written.
+
+        Also None when no folder of the path was renamed.
+        """
         newer = renamed(path)
         if newer is None or any((root / path).exists() for root in (self.cwd, self.package_root)):
             return None
         return newer if self.resolve(newer.path).exists() else None
 
     def find_file(self, path: str, *, wanted_by: str) -> Path:
-        """An existing file; else an error with every place looked in and the nearest name."""
+        """Return an existing file.
+
+        Raises ConfigError: the file does not exist. The error lists all searched places and the
+        nearest name.
+        """
         candidates = self.candidates(path)
         existing = next((candidate for candidate in candidates if candidate.is_file()), None)
         if existing is not None:
@@ -109,17 +117,17 @@ class SearchPaths:
         looked = "\n".join(f"  {candidate}" for candidate in candidates)
         raise ConfigError(
             f"config file {path!r} ({wanted_by}) does not exist; looked for\n{looked}",
-            hint=f"did you mean {self._shown(near)}?" if near else "",
+            hint=f"did you mean {self._display_path(near)}?" if near else "",
             cause=KnownCause.CONFIG_FILE_MISSING,
         )
 
-    def _shown(self, path: Path) -> str:
+    def _display_path(self, path: Path) -> str:
         root = next((r for r in (self.cwd, self.package_root) if path.is_relative_to(r)), None)
         return str(path.relative_to(root) if root else path)
 
 
 def nearest_file(path: Path) -> Path | None:
-    """The existing file whose path is spelt most like `path`, folder by folder."""
+    """Return the existing file whose path is most similar to `path`, compared folder by folder."""
     existing = Path(path.anchor)
     for part in path.parts[1:] if path.anchor else path.parts:
         if (existing / part).exists():

@@ -1,4 +1,4 @@
-"""Check the ports that are given and find free ones for the rest."""
+"""Check the configured ports, and find free ports for the other servers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ _EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """An address that somebody was explicitly given."""
+    """A host and port that a server was explicitly given."""
 
     owner: str
     host: str
     port: int
     ours: bool
-    """We bind it on this machine; a remote server does not."""
+    """Whether this machine binds the address; false for a remote server."""
 
     def clashes(self, claim: "_Claim") -> bool:
         if self.port != claim.port:
@@ -32,7 +32,7 @@ class _Claim:
 
 
 def port_problem(port: Any) -> str | None:
-    """Why a value is not a port, to be appended to its name; None when it is."""
+    """Return why `port` is not a valid port, as text to follow its name; None when it is valid."""
     if isinstance(port, str) and port.isdecimal():
         return f"must be a number, not the text {port!r}; use ${{oc.decode:…}} around oc.env"
     if isinstance(port, bool) or not isinstance(port, int):
@@ -41,7 +41,7 @@ def port_problem(port: Any) -> str | None:
 
 
 def check_ports(tree: Mapping[Any, Any], instances: Mapping[str, InstanceConfig]) -> None:
-    """Raise one error listing clashes, disallowed ports and wrong port settings."""
+    """Raise one error that lists all clashes, disallowed ports and invalid port settings."""
     disallowed, problems = _disallowed(tree)
     claims = list(_claims(tree, instances, problems))
     problems += [
@@ -75,7 +75,7 @@ def _canonical(host: str) -> str:
 
 
 def _head_address(tree: Mapping[Any, Any], problems: list[str]) -> tuple[str, int]:
-    """Host and port of the head server; port 0 asks for any free one."""
+    """Return host and port of the head server. Port 0 means any free port."""
     head = tree.get("head_server") or {}
     if not isinstance(head, Mapping):
         problems.append("head_server must be a mapping with host and port")
@@ -98,7 +98,7 @@ def _disallowed(tree: Mapping[Any, Any]) -> tuple[frozenset[int], list[str]]:
 
 
 def can_bind(host: str, port: int) -> bool:
-    """Whether the port is free on that address now. An unknown host counts as not free."""
+    """Whether `port` is free on `host` now. An unknown host counts as not free."""
     import socket
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -119,12 +119,12 @@ def allocate_ports(
     is_free: Callable[[str, int], bool] = can_bind,
     start: int | None = None,
 ) -> dict[str, int]:
-    """The port of each named instance (default: all): the explicit one, or a free one.
+    """Return the port of each named instance (default: all): the configured one, or a free one.
 
-    Free ports lie in `port_range_low..port_range_high`, both included, and are neither
-    disallowed, nor explicit elsewhere, nor the head server's. The search begins at `start`
-    (default: anywhere, so that fleets started together rarely meet). A port is only
-    tested, not held: bind soon, and allocate again if somebody was faster.
+    Free ports lie in `port_range_low..port_range_high`, both included. Disallowed ports, ports
+    configured for another instance and the head server's port are excluded. The search begins at
+    `start` (default: a random port, so that fleets started together rarely collide). A port is only
+    tested, not reserved: bind it soon, and allocate again if another process took it first.
     """
     import random
 
@@ -132,7 +132,7 @@ def allocate_ports(
     instances = [config.instance(n) for n in (config.instances if names is None else names)]
     begin = random.randrange(high - low + 1) if start is None else start - low
     ring = iter([low + (begin + i) % (high - low + 1) for i in range(high - low + 1)])
-    taken_ports = _taken(config)
+    taken_ports = _ports_in_use(config)
     ports: dict[str, int] = {}
     for instance in instances:
         port = instance.port
@@ -149,7 +149,7 @@ def allocate_ports(
     return ports
 
 
-def _taken(config: ResolvedConfig) -> frozenset[int]:
+def _ports_in_use(config: ResolvedConfig) -> frozenset[int]:
     explicit = {i.port for i in config.instances.values() if i.port is not None}
     _, head = _head_address(config.tree, [])
     return _disallowed(config.tree)[0] | explicit | {head}

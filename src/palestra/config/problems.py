@@ -1,4 +1,4 @@
-"""Every problem of one step in one error, and the nearest spellings of what is unknown."""
+"""Report all problems of one step in one error, and suggest the nearest spelling of unknown names."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ from palestra.errors import ConfigError, Problem
 
 
 def nearest(word: str, words: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The one of `words` that looks most like `word`, or None when none does.
+    """Return the word of `words` that is most similar to `word`; None when none is similar enough.
 
     `cutoff` is the least similarity, from 0 (anything) to 1 (equal).
     """
@@ -17,13 +17,13 @@ def nearest(word: str, words: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"`, or nothing; to be appended to a message."""
+    """Return `"; did you mean 'x'?"` for appending to a message; empty when no word is similar."""
     near = nearest(word, words)
     return f"; did you mean {near!r}?" if near is not None else ""
 
 
 def raise_problems(problems: Sequence[Problem | str], *, hint: str = "") -> None:
-    """Do nothing without problems; else raise one `ConfigError` that lists them all."""
+    """Raise one `ConfigError` that lists all problems. Do nothing when there are none."""
     if not problems:
         return
     all_problems = tuple(

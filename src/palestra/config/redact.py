@@ -1,8 +1,8 @@
-"""Keep secrets out of whatever a person or a log can read.
+"""Keep secrets out of everything that a person or a log can read.
 
-A secret is known by name: a string below a key in which one of the words `key`, `token`,
-`password`, `secret` (or `authorization`, `apikey`) stands alone: `hf_token`, `apiKey`, but
-not `max_output_tokens`. A secret's value is then masked wherever else it turns up.
+A string is a secret when its key contains, as a separate word, `key`, `token`, `password` or
+`secret` (or `authorization`, `apikey`): `hf_token`, `apiKey`, but not `max_output_tokens`. A
+secret's value is masked everywhere else too.
 """
 
 import re
@@ -12,10 +12,12 @@ from typing import Any, Final
 MASK: Final = "****"
 
 MIN_VALUE_LENGTH: Final = 4
-"""Shorter secrets are masked by name only: their values turn up in ordinary words."""
+"""Shorter secrets are masked only below a secret name, since their values occur in ordinary words.
+"""
 
 MIN_LENGTH_IN_KEYS: Final = 8
-"""A mapping key is masked only for a secret this long, so that `name` stays a key."""
+"""Least length of a secret that is also masked in mapping keys, so that a key like `name` is kept.
+"""
 
 _SECRET_WORDS = frozenset({"key", "token", "password", "secret", "authorization", "apikey"})
 _NUMBERS_TOO = frozenset({"password", "secret"})
@@ -28,7 +30,9 @@ _PLACEHOLDERS = frozenset({"auto", "dummy", "empty", "false", "none", "null", "t
 
 
 def is_secret_name(name: object) -> bool:
-    """Whether strings below this key are secrets. Any type is fine: 3 is not."""
+    """Whether strings below this key are secrets. `name` may have any type; a number is no secret
+    name.
+    """
     return not _SECRET_WORDS.isdisjoint(_words(name))
 
 
@@ -40,10 +44,10 @@ def _words(name: object) -> set[str]:
 
 
 def find_secrets(tree: Any) -> frozenset[str]:
-    """The secret values in a tree that are long enough to be masked wherever they turn up.
+    """Return the secret values in a tree that are long enough to be masked in any text.
 
-    Besides values with a secret name: the bare token of an `Authorization` value, and the
-    password of a URL.
+    Besides values with a secret name: the bare token of an `Authorization` value, and the password
+    of a URL.
     """
     return frozenset(
         secret
@@ -54,9 +58,10 @@ def find_secrets(tree: Any) -> frozenset[str]:
 
 
 def secrets_in(tree: Any, environ: Mapping[str, str]) -> frozenset[str]:
-    """The secret values in a tree, those included that a name elsewhere gives away.
+    """Return the secret values in a tree, including values of environment variables with a secret
+    name.
 
-    A header of any name may hold `${oc.env:UPSTREAM_API_KEY}`: the variable's name says it.
+    Example: a header of any name may hold `${oc.env:UPSTREAM_API_KEY}`, whose name marks a secret.
     """
     found_secrets = [
         value
@@ -96,7 +101,7 @@ def _is_number(value: object) -> bool:
 
 
 def _parts(secret: str) -> Iterator[str]:
-    """The value itself and, of `Bearer abc`, the `abc`."""
+    """Yield the secret itself and, for a value such as `Bearer abc`, also `abc`."""
     yield secret
     yield secret.strip()
     scheme, _, token = secret.strip().partition(" ")
@@ -115,14 +120,16 @@ def _maskable(secret: str) -> bool:
 
 
 class Redactor:
-    """Masks secret values in text: log lines, errors, answers. Cheap to call, safe to share."""
+    """Masks secret values in text: log lines, errors, responses. Cheap to call; safe to share."""
 
     def __init__(self, secrets: Collection[str]) -> None:
         spellings = {text for secret in secrets if _maskable(secret) for text in _spellings(secret)}
         self._pattern = _any_of(spellings)
 
     def __call__(self, text: str) -> str:
-        """`text` with each secret replaced by `****`, also where JSON or a URL escapes it."""
+        """Return `text` with each secret replaced by `****`, including secrets that JSON or a URL
+        escapes.
+        """
         return self._pattern.sub(MASK, text) if self._pattern else text
 
 
@@ -146,7 +153,9 @@ def _any_of(texts: Collection[str]) -> re.Pattern[str] | None:
 
 
 def _however_quoted(text: str) -> str:
-    """A pattern for `text` inside of text inside of text: each level adds backslashes."""
+    """Return a pattern that matches `text` at any level of quoting, where each level adds
+    backslashes.
+    """
     return "".join(
         r"\\+" if char == "\\" else rf"\\*{char}" if char in "\"'/" else re.escape(char)
         for char in text
@@ -154,9 +163,9 @@ def _however_quoted(text: str) -> str:
 
 
 def redact(value: Any, secrets: Collection[str] = ()) -> Any:
-    """A copy of any nested structure in which secrets are masked, by name and by value.
+    """Return a copy of a nested structure with secrets masked, by name and by value.
 
-    `secrets` are values known from elsewhere; those that `value` itself names are added.
+    `secrets` are additional known values. Secrets named in `value` itself are masked too.
     """
     all_secrets = find_secrets(value) | frozenset(secrets)
     in_keys = Redactor([secret for secret in all_secrets if len(secret) >= MIN_LENGTH_IN_KEYS])
@@ -205,7 +214,7 @@ def _like(value: Any, items: list[Any]) -> Any:
 
 
 def mask_line(line: str) -> str:
-    """One line of config text with the value of a secret name masked, for error messages.
+    """Return one line of config text with the value after a secret name masked, for error messages.
 
     For text that cannot be parsed: everything after `api_key:` or `token=` is masked.
     """

@@ -17,13 +17,13 @@ _ADD_A_MODEL = (
 
 
 def find_references(settings: Any) -> tuple[ServerRef, ...]:
-    """Every reference in the settings, however deep, each once, in order."""
+    """Return every server reference in the settings, at any depth, each once, in order."""
     references = (_as_reference(node) for _, node in _candidates(settings))
     return tuple(dict.fromkeys(ref for ref in references if ref is not None))
 
 
 def check_references(instances: Mapping[str, InstanceConfig]) -> None:
-    """Raise one error that lists every reference naming no instance of its type."""
+    """Raise one error that lists every reference to a missing instance or to one of another type."""
     problems = [
         Problem(
             f"{instance.name}: {dotted(steps) or 'settings'} {problem}",
@@ -38,7 +38,7 @@ def check_references(instances: Mapping[str, InstanceConfig]) -> None:
 
 
 def _candidates(node: Any, steps: Steps = ()) -> Iterator[tuple[Steps, Mapping[Any, Any]]]:
-    """Every mapping with exactly the keys `type` and `name`."""
+    """Yield every mapping whose keys are exactly `type` and `name`, with its path."""
     if isinstance(node, Mapping) and set(node) == {"type", "name"}:
         yield steps, node
     for step, item in children(node):

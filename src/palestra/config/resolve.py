@@ -25,15 +25,15 @@ _ENVIRONMENT = re.compile(r"Environment variable '([^']*)' not found")
 
 @dataclass(frozen=True)
 class Missing:
-    """A setting without a value: the one at `path` needs `key` (itself, for `???`)."""
+    """A setting without a value: the setting at `path` needs `key` (itself, for `???`)."""
 
     path: str
     key: str
     environment: bool = False
-    """`key` is an environment variable, not a setting."""
+    """Whether `key` is an environment variable, not a setting."""
 
     def within(self, entries: Collection[str]) -> bool:
-        """Whether the setting belongs to one of these top-level entries."""
+        """Whether the setting lies below one of these top-level entries."""
         return any(self.path == entry or self.path.startswith(f"{entry}.") for entry in entries)
 
     def __str__(self) -> str:
@@ -49,11 +49,11 @@ def resolve(
     require_all: bool = True,
     required: Collection[str] | None = None,
 ) -> dict[Any, Any]:
-    """The tree with every interpolation replaced by its value, in plain Python.
+    """Return the tree with every interpolation replaced by its value, as plain Python values.
 
-    Settings without a value are listed in one error; with `require_all=False`, and outside of
-    the top-level entries in `required` when that is given, they become empty strings. Cycles,
-    unknown resolvers and malformed `${` are errors in any case.
+    Settings without a value are listed in one error. They become empty strings instead with
+    `require_all=False`, and outside of the top-level entries `required` if given. Cycles, unknown
+    resolvers and malformed `${` are always errors.
     """
     resolver = _Resolver(tree)
     resolved: dict[Any, Any] = resolver.walk(tree, ())
@@ -101,7 +101,9 @@ class _Resolver:
 
     @property
     def _config(self) -> "DictConfig":
-        """Made when the first interpolation is met: many trees have none."""
+        """The tree as an OmegaConf config. Made at the first interpolation, because many trees have
+        none.
+        """
         if self._config_cache is None:
             self._config_cache = _omegaconf(self._tree)
         return self._config_cache
@@ -149,7 +151,7 @@ class _Resolver:
         return Missing(path, match[1]) if match else None
 
     def _find_more(self, parent: Any, text: str, steps: Steps, first: Missing) -> None:
-        """List the other missing keys of a text such as `${a}/${b}`; OmegaConf names one."""
+        """Record the other missing keys of a text such as `${a}/${b}`; OmegaConf reports only one."""
         from omegaconf.errors import OmegaConfBaseException
 
         current = first
@@ -181,7 +183,7 @@ class _Resolver:
 
 
 def _absolute(key: str, text: str, steps: Steps) -> str:
-    """The path from the root of `key`, which `text` may write as `${..key}`."""
+    """Return the path of `key` from the root; `text` may contain it as the relative `${..key}`."""
     relative = re.search(r"\$\{\s*(\.+)\s*" + re.escape(key) + r"\s*\}", text)
     if relative is None:
         return key
@@ -214,7 +216,7 @@ def _omegaconf(tree: Mapping[Any, Any]) -> "DictConfig":
 
 
 def _malformed(steps: Steps, leaf: Any) -> str | None:
-    """What is wrong with one text that OmegaConf cannot parse."""
+    """Return the problem of one text that OmegaConf cannot parse; None when it can."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 

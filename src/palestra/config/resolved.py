@@ -1,6 +1,6 @@
-"""What loading a configuration gives: typed instances over one resolved tree.
+"""The result of loading a configuration: typed instances over one resolved tree.
 
-Reprs show names, never settings: a repr ends up in logs, and settings hold secrets.
+Reprs contain names but never settings: a repr is often logged, and settings hold secrets.
 """
 
 import os
@@ -20,19 +20,19 @@ from palestra.errors import ConfigError
 
 
 class ServerType(StrEnum):
-    """The three kinds of servers; also the names of their folders and config keys."""
+    """The three types of servers. The values are also their folder names and config keys."""
 
     MODEL = "responses_api_models"
-    """Turns Responses API requests into calls of a real endpoint."""
+    """A model server: it turns Responses API requests into calls of an inference endpoint."""
     AGENT = "responses_api_agents"
-    """Runs the loop of model calls and tool calls of one rollout."""
+    """An agent: it runs the loop of model calls and tool calls of one rollout."""
     RESOURCES = "resources_servers"
-    """Holds state and tools of an environment, and verifies."""
+    """A resources server: it holds an environment's state and tools, and verifies."""
 
 
 @dataclass(frozen=True)
 class ServerRef:
-    """`{type: …, name: …}` in settings: another instance of the same configuration."""
+    """A reference `{type: …, name: …}` in settings to another instance of the same configuration."""
 
     type: str
     name: str
@@ -40,21 +40,21 @@ class ServerRef:
 
 @dataclass(frozen=True)
 class InstanceConfig:
-    """One server instance: what it is, where it lives, and its own settings."""
+    """One server instance: its type and implementation, its address, and its own settings."""
 
     name: str
     type: ServerType
     implementation: str
-    """Names the folder `<server type>/<implementation>/`."""
+    """The name of the server's folder, `<server type>/<implementation>/`."""
     settings: ConfigTree = field(repr=False)
-    """The server's own settings: all of the block except the fleet's keys."""
+    """The server's own settings: the whole block except the fleet's keys."""
     host: str
     port: int | None
-    """None: a port is allocated when the server is started."""
+    """The configured port. None: a port is allocated when the server is started."""
     entrypoint: str = "app.py"
-    """The file in the folder that holds the server, relative to it."""
+    """The file that holds the server, relative to the server's folder."""
     num_workers: int = 1
-    """Processes that share the load."""
+    """The number of processes that share the load."""
     domain: str | None = None
     description: str | None = None
     verified: bool = False
@@ -63,39 +63,41 @@ class InstanceConfig:
     placement: str | None = None
     """`embedded`, `process` or `remote`; None leaves the choice to the fleet."""
     refs: tuple[ServerRef, ...] = ()
-    """Every reference found anywhere in the settings, each once, in order."""
+    """Every server reference in the settings, each once, in order."""
     folder: Path | None = None
-    """The folder that holds the entrypoint; None when remote."""
+    """The folder that holds the entrypoint; None for a remote instance."""
 
     @property
     def address(self) -> str:
-        """`host:port` as configured; the port is `auto` until one is allocated."""
+        """The configured `host:port`. The port is `auto` until one is allocated."""
         return f"{self.host}:{'auto' if self.port is None else self.port}"
 
     def referenced(self, server_type: ServerType) -> tuple[str, ...]:
-        """The names of the instances of that type that the settings refer to."""
+        """Return the names of the instances of `server_type` that the settings refer to."""
         return tuple(ref.name for ref in self.refs if ref.type == server_type)
 
     @property
     def is_shipped(self) -> bool:
-        """Whether its code came with Palestra."""
+        """Whether the server's code is part of Palestra."""
         return self.folder is not None and self.folder.is_relative_to(PACKAGE_ROOT)
 
 
 @dataclass(frozen=True)
 class ResolvedConfig:
-    """The configuration as the system sees it. Treat `tree` as read-only."""
+    """The final configuration. Treat `tree` as read-only."""
 
     tree: ConfigTree = field(repr=False)
-    """Plain dicts, lists and scalars; merged, composed and interpolated."""
+    """The merged, composed and interpolated tree, in plain dicts, lists and scalars."""
     instances: Mapping[str, InstanceConfig]
     sources: tuple[Path, ...] = ()
     """The files that were read, from lowest to highest precedence."""
     warnings: tuple[str, ...] = ()
-    """Sentences for the user about what is suspicious but allowed."""
+    """Messages for the user about settings that are suspicious but allowed."""
 
     def instance(self, name: str) -> InstanceConfig:
-        """The instance of that name; a `ConfigError` lists those that exist."""
+        """Return the instance named `name`. Raises ConfigError: it does not exist; the error lists
+        all names.
+        """
         instance = self.instances.get(name)
         if instance is None:
             raise ConfigError(
@@ -105,15 +107,15 @@ class ResolvedConfig:
         return instance
 
     def instances_of(self, server_type: ServerType | str) -> tuple[InstanceConfig, ...]:
-        """The instances of one type, in the order of the configuration."""
+        """Return the instances of `server_type`, in the order of the configuration."""
         return tuple(i for i in self.instances.values() if i.type == server_type)
 
     @cached_property
     def secrets(self) -> frozenset[str]:
-        """Every secret value in the tree; give them to a `Redactor`."""
+        """Every secret value in the tree, as input for a `Redactor`."""
         return secrets_in(self.tree, os.environ)
 
 
 def dump_yaml(config: ResolvedConfig) -> str:
-    """The resolved configuration as YAML for people, exactly as the system sees it, secrets masked."""
+    """Return the resolved configuration as YAML for people, with secrets masked."""
     return write_yaml(redact(config.tree, config.secrets))

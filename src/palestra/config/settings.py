@@ -20,19 +20,18 @@ if TYPE_CHECKING:
 
 
 _NOT_SET_HERE = frozenset({"name"})
-"""Of a server's fields, what its place in the configuration says."""
+"""Fields of a server that come from its place in the configuration, not from its settings."""
 
 
 def settings_from(
     model: "type[ModelT]", instance: InstanceConfig, *, extra: ConfigTree | None = None
 ) -> "ModelT":
-    """The instance's settings as `model`.
+    """Return the instance's settings as an object of `model`.
 
-    `extra` are values that the caller has besides the settings, such as name, host and port;
-    those that the model has no field for are left out, and settings win over them. All
-    unknown, missing and invalid settings are listed in one `ConfigError`, with the nearest
-    spelling and the valid names for unknown ones. Unknown keys are fine for a model that
-    says `extra="allow"`.
+    `extra` are additional values from the caller, such as name, host and port. Those without a
+    field in the model are ignored, and settings override them. One `ConfigError` lists all unknown,
+    missing and invalid settings, and for unknown ones the nearest spelling and the valid names. A
+    model with `extra="allow"` accepts unknown keys.
     """
     from pydantic import ValidationError
 
@@ -61,7 +60,7 @@ def _unknown(model: "type[BaseModel]", values: Mapping[str, Any]) -> list[str]:
 
 
 def _input_names(model: "type[BaseModel]") -> frozenset[str]:
-    """The keys that the model reads, by name or by alias."""
+    """Return the keys that the model reads: field names and aliases."""
     return frozenset(name for field in model.model_fields for name in _names_of(model, field))
 
 
@@ -113,7 +112,7 @@ def _path(instance: InstanceConfig, steps: Sequence[Any]) -> str:
 
 
 def _model_at(model: "type[BaseModel]", steps: Sequence[Any]) -> "type[BaseModel] | None":
-    """The model nested in `model` at an error's location, when it can be told."""
+    """Return the model nested in `model` at an error's location; None when it cannot be determined."""
     current: type[BaseModel] | None = model
     for step in steps:
         if current is None:

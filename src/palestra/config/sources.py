@@ -14,7 +14,7 @@ CONFIG_PATHS = "config_paths"
 
 @dataclass(frozen=True)
 class Source:
-    """One file that was read; `tree` is its content without `config_paths`."""
+    """One config file that was read. `tree` is its content without `config_paths`."""
 
     path: Path
     tree: dict[Any, Any] = field(repr=False)
@@ -22,7 +22,7 @@ class Source:
 
 @dataclass(frozen=True)
 class EnvironmentFile:
-    """`env.yaml`: what holds on this machine. `config_paths` are the files it asks for."""
+    """`env.yaml`: the settings of this machine. `config_paths` are the files that it includes."""
 
     source: Source
     config_paths: tuple[str, ...]
@@ -32,10 +32,11 @@ class EnvironmentFile:
 def read_sources(
     requests: Sequence[tuple[str, str]], search_paths: SearchPaths
 ) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """The files requested and all they include, lowest precedence first, and warnings.
+    """Return the requested files and all files that they include, lowest precedence first, and
+    warnings.
 
-    `requests` are pairs of a path and who wants it. A file comes after the files it
-    includes, since it overrides them. Each file is read once; a repeat is a warning.
+    `requests` are pairs of a path and the origin of the request. A file comes after the files that
+    it includes, because it overrides them. Each file is read once; a repeat is a warning.
     """
     reader = _Reader(search_paths)
     for path, wanted_by in requests:
@@ -79,7 +80,7 @@ class _Reader:
 
 
 def read_environment(search_paths: SearchPaths) -> EnvironmentFile | None:
-    """`env.yaml` of the working directory, else of the package, else None."""
+    """Read `env.yaml` from the working directory, else from the package; None when neither has one."""
     path = search_paths.resolve("env.yaml")
     if not path.is_file():
         return None
@@ -88,7 +89,9 @@ def read_environment(search_paths: SearchPaths) -> EnvironmentFile | None:
 
 
 def take_config_paths(tree: dict[Any, Any], *, where: str) -> tuple[str, ...]:
-    """Remove `config_paths` from a tree and return it as a tuple; one string is one path."""
+    """Remove `config_paths` from `tree` in place and return it as a tuple. A string counts as one
+    path.
+    """
     return paths_in(tree.pop(CONFIG_PATHS, None), where=where)
 
 

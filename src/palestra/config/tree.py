@@ -1,7 +1,7 @@
-"""Configuration trees: nested dicts and lists of YAML values, paths into them, and how the composition
-directives in them are written.
+"""Configuration trees: nested dicts and lists of YAML values, paths into them, composition
+directives.
 
-A path is a tuple of steps; a step is a mapping key or a list index. Functions here never
+A path is a tuple of steps; a step is a mapping key or a list index. Functions in this module never
 change their arguments.
 """
 
@@ -30,7 +30,7 @@ class StringDirective:
 
 
 def string_directive(value: object) -> StringDirective | None:
-    """The directive that `value` is as a whole, or None."""
+    """Return the directive that the whole string `value` is; None when it is none."""
     if not isinstance(value, str):
         return None
     match = _STRING_FORM.fullmatch(value)
@@ -38,13 +38,15 @@ def string_directive(value: object) -> StringDirective | None:
 
 
 def opened(value: Any) -> Any:
-    """`${copy:x}` as `{_copy: x}`, so that a key can be set beside it; else the value."""
+    """Return `${copy:x}` as `{_copy: x}`, so that keys can be set next to it; any other value
+    unchanged.
+    """
     directive = string_directive(value)
     return {directive.key: directive.source} if directive else value
 
 
 def inherits(value: object) -> bool:
-    """Whether keys below `value` may come from elsewhere."""
+    """Whether `value` has a directive, so that keys below it may come from another place."""
     if isinstance(value, Mapping):
         return MOVE in value or COPY in value
     return string_directive(value) is not None
@@ -53,24 +55,24 @@ def inherits(value: object) -> bool:
 type_of_scalars = (bool, int, float, type(None))
 
 ConfigTree: TypeAlias = Mapping[str, Any]
-"""A configuration, or a part of one that is a mapping, as plain values."""
+"""A configuration, or a mapping within one, as plain values."""
 
 Steps = tuple[Any, ...]
 
 ABSENT: Final = object()
-"""Stands for `nothing here` where None is a value."""
+"""Marks a missing value where None is a valid value."""
 
 
 def dotted(steps: Sequence[Any]) -> str:
-    """`a.b.0`, the spelling of a path in files, overrides and messages."""
+    """Return a path as text such as `a.b.0`, as in files, overrides and messages."""
     return ".".join(str(step) for step in steps)
 
 
 def plain(value: Any, *, where: str, steps: Steps = (), above: tuple[int, ...] = ()) -> Any:
-    """A copy of `value` in plain dicts, lists, strings, numbers, booleans and None.
+    """Return a copy of `value` in plain dicts, lists, strings, numbers, booleans and None.
 
-    `where` names the source in errors: a value or key that YAML configs cannot hold, or a
-    YAML alias that contains itself.
+    `where` names the source in errors. Raises ConfigError: YAML configs cannot hold a value or a
+    key, or a YAML alias contains itself.
     """
     if isinstance(value, str | PurePath):
         return str(value)
@@ -110,9 +112,9 @@ def _plain_key(key: Any, where: str, steps: Steps) -> Any:
 
 
 def merge(base: Any, overriding: Any) -> Any:
-    """`overriding` on top of `base`: mappings merge key by key, anything else is replaced.
+    """Merge `overriding` into `base`: mappings are merged key by key, any other value is replaced.
 
-    A mapping merged over `${copy:x}` becomes its siblings, which override what it copies.
+    A mapping merged over `${copy:x}` is set next to the directive, and overrides what it copies.
     """
     if base is ABSENT or not isinstance(overriding, Mapping):
         return overriding
@@ -126,7 +128,7 @@ def merge(base: Any, overriding: Any) -> Any:
 
 
 def leaves(value: Any, steps: Steps = ()) -> Iterator[tuple[Steps, Any]]:
-    """Every scalar of the tree with its path, in order."""
+    """Yield every scalar of the tree with its path, in order."""
     for step, item in children(value):
         if isinstance(item, Mapping | list | tuple):
             yield from leaves(item, (*steps, step))
@@ -135,7 +137,7 @@ def leaves(value: Any, steps: Steps = ()) -> Iterator[tuple[Steps, Any]]:
 
 
 def children(value: Any) -> Iterator[tuple[Any, Any]]:
-    """The steps and values directly below `value`; nothing for a scalar."""
+    """Yield the steps and values directly below `value`; nothing for a scalar."""
     if isinstance(value, Mapping):
         yield from value.items()
     elif isinstance(value, list | tuple):
@@ -143,7 +145,7 @@ def children(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def step_in(node: Any, step: Any) -> Any:
-    """The key or index that the text `step` means in `node`, or ABSENT.
+    """Return the key or index of `node` that the text `step` means, or ABSENT.
 
     `1` in a path may be the string "1", the number 1, or an index of a list.
     """
@@ -155,7 +157,7 @@ def step_in(node: Any, step: Any) -> Any:
 
 
 def value_at(tree: Any, steps: Sequence[Any]) -> Any:
-    """The value at a path, or ABSENT."""
+    """Return the value at the path `steps`, or ABSENT."""
     node = tree
     for step in steps:
         key = step_in(node, step)
@@ -166,9 +168,9 @@ def value_at(tree: Any, steps: Sequence[Any]) -> Any:
 
 
 def assign(tree: Any, steps: Sequence[Any], value: Any) -> Any:
-    """A tree with `value` merged in at a path; mappings on the way are made.
+    """Return the tree with `value` merged in at a path. Missing mappings on the path are created.
 
-    Raises IndexError for an index beyond the end of a list.
+    Raises IndexError: an index is beyond the end of a list.
     """
     if not steps:
         return merge(tree, value)
@@ -187,7 +189,7 @@ def assign(tree: Any, steps: Sequence[Any], value: Any) -> Any:
 
 
 def remove(tree: Any, steps: Sequence[Any]) -> Any:
-    """A tree without the value at a path, which must exist."""
+    """Return the tree without the value at a path, which must exist."""
     key = step_in(tree, steps[0])
     further_steps = steps[1:]
     remaining: list[tuple[Any, Any]] = [

@@ -1,8 +1,8 @@
-"""YAML in and out, read as OmegaConf reads it.
+"""Read and write YAML with OmegaConf's rules.
 
-`1e-3` is a number, dates stay strings. A key given twice is an error when its values differ, and
-a warning when they are the same. The dumper quotes whatever this loader would otherwise not read
-back as a string.
+`1e-3` is a number; dates stay strings. A repeated key is an error when its values differ, and a
+warning when they are equal. The dumper quotes every string that this loader would otherwise not
+read back as a string.
 """
 
 import functools
@@ -26,9 +26,9 @@ _UNICODE_BREAK = re.compile("[\x85\u2028\u2029]")
 
 
 def read_yaml(path: Path) -> tuple[dict[Any, Any], tuple[str, ...]]:
-    """The mapping in a file, and warnings; an empty file is an empty mapping.
+    """Return the mapping in a file, and warnings. An empty file gives an empty mapping.
 
-    Errors: the file cannot be read, is not YAML (with line and column), gives a key two
+    Raises ConfigError: the file cannot be read, is not YAML (with line and column), gives a key two
     values, or is not a mapping.
     """
     try:
@@ -39,7 +39,7 @@ def read_yaml(path: Path) -> tuple[dict[Any, Any], tuple[str, ...]]:
 
 
 def parse_yaml(text: str, *, where: str) -> tuple[dict[Any, Any], tuple[str, ...]]:
-    """As `read_yaml`, from text; `where` names it in errors and warnings."""
+    """Parse YAML text like `read_yaml`. `where` names the source in errors and warnings."""
     import yaml
 
     try:
@@ -61,7 +61,7 @@ def parse_yaml(text: str, *, where: str) -> tuple[dict[Any, Any], tuple[str, ...
 
 
 def _load(text: str) -> tuple[Any, list[str]]:
-    """The value of a document, and the keys that it repeats with one value."""
+    """Return the value of a document, and the keys that are repeated with the same value."""
     loader = _loader()(text)
     try:
         return loader.get_single_data(), loader.repeats
@@ -70,7 +70,7 @@ def _load(text: str) -> tuple[Any, list[str]]:
 
 
 def write_yaml(tree: Any) -> str:
-    """Block-style YAML in the tree's own order, which `parse_yaml` reads back unchanged."""
+    """Return the tree as block-style YAML in its own order. `parse_yaml` reads it back unchanged."""
     import yaml
 
     return yaml.dump(
@@ -147,9 +147,9 @@ def _read_as_omegaconf(loader: Any) -> None:
 
 
 def _repeated_keys(node: Any) -> Iterator[str]:
-    """The keys that a mapping gives twice with one value. Two values are a YAML error.
+    """Yield the keys that a mapping repeats with the same value. Different values are a YAML error.
 
-    Called before merge keys (`<<`) are expanded, which may repeat a key rightly.
+    Called before merge keys (`<<`) are expanded, since they may repeat a key legitimately.
     """
     import yaml
 
@@ -176,7 +176,7 @@ def _repeated_keys(node: Any) -> Iterator[str]:
 
 
 def _same_node(first: Any, second: Any) -> bool:
-    """Whether two nodes of a document mean the same value."""
+    """Whether two nodes of a document have the same value."""
     if first.tag != second.tag or type(first.value) is not type(second.value):
         return False
     if isinstance(first.value, str):
@@ -187,7 +187,7 @@ def _same_node(first: Any, second: Any) -> bool:
 
 
 def _same_pair(first: Any, second: Any) -> bool:
-    """Whether two items of a list, or two pairs of a mapping, are the same."""
+    """Whether two list items, or two key-value pairs of a mapping, are the same."""
     if isinstance(first, tuple):
         return _same_node(first[0], second[0]) and _same_node(first[1], second[1])
     return _same_node(first, second)

@@ -1,10 +1,10 @@
-"""Conformance: whether an environment's rewards can be trusted, found out by asking it.
+"""Conformance: test whether an environment's rewards can be trusted, by sending it answers.
 
-`check_environment` gives the verifier right answers, wrong ones made of them, hostile texts, and a
-judge that is made up, and reports what it should not have done.
+`check_environment` sends the verifier right answers, wrong answers made from them and hostile
+texts, with a scripted judge. It reports every wrong reaction of the verifier.
 
-- *row*: a task row. *gold*: an answer that is right. *probe*: one answer to one row, with what its
-  reward must be. *finding*: a probe that went wrong, with the row and the text that did it.
+- *row*: a task row. *gold*: a right answer. *probe*: one answer to one row, with the reward that it
+  must get. *finding*: a probe that went wrong, with its row and its text.
 """
 
 from palestra.conformance.cases import (

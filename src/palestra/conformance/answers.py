@@ -1,8 +1,8 @@
-"""Wrong answers made of right ones.
+"""Make wrong answers from right ones.
 
-What is made must surely be wrong: a digit changed, the end cut off, the right value named only to
-deny it. Where such an answer may be right all the same, an environment's `reward_rules.unsure`
-says so.
+A made answer must surely be wrong: a digit is changed, the end is cut off, or the right value is
+named only to deny it. Where such an answer may still be right, the environment lists its kind in
+`reward_rules.unsure`.
 """
 
 import re
@@ -26,7 +26,7 @@ from palestra.schema import (
 )
 
 LONGEST_VALUE = 80
-"""Characters of a value that can be named in a sentence."""
+"""The longest value, in characters, that can be named in a sentence."""
 _ANSWER_FIELD = re.compile(r"answer|expected|solution|label|target|gold|truth", re.IGNORECASE)
 _PLACES = (
     re.compile(r"\\boxed\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}"),
@@ -44,14 +44,14 @@ GARBAGE = (
 
 @dataclass(frozen=True, slots=True)
 class DerivedAnswer:
-    """An answer that was made, and what it is."""
+    """A made answer, and its kind, such as `truncated`."""
 
     kind: str
     response: Response
 
 
 def spoken(response: Response) -> str:
-    """A response as one text, for a reader: its messages and its calls."""
+    """Return a response as one text for people: its messages and its calls."""
     parts: list[str] = []
     for item in response.output:
         if isinstance(item, OutputMessage):
@@ -64,17 +64,17 @@ def spoken(response: Response) -> str:
 
 
 def says_something(response: Response) -> bool:
-    """Whether there is a text or a call in it."""
+    """Whether the response has a text or a call."""
     return bool(spoken(response).strip())
 
 
 def same(first: Response, second: Response) -> bool:
-    """Whether two answers say the same, letter for letter."""
+    """Whether two answers have the same text, apart from white space."""
     return spoken(first).split() == spoken(second).split()
 
 
 def with_text(response: Response, text: str) -> Response:
-    """The response with another last message; one is added when it has none."""
+    """Return the response with `text` as its last message, which is added if it has no message."""
     output = list(response.output)
     for index in range(len(output) - 1, -1, -1):
         if isinstance(output[index], OutputMessage):
@@ -84,7 +84,9 @@ def with_text(response: Response, text: str) -> Response:
 
 
 def value_in(task: JsonObject, text: str) -> str:
-    """The value that an answer's text comes down to; empty when it cannot be told."""
+    """Return the value that the text gives as its answer; the last word of a long text without a
+    clear one.
+    """
     named_values = [
         str(value)
         for name, value in task.items()
@@ -102,13 +104,15 @@ def value_in(task: JsonObject, text: str) -> str:
 
 
 def in_place(text: str, value: str, replacement: str) -> str:
-    """The text with its value, where it stands last, replaced."""
+    """Return the text with the last occurrence of `value` replaced; without one, the replacement
+    alone.
+    """
     before, matched, after = text.rpartition(value) if value else (text, "", "")
     return f"{before}{replacement}{after}" if matched else replacement
 
 
 def other_value(value: str) -> str:
-    """A value that is surely another one."""
+    """Return a value that is surely different from `value`."""
     numbers = list(re.finditer(r"\d+", value))
     # Of a program, a number more or less may make no difference.
     if numbers and "\n" not in value and len(value) <= LONGEST_VALUE:
@@ -129,14 +133,16 @@ def _next_letter(char: str) -> str:
 
 
 def inside_another(value: str) -> str | None:
-    """A longer value that holds this one, as 141 holds 4; None when it is no number or word."""
+    """Return a longer value that contains this one, as 141 contains 4; None when it is no number or
+    words.
+    """
     if not re.fullmatch(r"\w+([ ./-]\w+)*", value):
         return None
     return f"1{value}1" if value[:1].isdigit() else f"x{value}x"
 
 
 def wrong_answers(task: JsonObject, gold: Response) -> Iterator[DerivedAnswer]:
-    """Everything that can be made of one right answer and its row alone."""
+    """Yield all wrong answers that can be made from one right answer and its row."""
     if not says_something(gold):
         return  # where nothing is to be done, a text beside it may be fine
     yield DerivedAnswer("empty", response_of())
@@ -168,7 +174,7 @@ def _of_text(task: JsonObject, gold: Response, text: str) -> Iterator[DerivedAns
 
 
 def _cuts(text: str, value: str) -> Iterator[str]:
-    """The text without its second half, and cut off inside its value."""
+    """Yield the text without its second half, and the text cut off inside its value."""
     cuts = {text[: len(text) // 2]}
     start = text.rfind(value)
     ends = [match.end() for match in re.finditer(r"\w", value)]
@@ -207,7 +213,7 @@ def _with_call(gold: Response, index: int, **values: Any) -> Response:
 
 
 def _other_arguments(text: str) -> str | None:
-    """The arguments with one value changed; None when there is none to change."""
+    """Return the arguments with one value changed; None when there is no value to change."""
     try:
         arguments = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -217,7 +223,7 @@ def _other_arguments(text: str) -> str | None:
 
 
 def _other_leaf(value: Any) -> Any:
-    """The value with its last scalar changed; None when it has none."""
+    """Return the value with its last scalar changed; None when it has no scalar."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
@@ -235,7 +241,9 @@ def _other_leaf(value: Any) -> Any:
 
 
 def related(first: JsonObject, second: JsonObject) -> bool:
-    """Whether two rows say that the same answer is right, so that one's may be the other's."""
+    """Whether two rows declare the same right answer, so that an answer to one may be right for the
+    other.
+    """
     return any(
         _ANSWER_FIELD.search(name) and name in second and second[name] == value
         for name, value in first.items()
@@ -244,7 +252,7 @@ def related(first: JsonObject, second: JsonObject) -> bool:
 
 
 def prompt_of(task: JsonObject) -> str:
-    """All text of the task's input."""
+    """Return all text of the task's input."""
     conversation = task.get(CREATE_PARAMS, {}).get("input", "")
     return conversation if isinstance(conversation, str) else "\n".join(_texts(conversation))
 
@@ -259,7 +267,7 @@ def _texts(items: Any) -> Iterator[str]:
 
 
 def told_in_the_prompt(task: JsonObject, text: str) -> JsonDict:
-    """The row with this text as an example in its prompt."""
+    """Return the row with `text` added to its prompt, as an example of an answer."""
     params = dict(task.get(CREATE_PARAMS, {}))
     conversation = params.get("input", [])
     items = (
@@ -277,7 +285,7 @@ def told_in_the_prompt(task: JsonObject, text: str) -> JsonDict:
 
 
 def guesses(task: JsonObject) -> Iterator[Response]:
-    """Answers that may be right, where a row names one and nothing else is known."""
+    """Yield answers that may be right, made from the row's own answer field."""
     for name in ("expected_answer", "answer", "expected", "solution", "label", "target"):
         value = task.get(name)
         if isinstance(value, str | int | float) and not isinstance(value, bool):

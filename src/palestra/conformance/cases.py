@@ -1,12 +1,12 @@
-r"""Cases: answers whose rewards somebody has written down.
+r"""Cases: answers whose rewards an author has written down.
 
-They come from `data/verifier_cases.jsonl` beside an environment's example rows, one a line:
+They are in `data/verifier_cases.jsonl`, in the folder of the example rows, one case per line:
 
     {"row": 0, "answer": "The answer is \\boxed{4}.", "reward": 1.0, "note": "as asked for"}
 
-`row` is the number of an example row, or a task row itself. `answer` is a text, or a list of
-texts where turns are taken; `output` gives the items of a response instead. From an answer with
-the highest reward wrong ones are derived, unless the case says `"derive": false`.
+`row` is the number of an example row, or a whole task row. `answer` is a text, or a list of texts
+for an environment with turns. `output` gives the items of a response instead. Wrong answers are
+made from each answer with the highest reward, unless the case has `"derive": false`.
 """
 
 from collections.abc import Sequence
@@ -22,26 +22,26 @@ from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, read_
 
 @dataclass(frozen=True, slots=True)
 class ExaminationLimits:
-    """Bounds of the examination; times in seconds."""
+    """The limits of an examination. Times are in seconds."""
 
     timeout_s: float = 60.0
-    """For one answer."""
+    """The time limit for one answer."""
     repeats: int = 3
-    """How often the same answer is verified."""
+    """How many times the same answer is verified."""
     blocked_s: float = 0.1
-    """For how long an ordinary answer may hold the event loop."""
+    """How long an ordinary answer may block the event loop."""
     blocked_by_hostile_s: float = 0.5
-    """For how long a hostile one may."""
+    """How long a hostile answer may block the event loop."""
     hostile_s: float = 120.0
-    """For all hostile answers together; what is left then is not tried."""
+    """The time limit for all hostile answers together. The remaining ones are skipped."""
     largest: int = 1_000_000
-    """Characters of the largest hostile text."""
+    """The size of the largest hostile text, in characters."""
     frozen_s: float = 20.0
-    """After so long the rest is given up: the loop may never come back."""
+    """After a block of this length the examination ends: the event loop may never run again."""
 
     @property
     def given_up_after_s(self) -> float:
-        """The same, and no longer than one answer may take and a second."""
+        """The shorter of `frozen_s` and `timeout_s` plus one second."""
         return min(self.frozen_s, self.timeout_s + 1.0)
 
 
@@ -50,7 +50,9 @@ CASES_FILE = "verifier_cases.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An answer to a row, and the reward it must get. `number`: the row's, when it has one."""
+    """An answer to a row, and the reward it must get. `number`: the number of the example row, if
+    it is one.
+    """
 
     task: JsonObject
     response: Response
@@ -61,7 +63,7 @@ class Case:
 
 
 class _CaseLine(BaseModel):
-    """A line of the file."""
+    """One line of the file of cases."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -87,13 +89,13 @@ class _CaseLine(BaseModel):
 
 
 def has_numbered_rows(path: Path) -> bool:
-    """Whether a file of cases names example rows by their numbers."""
+    """Whether a file of cases refers to example rows by their numbers."""
     rows = (line.row for line in read_jsonl(path))
     return any(isinstance(row, dict) and isinstance(row.get("row"), int) for row in rows)
 
 
 def load_cases(path: Path, rows: Sequence[JsonObject]) -> list[Case]:
-    """The cases of a file. Raises InputDataError naming every line that is wrong."""
+    """Read the cases of a file. Raises InputDataError, which lists every wrong line."""
     cases: list[Case] = []
     problems: list[str] = []
     for line in read_jsonl(path):
@@ -102,7 +104,7 @@ def load_cases(path: Path, rows: Sequence[JsonObject]) -> list[Case]:
             cases.append(_case(case_line, rows))
         except ValidationError as error:
             problems_text = "; ".join(
-                f"{_place(e)}{e['msg']}" for e in error.errors(include_url=False)
+                f"{_pointer(e)}{e['msg']}" for e in error.errors(include_url=False)
             )
             problems.append(f"line {line.number}: {problems_text}")
         except LookupError as error:
@@ -112,7 +114,7 @@ def load_cases(path: Path, rows: Sequence[JsonObject]) -> list[Case]:
     return cases
 
 
-def _place(error: Any) -> str:
+def _pointer(error: Any) -> str:
     return "".join(f"{part}." for part in error["loc"]).rstrip(".") + ": " if error["loc"] else ""
 
 
@@ -123,7 +125,7 @@ def _case(case_line: _CaseLine, rows: Sequence[JsonObject]) -> Case:
     elif 0 <= case_line.row < len(rows):
         task, number = rows[case_line.row], case_line.row
     else:
-        raise LookupError(f"row {case_line.row} is none of the {len(rows)} example rows")
+        raise LookupError(f"row {case_line.row} is not one of the {len(rows)} example rows")
     return Case(
         task, case_line.response(), case_line.reward, number, case_line.note, case_line.derive
     )

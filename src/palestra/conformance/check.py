@@ -1,4 +1,4 @@
-"""The checks, in the order in which they run: what is slow or dangerous comes last."""
+"""Run the checks in order: slow and dangerous ones come last."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,9 @@ from palestra.server import ResourcesServer, RewardRules, Server
 
 @dataclass(frozen=True, slots=True)
 class ExaminedEnvironment:
-    """An environment to examine. `servers`: it and the servers it needs, without models."""
+    """An environment to examine. `servers`: its own server and the servers it needs, without
+    models.
+    """
 
     name: str
     config: ResolvedConfig
@@ -27,9 +29,9 @@ class ExaminedEnvironment:
     rows: Sequence[JsonObject] = ()
     cases: Sequence[Case] = ()
     ready: Mapping[str, Server] = field(default_factory=dict)
-    """Servers that are objects already; they need no configuration."""
+    """Servers that exist as objects already, by name. They need no configuration."""
     recorded: Sequence[Case] = ()
-    """What was recorded of the example rows, with the reward that it had."""
+    """The recorded rollouts of the example rows, with their rewards."""
 
 
 async def check_environment(
@@ -41,11 +43,10 @@ async def check_environment(
 ) -> VerifierReport:
     """Examine an environment in this process.
 
-    `on_frozen` is called from a thread with what is known so far when the verifier holds the
-    event loop for `frozen_s`: then this never returns, and only ending the process helps.
-    `on_probe` is called before each answer is verified, with the report to show should the
-    verifier never return and hold even that thread.
-    Raises ConfigError when the environment cannot be started here.
+    `on_frozen` is called from a thread, with the report so far, when the verifier blocks the event
+    loop for `frozen_s`. This function never returns then, and the process must be ended. `on_probe`
+    is called before each answer is verified. It gets the report to show in case the verifier never
+    returns and blocks even that thread. Raises ConfigError: the environment cannot be started here.
     """
     limits = limits or ExaminationLimits()
     results: list[CheckResult] = []

@@ -1,4 +1,4 @@
-"""An examination under way: what is asked of the verifier, and what it answered so far."""
+"""The state of a running examination: the probes, and the verifier's verdicts so far."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,34 +16,35 @@ CLOSE = 1e-9
 MOST_SLOW = 5
 MOST_FINDINGS = 20
 SURELY_BLOCKED = 4
-"""Times the limit: so long a block needs one confirmation only."""
+"""A block of this many times the limit needs only one confirmation."""
 
 
 class GivenUp(Exception):
-    """The environment takes so long over its answers that the rest is not asked."""
+    """Raised when the environment is too slow, so that the remaining answers are not verified."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedAnswer:
-    """One answer to one row. `number`: the row's, when it is an example row."""
+    """One answer to one row. `number`: the number of the example row, if it is one."""
 
     kind: str
     task: JsonObject
     response: Response
     number: int | None = None
     expected: float | None = None
-    """The reward that it must get; None: what the rules say of its kind."""
+    """The reward that the answer must get. None: the environment's reward rules for its kind apply.
+    """
     stored: bool = False
     derive: bool = True
 
     def finding(self, problem: str) -> VerifierFault:
-        """What went wrong with it."""
+        """Return a finding that describes what went wrong with this answer."""
         return VerifierFault(self.number, self.kind, problem, shortened(spoken(self.response)))
 
 
 @dataclass(slots=True)
 class Now:
-    """What is being verified at this moment, for the report of a verifier that never returns."""
+    """The probe that is being verified, for the report of a verifier that never returns."""
 
     check: str = ""
     kind: str = ""
@@ -54,11 +55,11 @@ class Now:
     """Called before each answer is verified."""
 
     def begin(self, check: str) -> None:
-        """A check begins."""
+        """Note that the check `check` begins."""
         self.check, self.probes = check, 0
 
     def verifying(self, probe: ProbedAnswer) -> None:
-        """A probe begins."""
+        """Note that `probe` is about to be verified, and call `on_probe`."""
         self.probes += 1
         self.kind, self.row = probe.kind, probe.number
         self.answer = shortened(spoken(probe.response))
@@ -67,7 +68,7 @@ class Now:
 
 @dataclass(slots=True)
 class Examination:
-    """The environment, what is known about it, and every verdict so far."""
+    """The environment, its rules and known answers, and every verdict so far."""
 
     server: ResourcesServer | None
     rules: RewardRules
@@ -80,25 +81,27 @@ class Examination:
     limits: ExaminationLimits
     now: Now
     seen: list[tuple[ProbedAnswer, PlayedAnswer]] = field(default_factory=list)
-    """Ordinary probes with their verdicts, in order."""
+    """The ordinary probes with their verdicts, in order."""
     all_verdicts: list[tuple[ProbedAnswer, PlayedAnswer]] = field(default_factory=list)
     golds: list[ProbedAnswer] = field(default_factory=list)
     words: tuple[str, str] | None = None
-    """What the judge says to award and to refuse, once that is known."""
+    """The judge's words to award and to refuse, once they are known."""
     blocks: list[VerifierFault] = field(default_factory=list)
     late: list[VerifierFault] = field(default_factory=list)
     refused: list[VerifierFault] = field(default_factory=list)
-    """What `gold_response` raised."""
+    """Findings for rows whose `gold_response` raised an exception."""
 
     async def look(self, probe: ProbedAnswer, *, award: bool = False) -> PlayedAnswer:
-        """Verify one answer, and keep what came of it. `award`: what the judge would say."""
+        """Verify one answer and store the verdict. `award`: whether the scripted judge awards."""
         self.let_judge(award=award)
         verdict = await self.ask(probe, blocked_s=self.limits.blocked_s)
         self.seen.append((probe, verdict))
         return verdict
 
     async def ask(self, probe: ProbedAnswer, *, blocked_s: float) -> PlayedAnswer:
-        """Verify one answer, and note when it holds the event loop for longer than that."""
+        """Verify one answer; record a finding when it blocks the event loop for longer than
+        `blocked_s`.
+        """
         self.now.verifying(probe)
         verdict = await self._verdict(probe)
         self.all_verdicts.append((probe, verdict))
@@ -119,7 +122,10 @@ class Examination:
     async def _check_block(
         self, probe: ProbedAnswer, verdict: PlayedAnswer, limit_s: float
     ) -> None:
-        """Whether it blocks each time: a busy machine, or a first import, does so once."""
+        """Verify a blocking answer again; record a finding only when it blocks each time.
+
+        A busy machine, or a first import, causes a block only once.
+        """
         shortest = verdict.blocked_s
         for _ in range(3 if verdict.blocked_s < SURELY_BLOCKED * limit_s else 1):
             repeated = await self._verdict(probe)
@@ -129,13 +135,13 @@ class Examination:
         self.blocks.append(probe.finding(f"blocked the event loop for {shortest:.2f} s, each time"))
 
     def let_judge(self, *, award: bool) -> None:
-        """Have the judge award or refuse from now on."""
+        """Make the scripted judge award, or refuse, from now on."""
         if self.script is not None:
             words = self.words or self.rules.judge_words or WORDS[0]
             self.script.says = words[0] if award else words[1]
 
     def known(self) -> Iterator[ProbedAnswer]:
-        """Answers whose reward somebody has declared."""
+        """Yield the answers whose reward is declared: the cases, and the gold of each row."""
         for case in self.cases:
             kind = "gold" if self.is_gold(case.reward) else "case"
             yield ProbedAnswer(
@@ -157,13 +163,13 @@ class Examination:
             return None
 
     def is_gold(self, reward: float) -> bool:
-        """Whether a declared reward is that of a right answer."""
+        """Whether a declared reward is the reward of a right answer."""
         if self.rules.highest == float("inf"):
             return reward > self.rules.wrong
         return reward >= self.rules.highest - CLOSE
 
     def stored(self) -> Iterator[ProbedAnswer]:
-        """Recorded rollouts that can be verified again."""
+        """Yield the recorded rollouts that can be verified again."""
         if self.server is None or self.script is not None:
             return
         if self.server.declared_reverify_mode() != "stateless":
@@ -174,7 +180,7 @@ class Examination:
             )
 
     def guessed(self) -> Iterator[list[ProbedAnswer]]:
-        """For each row, what its own fields suggest as right."""
+        """Yield for each row the answers that its own fields suggest as right."""
         for number, row in enumerate(self.rows):
             guessed_answers = [
                 ProbedAnswer("gold", row, response, number) for response in guesses(row)
@@ -183,7 +189,9 @@ class Examination:
                 yield guessed_answers
 
     def problem(self, probe: ProbedAnswer, verdict: PlayedAnswer) -> str:
-        """What is wrong with the verdict on a declared or right answer; empty when nothing is."""
+        """Return what is wrong with the verdict on a declared or right answer; empty when it is
+        correct.
+        """
         if trouble := self.trouble(verdict):
             return trouble
         reward = verdict.reward or 0.0
@@ -195,7 +203,7 @@ class Examination:
         return f"got {reward:g}, a right answer gets {self.rules.highest:g}"
 
     def too_much(self, verdict: PlayedAnswer) -> str:
-        """What is wrong with the verdict on a wrong answer; empty when nothing is."""
+        """Return what is wrong with the verdict on a wrong answer; empty when it is correct."""
         if trouble := self.trouble(verdict):
             return trouble
         reward = verdict.reward or 0.0
@@ -204,7 +212,7 @@ class Examination:
         return f"got {reward:g}, a wrong answer gets at most {self.rules.wrong:g}"
 
     def trouble(self, verdict: PlayedAnswer, *, judge_may_fail: bool = False) -> str:
-        """Why there is no reward; empty when there is one."""
+        """Return why the verdict has no reward; empty when it has one."""
         if verdict.timed_out:
             return f"was not verified within {self.limits.timeout_s:g} s"
         if verdict.failure is None:
@@ -214,7 +222,7 @@ class Examination:
         return verdict.failure.message
 
     def latency_ms(self) -> dict[str, float]:
-        """Percentiles of `verify` over ordinary answers."""
+        """Return percentiles of the time of `verify` over ordinary answers, in milliseconds."""
         times = sorted(verdict.seconds for _, verdict in self.seen if verdict.reward is not None)
         if not times:
             return {}
@@ -226,7 +234,7 @@ class Examination:
 def result(
     name: str, probes: int, findings: Sequence[VerifierFault], note: str = ""
 ) -> CheckResult:
-    """A check that was made."""
+    """Return the result of a check that ran: failed when it has findings."""
     status = Status.FAILED if findings else Status.PASSED
     hidden_count = len(findings) - MOST_FINDINGS
     if hidden_count > 0:
@@ -235,5 +243,5 @@ def result(
 
 
 def skipped(name: str, why: str) -> CheckResult:
-    """A check that there was no need or no way to make."""
+    """Return the result of a check that did not run. `why`: the reason."""
     return CheckResult(name, Status.SKIPPED, 0, why)

@@ -1,4 +1,4 @@
-"""The check of texts and shapes that no verifier may trip over, whatever they are worth."""
+"""The check with hostile texts and shapes: no verifier may fail on them, whatever their reward."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ from palestra.schema import (
 from palestra.schema import called as a_call
 
 _SIZES = (10_000, 30_000, 100_000, 1_000_000)
-"""Characters. What grows without bound is met while it is small: a larger text follows only when
-the smaller one was well borne."""
+"""The sizes of hostile texts, in characters. A larger text is tried only after the smaller one
+caused no problem, so that slow growth is found at a small size."""
 
 _CONTROL = "".join(map(chr, (*range(32), 127, 0x200B, 0x202E, 0xFEFF, 0xFFFE)))
 _VALUES = (
@@ -52,7 +52,7 @@ _VALUES = (
     "<script>alert(1)</script>",
     "'; DROP TABLE answers; --",
 )
-"""Short texts that are hard to read as anything; tried alone, and where the value belongs."""
+"""Short texts that are hard to parse. Each is tried alone, and in place of the answer's value."""
 
 _FOOD = {
     "letters": ("", "a", "!"),
@@ -76,18 +76,20 @@ _FOOD = {
     "words": ("", "aa bb ", "!"),
     "answers": ("", "Answer: ", "!"),
 }
-"""What is before, repeated, and after: what catastrophic patterns are fed on."""
+"""The start, the repeated part and the end of texts that make a bad regular expression very slow.
+"""
 
 _HOSTILE_ROWS: Final = 5
 _SLOW_S: Final = 1.0
-"""What took longer with one row is not tried with the others."""
+"""A kind of text that took longer than this, in seconds, with one row is not tried with other rows.
+"""
 _MOST_HOSTILE: Final = 5
-"""Findings after which the rest is left out: each may take as long as it can."""
+"""After this many findings the check stops, because each one may take the full time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Food:
-    """A text that can be made of any size."""
+    """A hostile text that can be made in any size."""
 
     name: str
     before: str
@@ -95,12 +97,12 @@ class _Food:
     after: str
 
     def of_size(self, size: int) -> str:
-        """About `size` characters of it."""
+        """Return a text of about `size` characters."""
         return self.before + self.again * (size // len(self.again)) + self.after
 
 
 async def check_hostile(work: Examination) -> CheckResult:
-    """Huge, deep, binary and shapeless answers: never raised at, always answered in time."""
+    """Check that huge, deep, binary and malformed answers raise no error and are verified in time."""
     findings: list[VerifierFault] = []
     troublesome: set[str] = set()
     until = time.monotonic() + work.limits.hostile_s
@@ -132,7 +134,7 @@ async def _first_trouble(
     task: Mapping[str, object],
     number: int | None,
 ) -> VerifierFault | None:
-    """What the smallest troublesome one of a kind did."""
+    """Return the fault of the smallest text of a kind that causes trouble; None when no text does."""
     for response in grow:
         probe = ProbedAnswer(f"hostile: {kind}", task, response, number)
         problem = await _borne(work, probe)
@@ -142,7 +144,10 @@ async def _first_trouble(
 
 
 async def _borne(work: Examination, probe: ProbedAnswer) -> str:
-    """What a hostile answer did; empty when it was borne. A block is found by `check_loop`."""
+    """Return the problem that a hostile answer caused; empty when there was none.
+
+    A blocked event loop is also a finding of `check_loop`.
+    """
     work.let_judge(award=False)
     blocks = len(work.blocks)
     limit_s = work.limits.blocked_by_hostile_s
@@ -187,7 +192,9 @@ def _hostile(
 
 
 def _foods(text: str, value: str) -> list[_Food]:
-    """The usual ones, those where the right answer's value would stand, and of its own parts."""
+    """Return the usual hostile texts, those in place of the right answer's value, and those made of
+    its parts.
+    """
     foods = [_Food(name, *parts) for name, parts in _FOOD.items()]
     before, matched, after = text.rpartition(value) if value else ("", "", "")
     if matched and (before or after):
@@ -205,7 +212,7 @@ def _foods(text: str, value: str) -> list[_Food]:
 
 
 def _nested(depth: int = 100_000) -> Iterator[tuple[str, str]]:
-    """Deep nesting that is closed again."""
+    """Yield deeply nested texts whose brackets are all closed."""
     yield "deep lists", "[" * depth + "]" * depth
     yield "deep objects", '{"a":' * depth + "1" + "}" * depth
     yield "deep boxes", "\\boxed{" * 20_000 + "1" + "}" * 20_000
@@ -218,7 +225,7 @@ _Shape = tuple[str, Callable[[], Response]]
 
 
 def _shapes(tools: Sequence[str]) -> Iterator[_Shape]:
-    """Responses that are no message, or many; calls of `tools` with arguments that are none."""
+    """Yield responses with no message or with many, and calls of `tools` with malformed arguments."""
     silent = OutputMessage(id="m", content=[])
     declined = OutputMessage(id="m", content=[Refusal(refusal="no", type="refusal")])
     thought = Reasoning(id="r", summary=[SummaryText(text="hm", type="summary_text")])

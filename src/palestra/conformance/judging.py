@@ -1,4 +1,4 @@
-"""A judge that is made up: it says what it is told to, and keeps what it was asked."""
+"""A scripted judge: it gives the answer that a test sets, and stores its prompts."""
 
 from dataclasses import dataclass, field
 
@@ -23,32 +23,32 @@ WORDS = (
     ("A", "B"),
     ("1", "0"),
 )
-"""How judges say that an answer is right, and that it is not."""
+"""Pairs of words with which judges say that an answer is right, and that it is wrong."""
 
 
 @dataclass(slots=True)
 class Script:
-    """What the judge says to everything, from now on."""
+    """The answer that the judge gives to every prompt, and the prompts it has got."""
 
     says: str = "[[A!=B]]"
     asked: list[str] = field(default_factory=list)
-    """The questions since `asked` was last emptied, each as one text."""
+    """The prompts since `asked` was last emptied, each as one text."""
 
 
 class ScriptedJudge(ModelServer):
-    """Answers with its script."""
+    """A judge that answers with its script."""
 
     _script: Script = PrivateAttr(default_factory=Script)
 
     @classmethod
     def of(cls, name: str, script: Script, client: ServerClient) -> "ScriptedJudge":
-        """A judge under an instance's name."""
+        """Make a judge with the name of an instance."""
         judge = cls(config=ModelServerConfig(name=name), server_client=client)
         judge._script = script
         return judge
 
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
-        """What the script says."""
+        """Return the script's answer."""
         del session
         script = self._script
         script.asked.append(_text_of(body))
@@ -64,12 +64,12 @@ def _text_of(params: ResponseCreateParams) -> str:
 
 
 def can_close(marker: str, hostile: str, imitation: str) -> bool:
-    """Whether a candidate that holds `imitation` looks, to the judge, as if it had ended there.
+    """Whether a candidate that contains `imitation` seems to the judge to end there.
 
-    `imitation` is what followed `marker`, the end of another candidate, in the judge's question;
-    `hostile` is the question about a candidate that ends with `marker`, `imitation`, an order and
-    `marker` again. It has not ended when what really follows is something else now (a fence that
-    depends on the candidate), or when the imitation was escaped.
+    `marker`: the end of a candidate. `imitation`: the text that followed `marker` in the judge's
+    prompt about another candidate. `hostile`: the prompt about a candidate that ends with `marker`,
+    `imitation`, an order and `marker` again. The attack fails when other text really follows now (a
+    fence that depends on the candidate), or when the imitation was escaped.
     """
     after_first = hostile.partition(marker)[2]
     if not after_first.startswith(imitation):

@@ -1,4 +1,4 @@
-"""How long the event loop stood still, and an alarm for when it does not come back."""
+"""Measure how long the event loop is blocked, and raise an alarm when it does not run again."""
 
 import asyncio
 import os
@@ -12,9 +12,10 @@ LOOK_S: Final = 0.25
 
 
 class _Waiting:
-    """For how long this thread was ready to run, and another one had the processor.
+    """Measures how long this thread was ready to run while other threads used the processor.
 
-    Linux counts it; elsewhere it is always 0, and a busy machine looks like a slow verifier.
+    Only Linux counts this time. On other systems it is 0, and a busy machine looks like a slow
+    verifier.
     """
 
     def __init__(self) -> None:
@@ -24,13 +25,13 @@ class _Waiting:
             self._file = -1
 
     def so_far_s(self) -> float:
-        """Since the thread began."""
+        """Return the waiting time since the thread began, in seconds."""
         if self._file < 0:
             return 0.0
         return int(os.pread(self._file, 128, 0).split()[1]) / 1e9
 
     def close(self) -> None:
-        """Count no more."""
+        """Stop counting, and close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -38,11 +39,12 @@ class _Waiting:
 
 @final
 class LoopGuard:
-    """Measures gaps between beats on the loop that it is entered on; an async context manager.
+    """An async context manager that measures blocks of its event loop, as gaps between regular
+    beats.
 
-    Time for which other programs had the processor does not count.
+    Time in which other programs used the processor does not count.
 
-    `on_frozen` is called from a thread of its own, once, when a gap has lasted `frozen_s`.
+    `on_frozen` is called once, from another thread, when a gap has lasted `frozen_s`.
     """
 
     def __init__(self, on_frozen: Callable[[float], None], *, frozen_s: float) -> None:
@@ -54,7 +56,7 @@ class LoopGuard:
         self._waited = 0.0
         self._handle: asyncio.TimerHandle | None = None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True, name="loop guard")
+        self._thread = threading.Thread(target=self._check_loop, daemon=True, name="loop guard")
 
     async def __aenter__(self) -> Self:
         self._beat(asyncio.get_running_loop())
@@ -69,16 +71,16 @@ class LoopGuard:
         self._waiting.close()
 
     def begin(self) -> None:
-        """Forget what was measured so far."""
+        """Start a new measurement."""
         self._note()
         self._longest = 0.0
 
     def still_s(self) -> float:
-        """For how long the loop has been running what it runs now."""
+        """Return how long ago the event loop last ran the guard's beat, in seconds."""
         return time.monotonic() - self._last
 
     def longest_s(self) -> float:
-        """The longest time since `begin` for which the loop ran nothing else."""
+        """Return the longest block of the event loop since `begin`, in seconds."""
         self._note()
         return self._longest
 
@@ -92,7 +94,7 @@ class LoopGuard:
         self._note()
         self._handle = loop.call_later(BEAT_S, self._beat, loop)
 
-    def _look(self) -> None:
+    def _check_loop(self) -> None:
         while not self._stopping.wait(LOOK_S):
             still_s = self.still_s()
             if still_s >= self._frozen_s:

@@ -1,4 +1,4 @@
-"""One answer put before the verifier, in a session of its own, as an agent would bring it there."""
+"""Verify one answer in its own session, with the same calls that an agent makes."""
 
 import asyncio
 import time
@@ -38,34 +38,34 @@ _make_message = maker(Message)
 
 @dataclass(frozen=True, slots=True)
 class PlayedAnswer:
-    """What came of one answer. `failure` is set when there is no reward."""
+    """The verdict on one answer. `failure` is set when an error left it without a reward."""
 
     reward: float | None
     seconds: float
-    """Of `verify` alone."""
+    """How long `verify` alone took, in seconds. With a failure or a timeout: the whole time."""
     blocked_s: float
-    """The longest time for which the event loop could run nothing else."""
+    """The longest block of the event loop, in seconds."""
     failure: CallError | None = None
     timed_out: bool = False
     touched: bool = False
-    """Whether the request was another one afterwards."""
+    """Whether the verifier changed the task row."""
     reported: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentInterface:
-    """What the environment's server offers."""
+    """The interface of an environment's server: its tools, and whether it takes turns."""
 
     name: str
     tools: frozenset[str] = frozenset()
     takes_turns: bool = False
     schemas: Mapping[str, JsonObject] = field(default_factory=dict)
-    """JSON Schema of each tool's arguments, as far as it is published."""
+    """The JSON Schema of each tool's arguments; empty for a tool that publishes none."""
 
 
 @final
 class Player:
-    """Brings answers to one environment. `timeout_s` covers one of them."""
+    """Sends answers to one environment. `timeout_s`: the time limit for one answer."""
 
     def __init__(
         self,
@@ -88,10 +88,11 @@ class Player:
         number: int | None = None,
         stored: bool = False,
     ) -> PlayedAnswer:
-        """Seed, play what is to be played, verify. Never raises because of the environment.
+        """Seed a session, run the answer's calls or turns, and verify. An environment's error is
+        not raised.
 
-        `number`: of the example row, when it is one. `stored`: verify alone, as of a rollout
-        whose session is gone.
+        `number`: the number of the example row, if it is one. `stored`: only verify, as for a
+        rollout whose session no longer exists.
         """
         self._guard.begin()
         began = time.monotonic()
@@ -140,7 +141,9 @@ class Player:
         )
 
     async def _with_outputs(self, peer: Peer, response: Response) -> Response:
-        """The response after its calls of tools that there are; they are not made twice."""
+        """Return the response with the outputs of its calls. A call that already has an output is
+        not repeated.
+        """
         answered_ids = {i.call_id for i in response.output if isinstance(i, FunctionCallOutput)}
         output: list[OutputItem] = []
         for item in response.output:
@@ -161,7 +164,7 @@ class Player:
     async def _played(
         self, peer: Peer, row: JsonDict, response: Response
     ) -> tuple[JsonDict, Response]:
-        """Each message a turn, until the environment has had enough."""
+        """Send each message as one turn, until the environment ends the episode."""
         opening = await peer.call("/reset", row, Opening)
         if opening.observation is not None:
             row = _opened(row, opening.observation)
@@ -218,7 +221,7 @@ def _encoded(task: JsonObject) -> bytes | None:
 
 
 async def door_of(client: ServerClient, name: str) -> EnvironmentInterface:
-    """What the server publishes: its tools, and whether it takes turns."""
+    """Return the interface that the server publishes: its tools, and whether it takes turns."""
     reply = await client.get(name, "/openapi.json", stateless=True)
     document = await reply.json() if reply.ok else {}
     paths = document.get("paths", {})
@@ -231,7 +234,9 @@ async def door_of(client: ServerClient, name: str) -> EnvironmentInterface:
 
 
 def _arguments_schema(document: JsonObject, tool: str) -> JsonObject:
-    """The schema of a tool's body, with what its references lead to; empty when there is none."""
+    """Return the schema of a tool's arguments, with the schemas it refers to; empty when it is not
+    published.
+    """
     try:
         posted = document["paths"][f"/{tool}"]["post"]["requestBody"]
         schema = posted["content"]["application/json"]["schema"]

@@ -1,4 +1,4 @@
-"""What came of the checks: a result for each, with the findings that a reader can act on."""
+"""The results of the checks, with findings that the author of a verifier can act on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from typing import Self
 from palestra.schema import JsonDict, JsonObject
 
 SHOWN = 160
-"""Characters of an answer that a finding quotes."""
+"""The longest answer, in characters, that a finding quotes whole."""
 
 
 class Status(StrEnum):
-    """How a check ended."""
+    """The result of a check: passed, failed or skipped."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -22,18 +22,18 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VerifierFault:
-    """One thing that the verifier should not have done."""
+    """One finding: something that the verifier should not have done."""
 
     row: int | None
-    """The row's place in the example rows, from 0; None when it concerns none in particular."""
+    """The number of the example row, from 0; None when the finding is about no single row."""
     kind: str
-    """What kind of answer it was: `truncated`, `hostile digits`, …"""
+    """The kind of the answer: `truncated`, `hostile digits`, …"""
     problem: str
     answer: str = ""
-    """The answer that did it, cut to what can be read."""
+    """The answer that caused the finding, shortened."""
 
     def as_json(self) -> JsonDict:
-        """Plain values."""
+        """Return the finding as plain JSON values."""
         return {
             "row": self.row,
             "kind": self.kind,
@@ -44,7 +44,7 @@ class VerifierFault:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One check. `probes`: how many verifications it made."""
+    """The result of one check. `probes`: the number of verifications it made."""
 
     name: str
     status: Status
@@ -55,23 +55,24 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class VerifierReport:
-    """All checks of one environment."""
+    """The results of all checks of one environment."""
 
     environment: str
     checks: tuple[CheckResult, ...]
     latency_ms: Mapping[str, float] = field(default_factory=dict)
-    """Percentiles of ordinary verifications: p50, p95, p99, max."""
+    """The percentiles of the time of ordinary verifications, in milliseconds: p50, p95, p99, max.
+    """
     complete: bool = True
-    """False when the verifier held the process so long that the rest was given up."""
+    """False when the verifier was so slow that the remaining checks were not made."""
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed."""
+        """Whether the examination is complete and no check failed."""
         return self.complete and all(check.status is not Status.FAILED for check in self.checks)
 
     @classmethod
     def from_json(cls, values: JsonObject) -> Self:
-        """What `as_json` made."""
+        """Make a report from the values that `as_json` returns."""
         checks = tuple(
             CheckResult(
                 check["check"],
@@ -85,7 +86,7 @@ class VerifierReport:
         return cls(values["environment"], checks, values["latency_ms"], values["complete"])
 
     def as_json(self) -> JsonDict:
-        """Plain values, for programs."""
+        """Return the report as plain JSON values."""
         return {
             "environment": self.environment,
             "passed": self.passed,
@@ -105,7 +106,7 @@ class VerifierReport:
 
 
 def shortened(text: str) -> str:
-    """An answer as a finding quotes it: its beginning and its end."""
+    """Return the beginning and the end of an answer, as a finding quotes it."""
     if len(text) <= SHOWN:
         return text
     half = SHOWN // 2

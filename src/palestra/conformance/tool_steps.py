@@ -1,4 +1,4 @@
-"""The check of the tools: none of them ends in an exception that nobody meant."""
+"""The check of the tools: none of them may raise an unintended exception."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,7 +9,7 @@ from palestra.conformance.report import CheckResult, VerifierFault
 from palestra.schema import TOOL_FAILURES, JsonDict, JsonObject, called, response_of
 
 _DEEPEST: Final = 6
-"""Levels of a schema that may hold itself, after which nothing more is filled in."""
+"""The depth at which a schema that contains itself is no longer filled in."""
 _TEXTS: Final = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -21,7 +21,7 @@ _TEXTS: Final = {
 
 
 async def check_tools(work: Examination) -> CheckResult:
-    """Each tool is called once with arguments that fit; what broke in any probe is told."""
+    """Call each tool once with valid arguments; report the tool errors of all probes."""
     tools = sorted(work.door.tools)
     if not tools or work.door.takes_turns or not work.rows:
         return skipped("tools", "it has no tools" if work.rows else "there are no example rows")
@@ -35,7 +35,7 @@ async def check_tools(work: Examination) -> CheckResult:
 
 
 def _broken(work: Examination) -> list[VerifierFault]:
-    """One finding for each tool and type of exception, with the first answer that did it."""
+    """Return one finding for each tool and type of exception, with the first answer that caused it."""
     faults_found: dict[tuple[str, str], VerifierFault] = {}
     for probe, verdict in work.all_verdicts:
         for tool, kind, message in _faults(verdict):
@@ -57,7 +57,9 @@ def _faults(verdict: PlayedAnswer) -> list[tuple[str, str, str]]:
 
 
 def arguments_for(schema: JsonObject) -> JsonDict:
-    """What a model might call a tool with: its required parameters, as its schema wants them."""
+    """Return arguments that a model might call a tool with: the required parameters, valid for the
+    schema.
+    """
     return _object(schema, schema, 0)
 
 

@@ -1,4 +1,4 @@
-"""Datasets of task rows: which there are, and what can be said of one in a few numbers."""
+"""Datasets of task rows: entries, benchmarks, imports, checks, preparation, metrics and transfers."""
 
 from palestra.datasets.benchmarks import Preparing, prepare_benchmarks
 from palestra.datasets.entries import (

@@ -1,7 +1,8 @@
-"""Benchmarks: datasets of type benchmark, and the scripts that make their files.
+"""Benchmarks: datasets of type benchmark, and the scripts that write their files.
 
-A `prepare_script` is a Python file with `prepare()`, which makes the rows and returns their path: that
-of the dataset. It runs in a process of its own, so that what it does ends with it.
+A `prepare_script` is a Python file with a function `prepare()`. The function writes the rows to the
+dataset's file and returns the path of that file. Each script runs in its own process, so its side
+effects end with it.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from palestra.errors import ConfigError, InputDataError, RunFailed
 from palestra.schema import JsonObject, Line, read_jsonl
 
 MOST_OUTPUT: Final = 400
-"""Characters of the last line of a failed script that are shown."""
+"""The maximum number of characters shown of a failed script's last line."""
 _EXCEPTION: Final = re.compile(r"[\w.]+(?:Error|Exception|Timeout|Found): ")
 _NO_NETWORK: Final = re.compile(
     r"Name or service not known|name resolution|getaddrinfo|Network is unreachable"
@@ -33,23 +34,28 @@ _NO_NETWORK: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Preparing:
-    """How benchmarks are prepared. `place`: of a path as the configuration gives it."""
+    """The settings for preparing benchmarks. `place`: maps a path from the configuration to a path
+    on disk.
+    """
 
     place: Callable[[str], Path]
     arguments: JsonObject = field(default_factory=dict)
-    """What every `prepare()` is called with."""
+    """The arguments of every `prepare()` call."""
     use_cached: bool = False
-    """Leave those alone whose file is there."""
+    """Skip the script of a benchmark whose file already exists."""
     at_once: int = 1
     timeout_s: float = 3600.0
     mask: Callable[[str], str] = str
-    """Of what a script has printed, before any of it is shown."""
+    """Removes secrets from a script's output before any of it is shown."""
 
 
 def prepare_benchmarks(
     benchmarks: Sequence[Located], how: Preparing, *, report: Callable[[str], None]
 ) -> dict[Path, int]:
-    """File -> its rows, each held to what a row must be. Raises at the end for those that failed."""
+    """Prepare all benchmarks, check every row, and return the number of rows of each file.
+
+    Raises RunFailed or InputDataError at the end, with all failures in one message.
+    """
     todo = list({benchmark.path: benchmark for benchmark in benchmarks}.values())
     rows_of_file: dict[Path, int] = {}
     failures: list[str] = []
@@ -90,7 +96,9 @@ def _prepared(
 
 
 def _run(benchmark: Located, script: Path, how: Preparing, scripts: Scripts) -> None:
-    """Raises RunFailed with what it printed last when it does not do what it must."""
+    """Run a benchmark's script. Raises RunFailed with the script's last output: the script failed,
+    timed out, or did not write the file.
+    """
     if not script.is_file():
         raise ConfigError(f"prepare_script {script} does not exist")
     answer = _unfinished(benchmark)
@@ -113,7 +121,9 @@ def _run(benchmark: Located, script: Path, how: Preparing, scripts: Scripts) -> 
 
 
 def _script_failed(benchmark: Located, script: Path, printed: str, exit_code: int) -> RunFailed:
-    """Its last line, where that comes from, and what to do; all that it printed is in a file."""
+    """Return the error for a failed script: its last line, the location in the script, and advice.
+    The whole output goes to a log file.
+    """
     lines = [line.rstrip() for line in printed.splitlines() if line.strip()]
     # The text of an exception may go on for lines after the one that names it.
     errors = [line for line in lines if _EXCEPTION.match(line)]
@@ -137,12 +147,16 @@ def _script_failed(benchmark: Located, script: Path, printed: str, exit_code: in
 
 
 def _unfinished(benchmark: Located) -> Path:
-    """Where a script's answer goes. It is there for as long as the file may be half made."""
+    """Return the path of the file that receives a script's result. While that file exists, the
+    dataset file may be incomplete.
+    """
     return benchmark.path.with_name(f".{benchmark.path.name}.unfinished")
 
 
 def checked_rows(path: Path, prompt: PromptTemplate | None) -> int:
-    """How many rows a file has. Raises InputDataError naming every one that is no good."""
+    """Check all rows of a file and return their number. Raises InputDataError that lists every bad
+    row.
+    """
     problems = RowProblems()
     check = RowCheck()
     count = 0

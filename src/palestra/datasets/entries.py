@@ -1,4 +1,4 @@
-"""A dataset as an agent's configuration names it: which rows, from where, under which licence.
+"""A dataset entry in an agent's configuration: which rows, their source, and their licence.
 
 datasets:
 - name: train
@@ -25,60 +25,62 @@ DataSource = Literal["huggingface", "gitlab"]
 
 NEED_A_LICENSE: Final = frozenset({"train", "validation"})
 _MISSPELT_FROM: Final = 0.8
-"""Likeness to a known key from which an unknown one is taken for it."""
+"""The minimum similarity at which an unknown key counts as a misspelt known key."""
 
 
 class GitlabIdentifier(BaseModel):
-    """Where a dataset is in GitLab's registry."""
+    """The location of a dataset in GitLab's registry."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset_name: str
-    """Case-sensitive."""
+    """The dataset's name in the registry; case-sensitive."""
     version: str
-    """`x.y.z`"""
+    """The version, in the form `x.y.z`."""
     artifact_fpath: str
     """The file's name in the registry."""
 
 
 class HuggingFaceIdentifier(BaseModel):
-    """Where a dataset is on the Hugging Face hub."""
+    """The location of a dataset on the Hugging Face hub."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     repo_id: str
-    """`organization/name`"""
+    """The repository, in the form `organization/name`."""
     artifact_fpath: str | None = None
-    """One raw file of the repository; without it, the split of the dataset's type."""
+    """One raw file of the repository. None: the split that matches the dataset's type."""
 
 
 class DatasetEntry(BaseModel):
-    """One entry of an agent's `datasets`. Keys that are not known here are kept as they are."""
+    """One entry of an agent's `datasets`. Unknown keys are kept unchanged."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str
     type: DatasetType
     jsonl_fpath: str
-    """Relative to the working directory, else to the installed package."""
+    """The path of the rows, relative to the working directory, else to the installed package."""
     num_repeats: int = Field(default=1, ge=1)
-    """How often each row is taken: `aabbcc`."""
+    """How many times each row is repeated, as in `aabbcc` for 2."""
     start_idx: int | None = Field(default=None, ge=0)
-    """The first row that is taken, counted from 0."""
+    """The index of the first row that is used, counted from 0."""
     end_idx: int | None = Field(default=None, ge=0)
-    """The row before which it ends; None: all to the end."""
+    """The index after the last row that is used (exclusive). None: all rows up to the end."""
     gitlab_identifier: GitlabIdentifier | None = None
     huggingface_identifier: HuggingFaceIdentifier | None = None
     license: str | None = None
     prepare_script: str | None = None
     """A Python file whose `prepare()` makes the rows (type benchmark)."""
     prompt_config: str | None = None
-    """A prompt template that the rows are filled into when they are run."""
+    """The path of a prompt template, which is filled from each row when the rows are run."""
 
     @model_validator(mode="before")
     @classmethod
     def _licence_of_the_identifier(cls, fields: Any) -> Any:
-        """The field's documents put `license` into `huggingface_identifier`, too."""
+        """Move `license` out of `huggingface_identifier`, where NeMo Gym's documentation also puts
+        it.
+        """
         identifier = fields.get("huggingface_identifier") if isinstance(fields, dict) else None
         if not isinstance(identifier, Mapping) or "license" not in identifier:
             return fields
@@ -103,7 +105,9 @@ class DatasetEntry(BaseModel):
         return self
 
     def source(self, preferred: DataSource) -> DataSource | None:
-        """Where it is downloaded from; `preferred` decides when both places are known."""
+        """Return where the dataset is downloaded from. `preferred` decides when both sources are
+        configured; None when neither is.
+        """
         identifiers: dict[DataSource, object] = {
             "huggingface": self.huggingface_identifier,
             "gitlab": self.gitlab_identifier,
@@ -113,12 +117,13 @@ class DatasetEntry(BaseModel):
 
 
 Download = Callable[[DatasetEntry, DataSource, Path], None]
-"""Fetches an entry's rows from a place to a file, whole or not at all; raises PalestraError."""
+"""Fetches an entry's rows from a source into a file. The file is written completely or not at all.
+Raises PalestraError."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentDataset:
-    """A dataset and the agent instance whose it is."""
+    """A dataset and the name of the agent instance that lists it."""
 
     agent: str
     entry: DatasetEntry
@@ -128,7 +133,9 @@ class AgentDataset:
 
 
 def datasets_of_agents(instances: Iterable[InstanceConfig]) -> tuple[AgentDataset, ...]:
-    """Every dataset of every agent, in order. Raises ConfigError that lists all that is wrong."""
+    """Return every dataset of every agent, in order. Raises ConfigError that lists all invalid
+    entries.
+    """
     agent_datasets: list[AgentDataset] = []
     problems: list[str] = []
     for agent in instances:
@@ -140,13 +147,13 @@ def datasets_of_agents(instances: Iterable[InstanceConfig]) -> tuple[AgentDatase
                     AgentDataset(agent.name, DatasetEntry.model_validate(dict(fields)))
                 )
             except ValidationError as error:
-                problems += _told(f"{agent.name}.datasets[{number}]", fields, error)
+                problems += _problem_texts(f"{agent.name}.datasets[{number}]", fields, error)
     if problems:
         raise ConfigError("\n".join(problems))
     return tuple(agent_datasets)
 
 
-def _told(where: str, fields: JsonObject, error: ValidationError) -> Iterator[str]:
+def _problem_texts(where: str, fields: JsonObject, error: ValidationError) -> Iterator[str]:
     dataset_name = f"{where} ({fields['name']})" if fields.get("name") else where
     for problem in error.errors(include_url=False):
         field_path = ".".join(map(str, problem["loc"]))

@@ -1,4 +1,4 @@
-"""Libraries that come with an extra of the package."""
+"""Check that libraries from optional extras of the package are installed."""
 
 from importlib.util import find_spec
 
@@ -6,7 +6,7 @@ from palestra.errors import ConfigError
 
 
 def needs(library: str, *, extra: str, what: str) -> None:
-    """Raise ConfigError, which names the extra, when `library` is not installed."""
+    """Raise ConfigError that names the extra: `library` is not installed."""
     if find_spec(library) is None:
         raise ConfigError(
             f"{what} needs {library}, which is not installed",

@@ -1,8 +1,7 @@
-"""A dataset in numbers, as `example_metrics.json` and its like hold them.
+"""The metrics of a dataset, in the format of `example_metrics.json` and similar files.
 
-The layout is the field's: `Number of examples`, four statistics of the requests, then one entry
-per further field of the rows. Texts are counted, numbers summed up, lists flattened; objects are
-left out.
+The layout is NeMo Gym's: `Number of examples`, four statistics of the requests, then one entry per
+other field of the rows. Texts are counted, numbers summarized, lists flattened, objects ignored.
 """
 
 import json
@@ -15,21 +14,21 @@ from palestra.datasets.measures.rows import OURS, TOKENS, RowMeasures
 from palestra.schema import JsonDict, JsonObject
 
 LARGE_TOLERANCE: Final = 5e-3
-"""For numbers from 1 on; they are rounded to 2 places."""
+"""The tolerance for numbers of at least 1, which are rounded to 2 decimal places."""
 SMALL_TOLERANCE: Final = 5e-4
-"""For smaller ones; they are rounded to 3."""
+"""The tolerance for numbers below 1, which are rounded to 3 decimal places."""
 AT_ONCE: Final = 4096
 
 NO_LONGER_MADE: Final = frozenset({"Median"})
-"""Statistics that older files of the field hold."""
+"""Statistics that only older NeMo Gym metrics files contain."""
 MAY_BE_MISSING: Final = frozenset({TOKENS})
-"""What is only there when somebody asked for it."""
+"""Measures that are present only when requested."""
 
 DatasetMetrics = JsonDict
 
 
 def metrics_of(rows: Iterable[JsonObject]) -> DatasetMetrics:
-    """The numbers of a dataset, as the field has them."""
+    """Return a dataset's metrics in NeMo Gym's layout."""
     measures = RowMeasures()
     remaining = iter(rows)
     while batch := list(islice(remaining, AT_ONCE)):
@@ -38,7 +37,9 @@ def metrics_of(rows: Iterable[JsonObject]) -> DatasetMetrics:
 
 
 def contradictions(stored: JsonObject, metrics: JsonObject) -> list[str]:
-    """What of the stored numbers was found otherwise, or not at all; more may be found."""
+    """Return how the new metrics differ from the stored ones: other values, or names that are
+    missing in the new ones. Additional new names are allowed.
+    """
     problems: list[str] = []
     for name, value in stored.items():
         if value is None or name in NO_LONGER_MADE:
@@ -62,7 +63,9 @@ def _text(value: Any) -> str:
 
 
 def differences(stored: JsonObject, metrics: JsonObject) -> list[str]:
-    """What of `metrics` the stored numbers contradict or lack; they may hold more."""
+    """Return how the stored metrics differ from `metrics`: other values, or missing names.
+    Additional stored names are allowed.
+    """
     return [
         problem
         for name, value in metrics.items()

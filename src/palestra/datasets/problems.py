@@ -1,4 +1,4 @@
-"""Everything wrong with the rows of files, said in one error: every line, in ranges."""
+"""Collect all problems of the rows in files and report them in one error, with line ranges."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,12 +9,13 @@ from palestra.errors import InputDataError
 
 MOST_KINDS: Final = 20
 MOST_KINDS_KEPT: Final = 1000
-"""Beyond it, of a file where every line is wrong in a way of its own, only the lines are kept."""
+"""The maximum number of different problem texts kept per file. Beyond it, only the line numbers are
+kept."""
 OTHER: Final = "other problems"
 
 
 class LineRanges:
-    """Numbers of lines, as ranges."""
+    """A set of line numbers, stored as ranges."""
 
     __slots__ = ("_first", "_last")
 
@@ -25,7 +26,7 @@ class LineRanges:
             self.add(line)
 
     def add(self, first: int, last: int | None = None) -> None:
-        """Take the lines from `first` to `last`; in their order, they take the least memory."""
+        """Add the lines `first` to `last`. Adding in ascending order uses the least memory."""
         end = first if last is None else last
         if self._last and self._first[-1] <= first <= self._last[-1] + 1:
             self._last[-1] = max(self._last[-1], end)
@@ -34,7 +35,7 @@ class LineRanges:
             self._last.append(end)
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """First and last line of each range, from the lowest on."""
+        """Yield the first and last line of each range, in ascending order."""
         begin, end = 0, -1
         for first, last in sorted(zip(self._first, self._last, strict=True)):
             if first > end + 1 and end >= begin:
@@ -53,17 +54,17 @@ class LineRanges:
 
 
 class RowProblems:
-    """Collects what is wrong, line by line, and says it by kind with ranges of lines."""
+    """Collects the problems of rows and reports them by kind, with line ranges."""
 
     def __init__(self) -> None:
         self._files: dict[Path, dict[str, LineRanges]] = {}
 
     def add(self, path: Path, line: int, what: str) -> None:
-        """Line `line` of `path` has the problem `what`."""
+        """Record the problem `what` for line `line` of `path`."""
         self._lines(path, what).add(line)
 
     def found(self) -> Iterator[tuple[Path, str, LineRanges]]:
-        """Each kind of problem in each file."""
+        """Yield the file, text and lines of each kind of problem."""
         for path, kinds in self._files.items():
             for what, lines in kinds.items():
                 yield path, what, lines
@@ -78,14 +79,16 @@ class RowProblems:
         return bool(self._files)
 
     def raise_if_any(self, *, hint: str = "") -> None:
-        """Raise BadRows naming every line with its problem; do nothing without any."""
+        """Raise BadRows that lists every line with its problem; do nothing when no problem was
+        recorded.
+        """
         if self._files:
             descriptions = [_describe(path, kinds) for path, kinds in self._files.items()]
             raise BadRows("\n".join(descriptions), hint=hint, rows=self)
 
 
 class BadRows(InputDataError):
-    """Rows that cannot be used; `rows` has each line and its problems."""
+    """Some rows cannot be used. `rows`: every bad line with its problems."""
 
     def __init__(self, message: str, *, hint: str = "", rows: RowProblems) -> None:
         super().__init__(message, hint=hint)
@@ -93,7 +96,7 @@ class BadRows(InputDataError):
 
 
 def _describe(path: Path, kinds: Mapping[str, LineRanges]) -> str:
-    """Every line of one file that cannot be used, by kind of problem."""
+    """Return a text with all bad lines of one file, grouped by kind of problem."""
     bad = len(_together(kinds.values()))
     first_kinds, others = list(kinds.items())[:MOST_KINDS], list(kinds.values())[MOST_KINDS:]
     descriptions = [f"  {_where(lines)}: {what}" for what, lines in first_kinds]
@@ -116,5 +119,5 @@ def _where(lines: LineRanges) -> str:
 
 
 def line_ranges(lines: Iterable[int]) -> str:
-    """`4, 17-20` for 4, 17, 18, 19, 20."""
+    """Return line numbers as text: `4, 17-20` for 4, 17, 18, 19, 20."""
     return str(LineRanges(lines))

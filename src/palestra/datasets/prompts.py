@@ -1,4 +1,4 @@
-"""Prompt templates: a YAML file with `user` and perhaps `system`, filled from row fields."""
+"""Prompt templates: a YAML file with `user` and optionally `system`, filled from a row's fields."""
 
 import string
 from collections.abc import Mapping
@@ -19,7 +19,9 @@ class PromptTemplate:
     system: str = ""
 
     def fields(self) -> set[str]:
-        """The row fields it names. Raises ValueError for a stray brace or a nameless `{}`."""
+        """Return the row fields that the template uses. Raises ValueError: a stray brace, or a
+        placeholder `{}` without a name.
+        """
         names = {
             name
             for text in (self.system, self.user)
@@ -33,11 +35,11 @@ class PromptTemplate:
         return {name.split("[")[0] for name in names}
 
     def missing(self, row: JsonObject) -> list[str]:
-        """Placeholders that `row` has no field for."""
+        """Return the placeholders without a matching field in `row`."""
         return sorted(self.fields() - row.keys())
 
     def fill(self, row: JsonObject) -> list[dict[str, str]]:
-        """The messages of one row."""
+        """Return the messages for one row."""
         messages = [{"role": "user", "content": self.user.format(**row)}]
         if self.system:
             messages.insert(0, {"role": "system", "content": self.system.format(**row)})
@@ -45,9 +47,9 @@ class PromptTemplate:
 
 
 def fill_row(template: PromptTemplate, row: JsonObject) -> JsonDict:
-    """`row` with the template, filled from its fields, as its input.
+    """Return `row` with the filled template as its input.
 
-    Raises ValueError saying why it cannot be filled.
+    Raises ValueError that explains why the template cannot be filled.
     """
     params = row.get(CREATE_PARAMS) or {}
     if not isinstance(params, Mapping):
@@ -67,7 +69,7 @@ def fill_row(template: PromptTemplate, row: JsonObject) -> JsonDict:
 
 
 def load_prompt(path: Path) -> PromptTemplate:
-    """Read a template. Raises ConfigError when it is missing or has no `user` text."""
+    """Read a template. Raises ConfigError: the file is missing or has no `user` text."""
     try:
         prompt = yaml.safe_load(path.read_text())
     except OSError as error:

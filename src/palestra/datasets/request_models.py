@@ -1,9 +1,9 @@
-"""The request models that servers publish, as JSON Schema that rows can be held to.
+"""Check rows against the request models that servers publish as JSON Schema.
 
-A check must never refuse what the server would take. Request models coerce scalars: "5" is a
-number to them, and "three" is none. So a text passes as a number or a truth value when pydantic
-says so, a number without a fraction as a whole one; and a model that transforms its input before
-it looks at it says so in its schema and is left out.
+A check must never reject a row that the server accepts. Request models convert scalars: "5" is a
+valid number, "three" is not. So a string passes as a number or boolean when pydantic accepts it,
+and a float without a fraction passes as an integer. A model that transforms its input before
+validation is marked in its schema and not checked.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,18 +13,20 @@ from typing import Any, Final
 from palestra.schema import CREATE_PARAMS, TRANSFORMS, TRANSFORMS_VALUE, JsonDict, JsonObject
 
 MADE_BY_THE_RUN: Final = frozenset({CREATE_PARAMS, "response"})
-"""Fields that are checked already (the parameters) or come later (the trajectory)."""
+"""Body fields that are not checked: the request parameters are checked elsewhere, and the response
+does not exist yet."""
 _TAKEN: Final[Mapping[str, JsonObject]] = {
     "integer": {"type": ["integer", "boolean", "string"], "format": "whole number"},
     "number": {"type": ["number", "boolean", "string"], "format": "number"},
     "boolean": {"type": ["number", "boolean", "string"], "format": "truth value"},
 }
-"""What passes as each kind of scalar. A format is asked of texts alone."""
+"""For each scalar type, the JSON types that pass. The format applies only to strings."""
 _KINDS: Final[Mapping[str, type]] = {"whole number": int, "number": float, "truth value": bool}
 MASK: Final = "the value"
-"""Stands for what a row holds: rows that are bad in the same way are said in one line."""
+"""The placeholder for row values in messages, so that rows with the same problem share one message.
+"""
 LONGEST: Final = 200
-"""Characters of a message that are repeated."""
+"""The maximum number of characters kept of a validation message."""
 
 
 _WITHOUT_EFFECT: Final = frozenset({"title", "description", "components", "$defs", "required"})
@@ -33,7 +35,7 @@ _ANYTHING: Final[JsonDict] = {"type": "object", "additionalProperties": True}
 
 @dataclass(frozen=True, slots=True)
 class RowEndpoint:
-    """One endpoint that a row has to pass: what its server accepts, as JSON Schema."""
+    """One endpoint that receives rows, with the JSON Schema of the bodies that it accepts."""
 
     server: str
     path: str
@@ -41,10 +43,10 @@ class RowEndpoint:
 
 
 def rows_are_whole(*, is_shipped: bool, environments: Sequence[str]) -> bool:
-    """Whether what an agent is given is all that its environment is given.
+    """Whether the agent sends each row to its environment without adding fields.
 
-    Ours hand rows on unchanged; an author's own may add fields. An agent of several environments
-    may choose what each is given.
+    Shipped agents pass rows on unchanged; a user's own agent may add fields. An agent with several
+    environments may send different fields to each.
     """
     return is_shipped and len(environments) == 1
 
@@ -52,16 +54,20 @@ def rows_are_whole(*, is_shipped: bool, environments: Sequence[str]) -> bool:
 def doors_in(
     document: Any, server: str, paths: tuple[str, ...], *, are_whole: bool = True
 ) -> list[RowEndpoint]:
-    """What an OpenAPI `document` says of the bodies of `paths`; `are_whole`: rows are all of a body."""
+    """Return the body schemas of `paths` in an OpenAPI `document`. `are_whole`: a row contains the
+    complete body.
+    """
     return [
         RowEndpoint(server, path, schema)
         for path in paths
-        if (schema := _published(document, path, whole=are_whole)) is not None
+        if (schema := _published(document, path, are_whole=are_whole)) is not None
     ]
 
 
-def _published(document: Any, path: str, *, whole: bool) -> JsonDict | None:
-    """The JSON Schema of a body, made lenient; None where there is none to hold a row to."""
+def _published(document: Any, path: str, *, are_whole: bool) -> JsonDict | None:
+    """Return the lenient JSON Schema of a request body; None when there is no schema to check
+    against.
+    """
     try:
         schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"][
             "schema"
@@ -71,15 +77,15 @@ def _published(document: Any, path: str, *, whole: bool) -> JsonDict | None:
     if not isinstance(schema, Mapping):
         return None
     # References of FastAPI's own routes lead into the document.
-    return published_body(schema, document.get("components", {}), are_whole=whole)
+    return published_body(schema, document.get("components", {}), are_whole=are_whole)
 
 
 def published_body(
     schema: JsonObject, components: Any, *, are_whole: bool = True
 ) -> JsonDict | None:
-    """`schema` made lenient; None when its model transforms its input.
+    """Return a lenient copy of `schema`; None when its model transforms its input.
 
-    `are_whole`: a row is all of the body, so that what is required must be there.
+    `are_whole`: a row contains the complete body, so required fields are checked too.
     """
     if schema.get(TRANSFORMS):
         return None
@@ -103,7 +109,9 @@ def published_body(
 
 
 def lenient(schema: Any) -> Any:
-    """`schema` with numbers and booleans accepted as any scalar, and `oneOf` as any of."""
+    """Return `schema` changed so that numbers and booleans accept any scalar, and `oneOf` becomes
+    `anyOf`.
+    """
     if isinstance(schema, list):
         return [lenient(item) for item in schema]
     if not isinstance(schema, Mapping):
@@ -124,7 +132,7 @@ def lenient(schema: Any) -> Any:
 
 
 def _text_checks() -> dict[str, Callable[[str], bool]]:
-    """For each format of `_TAKEN`, whether a text passes: pydantic itself is asked."""
+    """Return, for each format of `_TAKEN`, a function that tests a string with pydantic."""
     from pydantic import TypeAdapter
 
     def check(kind: type) -> Callable[[str], bool]:
@@ -143,7 +151,7 @@ def _text_checks() -> dict[str, Callable[[str], bool]]:
 
 
 class DoorKeeper:
-    """Rows before some doors, each with a compiled schema."""
+    """Checks rows against the compiled schemas of some endpoints."""
 
     def __init__(self, doors: list[RowEndpoint]) -> None:
         from jsonschema_rs import ValidationError, validator_for
@@ -154,21 +162,23 @@ class DoorKeeper:
             if _takes_anything(door.schema):
                 continue
             try:
-                made = validator_for(door.schema, mask=MASK, formats=formats, validate_formats=True)
-                self._validators.append((door, made))
+                new_validator = validator_for(
+                    door.schema, mask=MASK, formats=formats, validate_formats=True
+                )
+                self._validators.append((door, new_validator))
             except (ValidationError, ValueError):
                 continue  # a schema of some other draft: the server itself will have to say
         self._valid = [validator.is_valid for _, validator in self._validators]
 
     def admits(self, row: JsonObject) -> bool:
-        """Whether `row` passes all of them."""
+        """Whether `row` passes the schemas of all endpoints."""
         for valid in self._valid:  # noqa: SIM110  # no generator: this is asked of every row
             if not valid(row):
                 return False
         return True
 
     def problems(self, row: JsonObject) -> Iterator[str]:
-        """Why `row` does not pass, with JSON pointers."""
+        """Yield why `row` fails, with JSON pointers."""
         for door, validator in self._validators:
             for error in validator.iter_errors(row):
                 pointer = "".join(f"/{part}" for part in error.instance_path)
@@ -178,7 +188,7 @@ class DoorKeeper:
 
 
 def _takes_anything(schema: JsonObject) -> bool:
-    """Whether any object passes: nothing is required of it, and no field is held to anything."""
+    """Whether the schema accepts every object: it requires no field and restricts none."""
     constraints = {
         key: constraint for key, constraint in schema.items() if key not in _WITHOUT_EFFECT
     }

@@ -1,4 +1,4 @@
-"""One row of a dataset: whether it can be used, and if not, why."""
+"""Check one row of a dataset: whether it is usable, and the reasons if not."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -102,9 +102,10 @@ TOO_DEEP: Final = "nested too deeply"
 
 
 class RowCheck:
-    """Holds rows to JSON, to the Responses API, and to what the servers behind `doors` take.
+    """Checks that a row is valid JSON, fits the Responses API, and is accepted by the endpoints in
+    `doors`.
 
-    `prompt`: rows are filled into it before, and have no input of their own.
+    `prompt`: a template that rows are filled into later, so they need no input of their own.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class RowCheck:
         """Parameters that came by and are none that we know."""
 
     def passes(self, row: Any) -> bool:
-        """Whether there is nothing wrong with `row`."""
+        """Whether `row` has no problems."""
         try:
             params = row[CREATE_PARAMS]
         except (KeyError, TypeError, IndexError):
@@ -135,7 +136,7 @@ class RowCheck:
         return admitted
 
     def problems(self, line: Line) -> Iterator[str]:
-        """All that is wrong with a row, each with a JSON pointer."""
+        """Yield all problems of a row, each with a JSON pointer."""
         if line.error:
             yield line.error
         elif not isinstance(line.row, Mapping):

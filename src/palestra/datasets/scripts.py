@@ -1,7 +1,7 @@
-"""Prepare scripts, each in a process of its own, which ends with all that it has started.
+"""Run prepare scripts, each in its own process. Child processes end together with the script.
 
-What a script leaves behind is ended when it is done, late, or no longer wanted. It is so even when
-this process is killed: the script then sees its line to us close.
+A script's whole process group is killed when it finishes, times out, or is cancelled. This works
+even when this process is killed: the script then notices that the pipe to this process is closed.
 """
 
 import contextlib
@@ -36,21 +36,23 @@ with open(sys.argv[3], "w") as answer:
     json.dump(None if made is None else str(made), answer)
 """
 _MOST_READ: Final = 1 << 20
-"""Bytes of what a script printed last."""
+"""The maximum number of bytes kept from the end of a script's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a script ended."""
+    """The exit code and output of a finished script."""
 
     exit_code: int | None
-    """None: it was not done in time."""
+    """The exit code. None: the script timed out."""
     printed: str
-    """What it printed last."""
+    """The end of the script's output."""
 
 
 class Scripts:
-    """Those that run. Left with an exception, such as Ctrl-C, none is left running."""
+    """Runs scripts and tracks the running ones. Leaving the context with an exception, such as
+    Ctrl-C, kills all of them.
+    """
 
     def __init__(self) -> None:
         self._running: set[int] = set()
@@ -75,7 +77,9 @@ class Scripts:
                 end_group(group)
 
     def run(self, script: Path, arguments: JsonObject, answer: Path, *, timeout_s: float) -> Done:
-        """Run `prepare(**arguments)` of a script; the path that it returns is put into `answer`."""
+        """Run a script's `prepare(**arguments)` and write the path that it returns to the file
+        `answer`.
+        """
         script_arguments = [str(script), json.dumps(dict(arguments)), str(answer)]
         # Not a pipe, which whoever the script leaves behind would keep open.
         with tempfile.TemporaryFile(prefix="palestra-script-") as printed:
@@ -88,7 +92,7 @@ class Scripts:
 
     @contextlib.contextmanager
     def _started(self, command: list[str], printed: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that is gone after the body, with its whole group."""
+        """Start a process. When the body ends, kill its whole process group."""
         theirs, ours = os.pipe()
         try:
             with self._lock:

@@ -1,4 +1,4 @@
-"""Where a dataset that is missing on this machine is fetched from, as its entry says."""
+"""Download the missing file of a dataset from the source in its entry."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -21,16 +21,20 @@ CREDENTIALS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MLFLOW_TRACKING_TOK
 
 
 OTHERWISE: Final[Mapping[DatasetType, str]] = {"benchmark": "test"}
-"""What the hub calls a split where it does not call it as we do."""
+"""Dataset type -> the split's usual name on the hub, where that name differs."""
 
 
 def credentials_in(environ: Mapping[str, str]) -> frozenset[str]:
-    """The tokens for the hub and the registry that the environment and the machine hold."""
+    """Return the tokens for the hub and the registry: those in the environment, and the stored
+    Hugging Face login.
+    """
     return frozenset(environ[name] for name in CREDENTIALS if environ.get(name)) | _login()
 
 
 def _login() -> frozenset[str]:
-    """The token that the hub's own login has left on this machine, where there is its client."""
+    """Return the token of the stored Hugging Face login; an empty set when huggingface_hub is not
+    installed.
+    """
     if find_spec("huggingface_hub") is None:
         return frozenset()
     from huggingface_hub import get_token
@@ -41,25 +45,27 @@ def _login() -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Sources:
-    """Fetches entries' files; called as `entries.Download` is."""
+    """Downloads the files of dataset entries. Its call signature is `entries.Download`."""
 
     tree: ConfigTree = field(repr=False)
-    """The configuration: `hf_token`, `mlflow_tracking_uri`, `mlflow_tracking_token`."""
+    """The configuration, with `hf_token`, `mlflow_tracking_uri` and `mlflow_tracking_token`."""
     environ: Mapping[str, str] = field(repr=False)
     progress: UploadProgress = field(default_factory=Silent)
     patience: TransferPatience = field(default_factory=TransferPatience)
 
     def __call__(self, entry: DatasetEntry, source: DataSource, destination: Path, /) -> None:
-        """The entry's rows come to `destination`, whole or not at all.
+        """Download an entry's rows to `destination`, completely or not at all.
 
-        Raises PalestraError, in which no token shows, whoever has put it there.
+        Raises PalestraError, with all tokens masked in the message.
         """
         fetch = self._from_hub if source == "huggingface" else self._from_registry
         with self._masking():
             fetch(entry, destination)
 
     def from_hub(self, settings: HubDownload, *, or_split: str | None = None) -> None:
-        """A file or split of the hub; `or_split` will do when it has no such split."""
+        """Download a file or split from the hub. `or_split`: the split to use when the requested
+        one does not exist.
+        """
         with self._masking():
             hub = open_hub(self.tree, self.environ, self.patience)
             hub.download(settings, self.progress, or_split=or_split)

@@ -1,7 +1,7 @@
-"""Knowing what is wrong: checks before a run, and what to make of a run afterwards.
+"""Find out what is wrong: checks before a run, and a diagnosis of a run afterwards.
 
-Everything it has to say is a `Finding` (`palestra.doctor.findings`): layer, cause, quoted
-evidence, and the next action that mends it.
+Every result is a `Finding` (`palestra.doctor.findings`): layer, cause, quoted evidence, and the
+next action that fixes the problem.
 """
 
 from palestra.doctor.checking import CheckRun, Looked, Round

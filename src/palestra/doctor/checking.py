@@ -1,4 +1,4 @@
-"""Running checks: side by side, each with a deadline, and none able to break the others."""
+"""Run checks concurrently. Each has a deadline, and no failing check stops the others."""
 
 import asyncio
 import time
@@ -15,22 +15,22 @@ from palestra.errors import Layer, PalestraError
 T = TypeVar("T")
 
 LOCAL_S: Final = 20.0
-"""For what only this machine has to answer."""
+"""Deadline of a check that uses only this machine, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What one check looked at, in a few words, and what it found there."""
+    """The result of one check: a short summary of what was examined, and the findings."""
 
     said: str
     findings: tuple[Finding, ...] = ()
     skipped: bool = False
-    """There was nothing to look at."""
+    """Whether the check was skipped because there was nothing to examine."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRun:
-    """One check that has ended."""
+    """One finished check."""
 
     layer: Layer
     name: str
@@ -48,7 +48,7 @@ def _nobody(_run: CheckRun) -> None:
 @final
 @dataclass(slots=True)
 class Round:
-    """The checks of one examination, in the order in which they ended."""
+    """The checks of one examination, in the order in which they finished."""
 
     runs: list[CheckRun] = field(default_factory=list)
     on_done: Done = _nobody
@@ -56,7 +56,7 @@ class Round:
     async def look(
         self, layer: Layer, name: str, work: Awaitable[Looked], *, within_s: float
     ) -> Looked:
-        """Run one check to its end or its deadline; whatever it raises is a finding."""
+        """Run one check until it ends or its deadline passes. Any exception becomes a finding."""
         began = time.monotonic()
         limit = asyncio.timeout(within_s)
         try:
@@ -78,24 +78,24 @@ class Round:
         return looked
 
     def note(self, layer: Layer, name: str, looked: Looked, *, seconds: float = 0.0) -> None:
-        """Add what was looked at elsewhere."""
+        """Add the result `looked` of a check that ran elsewhere."""
         run = CheckRun(layer, name, looked, seconds)
         self.runs.append(run)
         self.on_done(run)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Those of all checks; what two of them found alike is told once."""
+        """Return the findings of all checks. Two findings with equal cause and symptom count once."""
         findings = (finding for run in self.runs for finding in run.looked.findings)
         return tuple({(finding.cause, finding.symptom): finding for finding in findings}.values())
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """`work` in a thread, which is left behind when the deadline passes."""
+    """Run `work` in a thread. After the deadline the caller stops waiting, but the thread goes on."""
     return await asyncio.to_thread(work)
 
 
-async def done(looked: Looked) -> Looked:
-    """A check that needed no waiting."""
+async def ended_check(looked: Looked) -> Looked:
+    """Return `looked`, for a check that needs no waiting."""
     return looked
 
 

@@ -1,9 +1,9 @@
-"""From what a run left behind to what went wrong: `palestra diagnose`.
+"""`palestra diagnose`: find out what went wrong from the files that a run left behind.
 
-Observations are classified by the table of signatures and put together by cause. What follows
-from another finding is told as its consequence, what passes on a failure is heard only when
-nothing else speaks, and what fits no entry stays unknown: it is quoted, with all that was
-looked at.
+Observations are classified by the signature table and grouped by cause. A finding that follows from
+another one is reported as its consequence. An observation that only passes on another failure
+counts only when there is nothing else. An observation without an entry in the table stays unknown:
+it is quoted, with everything that was examined.
 """
 
 import re
@@ -29,18 +29,18 @@ from palestra.rollouts import Manifest
 MOST_EVIDENCE: Final = 8
 MOST_UNKNOWN: Final = 5
 MOST_RECORDED: Final = 1_000
-"""Recorded failures that a log's lines are recognised in."""
+"""Largest number of recorded failures that log lines are compared with."""
 UNKNOWN: Final = "unknown"
 _NUMBER: Final = re.compile(r"\d+")
 _JOB: Final = re.compile(r"slurm job (\S+):")
 
 DoorsOf = Callable[[Manifest], Mapping[str, Sequence[RowEndpoint]]]
-"""Agent -> the request models that its rows have to pass, as far as they can be known."""
+"""Returns for each agent the request models that its rows must pass, as far as known."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """Observations of one cause, and how it is told."""
+    """The observations of one cause, with the table entry that describes it."""
 
     layer: Layer
     cause: str
@@ -48,7 +48,7 @@ class _Group:
     named: dict[str, str] = field(default_factory=dict)
     observations: list[LogObservation] = field(default_factory=list)
     harmless: bool = False
-    """Every rollout was scored all the same."""
+    """Whether every rollout was scored in spite of this cause."""
 
     @property
     def rank(self) -> Rank:
@@ -56,7 +56,7 @@ class _Group:
 
     @property
     def rollouts(self) -> int:
-        """How many rollouts it struck, as far as they are known."""
+        """The number of rollouts with this cause, counted where the row is known."""
         struck = ((o.row.task, o.row.rollout) for o in self.observations if o.row is not None)
         return len(set(struck))
 
@@ -76,14 +76,15 @@ def diagnose(
     logs: tuple[Path, ...] = (),
     doors_of: DoorsOf | None = None,
 ) -> Diagnosis:
-    """What went wrong with `subject_name`: an output or its stem, a folder, a log, a job of Slurm.
+    """Return what went wrong with `subject_name`: an output or its stem, a folder, a log, a Slurm
+    job.
 
-    `sources`: the input files, where the run does not say. `logs`: further ones. Raises BadInput
-    when `subject_name` is no run, InputDataError when a file cannot be read.
+    `sources`: the input files, if the run does not record them. `logs`: additional logs. Raises
+    BadInput: `subject_name` is no run. Raises InputDataError: a file cannot be read.
     """
     subject = locate(subject_name, folder=folder)
     try:
-        log_readings, runs = _read(subject, logs, folder, table)
+        log_readings, runs = _read_files(subject, logs, folder, table)
         observations = [*(subject.job.observations if subject.job else ())]
         for run in runs:
             observations += stale_inputs(run, sources)
@@ -96,7 +97,7 @@ def diagnose(
         raise InputDataError(f"{error.filename}: {error.strerror}") from error
 
 
-def _read(
+def _read_files(
     subject: LocatedFiles, logs: tuple[Path, ...], folder: Path, table: SignatureTable
 ) -> tuple[list[LogReading], list[RunReading]]:
     log_readings = [read_log(path, table) for path in dict.fromkeys((*subject.logs, *logs))]
@@ -113,7 +114,10 @@ def _read(
 def _as_recorded(
     observations: Iterable[LogObservation], rows: Sequence[LogObservation]
 ) -> Iterator[LogObservation]:
-    """What a log tells of a rollout's end, with the way to it that the failures file has."""
+    """Yield a log's observations; rollout failures get the fuller text from the failures file.
+
+    The text in the failures file begins with the servers that the call passed.
+    """
     recorded = (row.text for row in rows if row.row is not None)
     texts = dict.fromkeys(islice(recorded, MOST_RECORDED))
     for observation in observations:
@@ -153,14 +157,14 @@ def _diagnosis(
 
 
 def _is_whole(run: RunReading) -> bool:
-    """Whether every rollout that was asked for was scored."""
+    """Whether every requested rollout was scored."""
     return run.counts.scored > 0 and not run.counts.failed and not run.counts.missing
 
 
 def _grouped(
     observations: Iterable[LogObservation], table: SignatureTable
 ) -> tuple[list[_Group], list[Quote]]:
-    """Observations by cause, and what none is known for."""
+    """Return observations grouped by cause, and quotes of those without a known cause."""
     heard: dict[str, _Group] = {}
     relayed: dict[str, _Group] = {}
     unknown: list[Quote] = []
@@ -201,7 +205,7 @@ def _group_of(observation: LogObservation, table: SignatureTable) -> _Group | No
 
 
 def _without_consequences(groups: list[_Group]) -> tuple[list[_Group], list[_Group]]:
-    """Causes, and what follows from them."""
+    """Separate the groups into causes and consequences of these causes."""
     explained: set[str] = set()
     warnings = {group.cause for group in groups if group.severity is not Severity.ERROR}
     for group in groups:
@@ -219,7 +223,7 @@ def _without_consequences(groups: list[_Group]) -> tuple[list[_Group], list[_Gro
 
 
 def _ordered(groups: list[_Group]) -> list[_Group]:
-    """Errors first; what ended the command before what ended rollouts, many rollouts before few."""
+    """Sort the groups: errors first, then what ended the command, then causes of many rollouts."""
     severities = tuple(Severity)
     return sorted(
         groups,
@@ -238,7 +242,7 @@ def _finding(
     first = min(group.observations, key=lambda observation: observation.rank)
     struck = group.rollouts
     many = f" ({struck} rollouts)" if struck > 1 else ""
-    why, do = _told(group, first, looked_at)
+    why, do = _symptom_and_remedy(group, first, looked_at)
     # Whoever recorded the row knows more of it than the line of a log.
     told_of_a_row = next((o for o in group.observations if o.row is not None), first)
     nearer = first.rank >= Rank.FAILURE or told_of_a_row.text.endswith(first.text)
@@ -255,7 +259,9 @@ def _finding(
     )
 
 
-def _told(group: _Group, first: LogObservation, looked_at: Sequence[str]) -> tuple[str, str]:
+def _symptom_and_remedy(
+    group: _Group, first: LogObservation, looked_at: Sequence[str]
+) -> tuple[str, str]:
     if group.signature is None:
         return (
             f"not known: recorded as a failure of {group.layer.value}; no entry of the table fits",
@@ -283,7 +289,7 @@ def _evidence(
 def _row_quotes(
     run: RunReading, observation: LogObservation, doors_of: DoorsOf | None
 ) -> tuple[Quote, ...]:
-    """The failing row, held to the request models that are known."""
+    """Quote the fields of the failing row that do not pass the known request models."""
     row = observation.row
     if row is None:
         return ()

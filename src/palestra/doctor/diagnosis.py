@@ -1,4 +1,4 @@
-"""What `diagnose` has to say of one run."""
+"""The result of `palestra diagnose` for one run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -10,24 +10,24 @@ from palestra.schema import JsonDict
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is known of a run. `findings`: the likely causes first."""
+    """The result of a diagnosis. `findings`: the likely causes first."""
 
     run: str
     findings: tuple[Finding, ...]
     counts: Mapping[str, RowCounts]
-    """Output -> how many of what is there."""
+    """For each output file, the counts of its rows."""
     consequences: tuple[str, ...] = ()
-    """What follows from the findings."""
+    """Problems that are consequences of the findings."""
     unknown: tuple[Quote, ...] = ()
-    """What looks like an error and fits no entry of the table."""
+    """Lines that look like errors and match no entry of the table."""
     looked_at: tuple[str, ...] = ()
     noise: int = 0
-    """Lines of shutdown noise that were passed over."""
+    """The number of ignored lines of shutdown noise."""
     whole: bool = False
-    """Every rollout that was asked for has been scored, as far as files of a run are known."""
+    """Whether every requested rollout was scored, according to the files that were found."""
 
     def masked(self, mask: Callable[[str], str]) -> "Diagnosis":
-        """The same with `mask` over all that it quotes."""
+        """Return a copy with `mask` applied to all texts."""
         return replace(
             self,
             counts={
@@ -40,7 +40,7 @@ class Diagnosis:
         )
 
     def as_json(self) -> JsonDict:
-        """As `--json` shows it."""
+        """Return the diagnosis as the JSON object for `--json`."""
         return {
             "run": self.run,
             "counts": {output: asdict(counts) for output, counts in self.counts.items()},

@@ -1,10 +1,10 @@
-"""The examination before a run: every check, side by side where they do not need each other.
+"""The examination before a run. Checks that do not need each other run concurrently.
 
-1. What this machine and the configuration say by themselves; and the plan of the run, which looks
-   at every row.
-2. The servers start, and their endpoints are asked. Nothing is rolled out.
-3. The rows meet the servers' request models, an empty answer each verifier, a question each judge.
-4. What all of it would take.
+1. Check this machine and the configuration, and plan the run, which reads every row.
+2. Start the servers and query their endpoints. No rollout is run.
+3. Check the rows against the servers' request models, verify an empty answer in each environment,
+   and send a question to each judge.
+4. Forecast the cost of the whole run.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, final
 
 from palestra.config import ServerType
-from palestra.doctor.checking import LOCAL_S, Looked, Round, done, in_thread
+from palestra.doctor.checking import LOCAL_S, Looked, Round, ended_check, in_thread
 from palestra.doctor.checks import config as config_checks
 from palestra.doctor.checks import data, infra, machines, model, verifier
 from palestra.doctor.checks.rows import quote_row
@@ -33,12 +33,12 @@ from palestra.rollouts import discard
 from palestra.transport import ServerClient
 
 START_S: Final = 130.0
-"""For the servers: a little more than they have themselves."""
+"""Deadline for starting the servers, in seconds; a little longer than their own."""
 SANDBOX_S: Final = 60.0
 LEAVE_S: Final = 3.0
-"""How long a plan that nobody waits for any more has to come to its end."""
+"""Seconds that a cancelled plan gets to finish."""
 ALONE_S: Final = 20.0
-"""For the rest of a fleet that does not start."""
+"""Deadline for starting the remaining servers of a fleet that does not start, in seconds."""
 
 
 async def examine(
@@ -47,10 +47,10 @@ async def examine(
     round_: Round | None = None,
     on_frozen: Callable[[Report], None] | None = None,
 ) -> Report:
-    """Make every check; nothing is rolled out, and nothing stays behind on disk.
+    """Run every check. No rollout is run, and no file stays behind on disk.
 
-    `on_frozen` is called from a thread with what is known so far when a server holds the event
-    loop for `VERIFY_S`: then this never returns, and only ending the process helps.
+    `on_frozen` is called from a thread with the report so far when a server blocks the event loop
+    for `VERIFY_S`. In this case `examine` never returns, and only ending the process helps.
     """
     return await _Examination(subject, round_ or Round(), on_frozen).run()
 
@@ -94,7 +94,7 @@ class _Examination:
         )
 
     def _placed(self, finding: Finding) -> Finding:
-        """With the line of the input at which the row of a finding stands."""
+        """Return the finding with a quote of the input line that its row came from."""
         planned = self._known.planned
         task = finding.row.task if finding.row is not None else None
         if planned is None or planned.run is None or not isinstance(task, int):
@@ -175,7 +175,10 @@ class _Examination:
     async def _with_servers(self) -> None:
         examine = self._round.look
         await examine(
-            Layer.CONFIG, "agents", done(config_checks.check_agents(self._config)), within_s=1
+            Layer.CONFIG,
+            "agents",
+            ended_check(config_checks.check_agents(self._config)),
+            within_s=1,
         )
         async with contextlib.AsyncExitStack() as stack:
             client: ServerClient | None = None
@@ -197,7 +200,11 @@ class _Examination:
             await self._rows.look(client)
 
     async def _without_the_broken(self, stack: contextlib.AsyncExitStack) -> ServerClient | None:
-        """The servers that can be made, of a fleet that does not start; else the models alone."""
+        """Start the servers that can be created of a fleet that does not start, else only its
+        models.
+
+        Returns their client; None when neither part starts.
+        """
         await self._made.wait()
         models = [instance.name for instance in self._config.instances_of(ServerType.MODEL)]
         for names in (list(self._known.servers), models):

@@ -1,11 +1,11 @@
-"""What the run would take, and whether there is time and disk for it."""
+"""Forecast what the run takes, and check whether there is enough time and disk."""
 
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 from palestra.config import ResolvedConfig, ServerType
-from palestra.doctor.checking import LOCAL_S, Looked, Round, done
+from palestra.doctor.checking import LOCAL_S, Looked, Round, ended_check
 from palestra.doctor.checks import infra
 from palestra.doctor.findings import quote
 from palestra.doctor.forecast import Forecast, Price, Share, forecast, prices_in
@@ -17,11 +17,11 @@ from palestra.settings import CollectSettings
 
 
 async def expect(subject: ExaminedRun, round_: Round, facts: SharedFacts) -> Forecast | None:
-    """Whether there is time and disk for the run, and what it takes; None without a plan."""
+    """Check whether time and disk suffice, and return the run's forecast; None without a plan."""
     shares = [_share(subject.config, facts, rows) for rows in facts.rows]
     examine = round_.look
     slow = _check_answers_in_time(shares, subject.settings)
-    await examine(Layer.THROUGHPUT, "answers in time", done(slow), within_s=1)
+    await examine(Layer.THROUGHPUT, "answers in time", ended_check(slow), within_s=1)
     prices: dict[str, Price] = {}
     expected: Forecast | None = None
 
@@ -63,7 +63,7 @@ def _share(config: ResolvedConfig, facts: SharedFacts, rows: AgentRows) -> Share
 
 
 def _check_answers_in_time(shares: list[Share], settings: CollectSettings) -> Looked:
-    """Whether an answer of full length fits into the time of a rollout, at the measured pace."""
+    """Check whether a response of full length fits into a rollout's timeout at the measured pace."""
     findings = []
     paced = [(s, s.pace, s.rows.most_output) for s in shares if s.pace is not None]
     for share, pace, most_output in paced:

@@ -1,4 +1,4 @@
-"""From an error that a check met to a finding, by the table of signatures."""
+"""Turn an error that a check raised into a finding, with the signature table."""
 
 import errno
 import re
@@ -18,7 +18,7 @@ def finding_of(
     evidence: tuple[Quote, ...] = (),
     severity: Severity = Severity.ERROR,
 ) -> Finding:
-    """The finding that an error is. `evidence` comes before what the error itself brings."""
+    """Return the finding for an error. `evidence` comes before the error's own evidence."""
     entry = entry_of(error)
     quotes = (*evidence, *(_hops(error) if isinstance(error, CallError) else _lines_below(error)))
     return Finding(
@@ -34,21 +34,22 @@ def finding_of(
 
 
 def hint_for(error: PalestraError) -> str:
-    """What the table says to do about an error, by its cause or its words; else nothing."""
-    entry = _told(error)
+    """Return the table's advice for an error, by its cause or message; empty without an entry."""
+    entry = _signature_of(error)
     return entry.do_of(error.message) if entry else ""
 
 
 def entry_of(error: PalestraError) -> Signature:
-    """The entry of the table that `error` is: by the system's word, its cause or what it quotes.
+    """Return the table entry for an error, by operating system error, cause, or message.
 
-    One that is none of those is what its class usually is, or else a failure of its layer.
+    Without a match: the usual entry of the error's class, else the entry for a failure of its
+    layer.
     """
     usual = _usual_cause(error) or cause_id(error.layer, "failed")
-    return _told(error) or SignatureTable.load().by_cause[usual]
+    return _signature_of(error) or SignatureTable.load().by_cause[usual]
 
 
-def _told(error: PalestraError) -> Signature | None:
+def _signature_of(error: PalestraError) -> Signature | None:
     table = SignatureTable.load()
     cause = _by_system(error) or error.cause
     if isinstance(cause, str):  # a trainer's error has a cause of its own kind
@@ -58,14 +59,16 @@ def _told(error: PalestraError) -> Signature | None:
 
 
 def _usual_cause(error: PalestraError) -> str | None:
-    """A subclass that has a layer of its own is another matter than its parent."""
+    """Return the usual cause of the error's class. A class with a different layer than its parent
+    does not inherit the cause.
+    """
     bases = (base for base in type(error).__mro__ if issubclass(base, PalestraError))
     cause_class = next((base for base in bases if "usual_cause" in vars(base)), PalestraError)
     return cause_class.usual_cause if cause_class.layer is error.layer else None
 
 
 def _by_system(error: PalestraError) -> str | None:
-    """What the operating system said beneath it."""
+    """Return the cause for the operating system error below `error`; None without one."""
     cause = error.__cause__
     return _OF_ERRNO.get(cause.errno or 0) if isinstance(cause, OSError) else None
 
@@ -80,7 +83,7 @@ _OF_ERRNO: Final = {
 
 
 def _symptom(message: str) -> str:
-    """The first line; with the second one where the first only announces it."""
+    """Return the first line of a message; if it ends with a colon, the second line is added."""
     first, _, remainder = message.partition("\n")
     listed = [line.strip(" -") for line in remainder.splitlines() if line.strip()]
     if not first.endswith(":") or not listed:
@@ -90,7 +93,9 @@ def _symptom(message: str) -> str:
 
 
 def _action(error: PalestraError, entry: Signature) -> str:
-    """The error's own hint; with what the table says of its words, where that has nothing to type."""
+    """Return the error's own hint. When the hint contains nothing to type, the table's advice is
+    added.
+    """
     hint, advice = error.hint, entry.do_of(error.message)
     if not hint:
         return advice
@@ -102,7 +107,9 @@ _TO_TYPE: Final = re.compile(r"`|--\w|\+\+|\w+:\s|[\w/]+\.\w+")
 
 
 def _hops(error: CallError) -> tuple[Quote, ...]:
-    """The innermost body, the way to it, and the author's frames."""
+    """Quote a failed call: the innermost response bodies, the servers passed, and the author's
+    frames.
+    """
     evidence = error.evidence
     answered_hops = [hop for hop in reversed(evidence.hops) if hop.status is not None]
     # Who only passed it on says nothing beside who said why.
@@ -126,7 +133,7 @@ _FRAME: Final = re.compile(r'(?:File )?"?([^\s"]+\.py)"?(?:, line |:)(\d+)')
 
 
 def _frames(text: str) -> tuple[Quote, ...]:
-    """The last frame of an author's traceback, with its line."""
+    """Quote the last frame of an author's traceback, with its source line."""
     frames = _FRAME.findall(text)
     if not frames:
         return (quote("traceback", text),) if text else ()
@@ -135,7 +142,7 @@ def _frames(text: str) -> tuple[Quote, ...]:
 
 
 def _lines_below(error: PalestraError) -> tuple[Quote, ...]:
-    """What a message of several lines lists, and the frame of an author's file that it names."""
+    """Quote the further lines of a message, and the frame of an author's file that it names."""
     listed = [line.strip(" -") for line in error.message.split("\n")[1:] if line.strip()]
     return (*(quote("", line) for line in listed[:10]), *_frames_in(error.message))
 

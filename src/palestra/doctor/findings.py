@@ -1,10 +1,10 @@
-"""What the doctor has to say: one finding per cause, in the words and order of the layers.
+"""Findings of the doctor: one for each cause, always with the same parts and layers.
 
-- *symptom*: what was observed, with numbers. *evidence*: the lines that show it, quoted, with
-  their file and line. *likely cause*: why, as far as is known. *next action*: what to do; a user
-  who follows it is rid of this finding.
-- *cause id*: `layer.what`, such as `infra.disk-full`: what tests, scripts and the table of known
-  troubles go by. It is part of the interface; the sentences are not.
+- *symptom*: what was observed, with numbers. *evidence*: quoted lines that show it, with their
+  file and line. *likely cause*: the reason, as far as known. *next action*: what to do; a user
+  who follows it no longer gets the finding.
+- *cause id*: `layer.what`, such as `infra.disk-full`. Tests, scripts and the signature table use
+  this id. It is part of the interface; the sentences are not.
 """
 
 import re
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LAYERS: Final = tuple(Layer)
-"""The order in which layers are checked and told: a fault below explains those above."""
+"""The order in which layers are checked and reported. A fault in one explains faults in later ones.
+"""
 LONGEST_QUOTE: Final = 500
 _STEMS: Final[Mapping[Layer, str]] = {
     Layer.INFRA: "infra",
@@ -36,28 +37,27 @@ _CAUSE: Final = re.compile(r"([a-z]+)\.[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def cause_id(layer: Layer, what: str) -> str:
-    """`infra.disk-full` of a layer and what is wrong there."""
+    """Return a cause id such as `infra.disk-full`, from a layer and the problem `what`."""
     return f"{_STEMS[layer]}.{what}"
 
 
 class Severity(StrEnum):
-    """How bad a finding is. Only errors make a command exit 1."""
+    """The severity of a finding. Only errors make a command exit 1."""
 
     ERROR = "error"
-    """The run fails, or what it writes cannot be trusted."""
+    """The run fails, or its output cannot be trusted."""
     WARNING = "warning"
-    """The run goes on, slower or with less than was asked for."""
+    """The run continues, but slower or with less than was requested."""
     NOTE = "note"
-    """Nothing is wrong: something was not looked at, or is only worth knowing."""
+    """Nothing is wrong: a check was skipped, or the finding is only information."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """One piece of evidence: text as it was found, and where.
+    """One piece of evidence: the original text and its location.
 
-    `source` is a file, or what else was asked (a URL, a command, a server). `line` counts from
-    one, where there are lines. `pointer` is a JSON pointer, or a key of the configuration, of
-    what is wrong within it.
+    `source`: a file or another source (a URL, a command, a server). `line`: the line number from 1,
+    if there are lines. `pointer`: a JSON pointer, or a configuration key, to the wrong part.
     """
 
     source: str
@@ -67,13 +67,15 @@ class Quote:
 
     @property
     def where(self) -> str:
-        """`rows.jsonl:17 /responses_create_params/input`."""
+        """The location as text: `rows.jsonl:17 /responses_create_params/input`."""
         location = self.source if self.line is None else f"{self.source}:{self.line}"
         return f"{location} {self.pointer}".rstrip()
 
 
 def quote(source: Path | str, text: str, *, line: int | None = None, pointer: str = "") -> Quote:
-    """A quote of no more than a screenful, its middle left out where it is longer."""
+    """Return a quote of at most `LONGEST_QUOTE` characters; the middle of a longer text is left
+    out.
+    """
     half = LONGEST_QUOTE // 2
     shortened = text if len(text) <= LONGEST_QUOTE else f"{text[:half]} … {text[-half:]}"
     return Quote(str(source), shortened.strip("\r\n"), line, pointer)
@@ -81,7 +83,7 @@ def quote(source: Path | str, text: str, *, line: int | None = None, pointer: st
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong. Raises ValueError when the cause is not one of its layer."""
+    """One problem that was found. Raises ValueError: the cause id does not belong to the layer."""
 
     layer: Layer
     cause: str
@@ -101,7 +103,7 @@ class Finding:
             )
 
     def masked(self, mask: Callable[[str], str]) -> "Finding":
-        """The same with `mask` over all that it says."""
+        """Return a copy with `mask` applied to all texts."""
         return replace(
             self,
             symptom=mask(self.symptom),
@@ -114,7 +116,7 @@ class Finding:
         )
 
     def as_json(self) -> JsonDict:
-        """As `--json` shows it."""
+        """Return the finding as a JSON object for `--json`."""
         return {
             "layer": self.layer.value,
             "cause": self.cause,
@@ -131,7 +133,7 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Errors first, then by layer from the lowest up; otherwise as they were found."""
+    """Sort findings: errors first, then by layer from the lowest up; otherwise the order is kept."""
     severities = tuple(Severity)
     return tuple(
         sorted(findings, key=lambda f: (severities.index(f.severity), LAYERS.index(f.layer)))
@@ -139,12 +141,15 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:
-    """Whether a command that found these exits 1."""
+    """Whether a command with these findings exits 1."""
     return any(finding.severity is Severity.ERROR for finding in findings)
 
 
 def text_of(finding: Finding, *, visible: Callable[[str], str] = str) -> "Text":
-    """For people: rich text, whose `.plain` is for files. `visible` makes texts of others safe."""
+    """Return the finding as rich text for people. Its `.plain` is for files.
+
+    `visible` makes texts from other sources safe to print.
+    """
     from rich.text import Text
 
     style = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
@@ -163,7 +168,10 @@ def text_of(finding: Finding, *, visible: Callable[[str], str] = str) -> "Text":
 
 
 def five_parts(finding: Finding, *, visible: Callable[[str], str] = str) -> str:
-    """A finding under the words of the field's debugging guide; the line above has its name."""
+    """Return the finding as text with the five labels of NeMo Gym's debugging guide.
+
+    The first line has the severity and the cause id.
+    """
     row = "" if finding.row is None else f"{row_text(finding.row)}: "
     quotes = [_one_line(": ".join(filter(None, (q.where, q.text)))) for q in finding.evidence]
     parts = (
@@ -192,7 +200,7 @@ def _one_line(text: str) -> str:
 
 
 def row_text(row: RowIdentity) -> str:
-    """`task 3, rollout 1, attempt 2, agent x`."""
+    """Return a row's identity as text: `task 3, rollout 1, attempt 2, agent x`."""
     return ", ".join(f"{name} {value}" for name, value in _row_as_json(row).items())
 
 

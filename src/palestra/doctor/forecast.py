@@ -1,4 +1,4 @@
-"""What a run will take: requests, tokens, time, disk and money, each with what it rests on."""
+"""Forecast what a run takes (requests, tokens, time, disk and money) and list the assumptions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,31 +11,32 @@ from palestra.errors import ConfigError
 from palestra.schema import JsonDict
 
 PRICES: Final = "prices"
-"""Top-level setting: model instance -> `input` and `output`, per million tokens, and `currency`."""
+"""Top-level setting: for each model instance `input` and `output` per million tokens, and
+`currency`."""
 MEMORY_PER_ROLLOUT: Final = 128 * 1024
 MEMORY_AT_REST: Final = 512 * 1024**2
 BYTES_PER_TOKEN: Final = 4.0
-"""Of prompts, where the endpoint's own count is not known."""
+"""Assumed prompt bytes per token when the endpoint's own count is unknown."""
 BYTES_PER_OUTPUT_TOKEN: Final = 6.0
-"""Of an answer's token in the output file, as JSON."""
+"""Bytes of one response token in the output file, as JSON."""
 BYTES_WITH_IDS: Final = 40.0
-"""More, for a token whose id and log probability are kept."""
+"""Additional bytes for a response token whose token id and log prob are stored."""
 UNKNOWN_OUTPUT_TOKENS: Final = 1000
-"""Of an answer, where no limit and no earlier answer says more."""
+"""Assumed tokens of a response when neither a limit nor an earlier run is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPace:
-    """What one request to a model showed."""
+    """The measured speed of one request to a model."""
 
     seconds: float
-    """From question to answer."""
+    """Seconds from the request to the response."""
     output_tokens: int
     bytes_per_token: float = BYTES_PER_TOKEN
-    """Of its prompt."""
+    """Bytes per token of the prompt."""
 
     def seconds_for(self, tokens: float) -> float:
-        """For an answer of so many tokens, asked alone."""
+        """Return the seconds for a response of this many tokens, without concurrent requests."""
         return self.seconds + (tokens - self.output_tokens) * self.seconds / max(
             self.output_tokens, 1
         )
@@ -43,7 +44,7 @@ class RequestPace:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Per million tokens."""
+    """The price per million input and output tokens."""
 
     input: float
     output: float
@@ -63,7 +64,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """For the rollouts that are still to run."""
+    """The forecast for the rollouts that are still to run."""
 
     rollouts: int
     requests: int
@@ -74,20 +75,20 @@ class Forecast:
     in_flight: int
     seconds: float | None
     cost: Mapping[str, float]
-    """By currency; empty when no price is configured."""
+    """The cost by currency; empty when no price is configured."""
     rests_on: tuple[str, ...]
 
     def as_json(self) -> JsonDict:
-        """All of it by name."""
+        """Return all fields as a JSON object."""
         return asdict(self)
 
     def _at_least(self) -> str:
-        """Nothing is known of how the endpoint bears them all at once: that is told with it."""
+        """Return the time as a lower bound: the endpoint's speed under the full load is unknown."""
         span = _span(self.seconds or 0.0)
         return f"at least {span}, if {self.in_flight:,} at once are answered as fast as one"
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the forecast as lines for people."""
         time = "unknown (no request was answered)" if self.seconds is None else self._at_least()
         cost = ", ".join(f"{value:,.2f} {currency}" for currency, value in self.cost.items())
         judge = f" and {self.judge_requests:,} of the judge" if self.judge_requests else ""
@@ -103,7 +104,9 @@ class Forecast:
 
 
 def prices_in(tree: ConfigTree) -> dict[str, Price]:
-    """The configured prices, by model instance. Raises ConfigError for what is none."""
+    """Return the configured price of each model instance. Raises ConfigError: an entry is not a
+    price.
+    """
     price_table = tree.get(PRICES) or {}
     try:
         return {
@@ -114,7 +117,7 @@ def prices_in(tree: ConfigTree) -> dict[str, Price]:
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"{PRICES} is not what a price is: {error}",
+            f"{PRICES} does not hold prices: {error}",
             hint=f"{PRICES}: {{policy_model: {{input: 0.15, output: 0.60, currency: USD}}}}, "
             "per million tokens",
         ) from None
@@ -128,7 +131,9 @@ def forecast(
     prices: Mapping[str, Price],
     seen_output_tokens: float | None = None,
 ) -> Forecast:
-    """`remaining` of the rollouts are to run; `seen_output_tokens`: the mean of an earlier run."""
+    """Forecast the `remaining` rollouts. `seen_output_tokens`: the mean output tokens of an earlier
+    run.
+    """
     rollouts_asked = sum(share.rows.rollouts for share in shares)
     part = remaining / rollouts_asked if rollouts_asked else 0.0
     tokens = {share.model: _answer_tokens(share, seen_output_tokens) for share in shares}
@@ -167,7 +172,11 @@ def _bytes_per_token(share: Share) -> float:
 
 
 def _bytes(shares: Sequence[Share], outputs: Mapping[int, float], part: float) -> int:
-    """Materialized inputs are whole; scored rows hold their row once more, and the answer."""
+    """Return the bytes of the run's files: the materialized inputs, and the scored rows still to
+    come.
+
+    A scored row holds its input row and the response. `part`: the share of rollouts still to run.
+    """
     row_bytes = sum(share.rows.row_bytes for share in shares)
     answers = sum(
         outputs[id(share)] * (BYTES_PER_OUTPUT_TOKEN + BYTES_WITH_IDS * share.token_ids)

@@ -1,8 +1,8 @@
-"""The grammar compilers that inference servers force a tool call's arguments with, as installed.
+"""The installed grammar compilers, with which inference servers constrain tool call arguments.
 
-vLLM asks them in this order: xgrammar; where that cannot do it, llguidance; then outlines. Each is
-optional here. xgrammar declares PyTorch, which its compiler does not use: where there is no
-PyTorch it is loaded without the parts that do.
+vLLM tries them in this order: xgrammar; if it cannot compile the schema, llguidance; then outlines.
+Each one is optional. xgrammar declares PyTorch as a dependency, but its compiler does not use it:
+without PyTorch, xgrammar is loaded without the parts that need it.
 """
 
 import importlib
@@ -17,14 +17,16 @@ GRAMMARS_EXTRA: Final = "tool-schemas"
 XGRAMMAR, LLGUIDANCE, OUTLINES = "xgrammar", "llguidance", "outlines-core"
 
 Compile = Callable[[str], str]
-"""Compiles a JSON Schema (its text): why that cannot be done, empty when it can."""
+"""Compiles a JSON Schema given as text. Returns the error message; empty on success."""
 
 _PLACE_IN_SOURCE = re.compile(r"^\[\d\d:\d\d:\d\d\] \S+:\d+: ")
 _LONGEST_WHY = 300
 
 
 def installed_compilers() -> dict[str, Compile]:
-    """By name, in the order in which vLLM asks them; empty where the extra is not installed."""
+    """Return the installed compilers by name, in vLLM's order; empty without the extra
+    `tool-schemas`.
+    """
     loaders: Mapping[str, Callable[[], Compile]] = {
         XGRAMMAR: _xgrammar,
         LLGUIDANCE: _llguidance,
@@ -50,9 +52,9 @@ def _xgrammar() -> Compile:
 
 
 def _without_pytorch() -> ModuleType:
-    """`xgrammar.grammar`, imported past `xgrammar/__init__.py`, which imports PyTorch.
+    """Import `xgrammar.grammar` without running `xgrammar/__init__.py`, which imports PyTorch.
 
-    Nothing of it stays where others import from: a later `import xgrammar` fails as it would have.
+    Nothing stays in `sys.modules`: a later `import xgrammar` fails as it would have before.
     """
     spec = importlib.util.find_spec("xgrammar")
     if spec is None or spec.submodule_search_locations is None:
@@ -112,7 +114,7 @@ def _short(text: str) -> str:
 
 
 def grammar_versions() -> dict[str, str]:
-    """Compiler -> its installed version, for a report."""
+    """Return the installed version of each compiler, for a report."""
     from importlib.metadata import PackageNotFoundError, version
 
     versions: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What `palestra diagnose RUN` is about: outputs, logs, or a job of Slurm."""
+"""Locate what `palestra diagnose RUN` reads: outputs, logs, or a Slurm job."""
 
 import re
 import tempfile
@@ -20,7 +20,8 @@ _EVENT: Final = b'{"event":'
 NO_LOGS: Final = frozenset(
     {*(".csv", ".tsv", ".html", ".json", ".yaml", ".yml", ".toml", ".py", ".md", ".parquet")}
 )
-"""What is certainly none, so that nothing being found in it means nothing."""
+"""File name endings that no log has. Such a file is rejected instead of searched without a result.
+"""
 _OF_A_RUN: Final = (
     "_materialized_inputs.jsonl",
     "_failures.jsonl",
@@ -38,7 +39,7 @@ _GIVE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LocatedFiles:
-    """What there is to read. `outputs`: rollouts files, which may not be there themselves."""
+    """The files to read. `outputs`: rollouts files, which may not exist themselves."""
 
     outputs: tuple[Path, ...] = ()
     logs: tuple[Path, ...] = ()
@@ -46,7 +47,9 @@ class LocatedFiles:
 
 
 def locate(subject_name: str, *, folder: Path) -> LocatedFiles:
-    """What `subject_name` names, seen from `folder`. Raises BadInput when that is nothing."""
+    """Return the files that `subject_name` names, relative to `folder`. Raises BadInput: it names
+    none.
+    """
     path = folder / subject_name
     if path.is_dir():
         return _in_folder(path)
@@ -60,7 +63,7 @@ def locate(subject_name: str, *, folder: Path) -> LocatedFiles:
         if any(file.exists() for file in RunPaths(output).recorded()):
             return LocatedFiles((output,), tuple(_logs_beside(output)))
     raise BadInput(
-        f"{subject_name} is no run: no output, no folder, no log and no job of Slurm",
+        f"{subject_name} is not a run: no output, no folder, no log and no job of Slurm",
         hint=_GIVE,
     )
 
@@ -74,12 +77,14 @@ def _of_file(path: Path) -> LocatedFiles:
         _check_results(path)
         return LocatedFiles((path,), tuple(_logs_beside(path)))
     if path.suffix in NO_LOGS:
-        raise BadInput(f"{path} is no run: neither results nor a log", hint=_GIVE)
+        raise BadInput(f"{path} is not a run: neither results nor a log", hint=_GIVE)
     return LocatedFiles(logs=(path,))
 
 
 def _check_results(path: Path) -> None:
-    """Raise BadInput for JSON lines of another kind, such as the tasks of a run."""
+    """Raise BadInput when a JSONL file holds something other than results, such as a run's task
+    rows.
+    """
     if any(file.exists() for file in RunPaths(path).recorded() if file != path):
         return  # whatever became of it
     first = next((line for line in read_jsonl(path)), None)
@@ -93,7 +98,9 @@ def _check_results(path: Path) -> None:
 
 
 def _in_folder(folder: Path) -> LocatedFiles:
-    """All runs of a folder, and all logs in it and in its `logs`."""
+    """Return all runs and logs in a folder and its direct subfolders. Raises BadInput: there are
+    none.
+    """
     files = [path for path in _files(folder) if path.is_file()]
     stems = {
         path.with_name(path.name.removesuffix(ending) + ".jsonl")
@@ -128,7 +135,7 @@ def _is_events(path: Path) -> bool:
 
 
 def _logs_beside(output: Path) -> Iterable[Path]:
-    """Logs that are named after an output."""
+    """Return the logs in the output's folder whose names begin like the output's."""
     if not output.parent.is_dir():
         return []
     siblings = (p for p in output.parent.iterdir() if p.name.startswith(output.stem))
@@ -136,14 +143,14 @@ def _logs_beside(output: Path) -> Iterable[Path]:
 
 
 def ray_log_of(observations: Iterable[LogObservation]) -> Path | None:
-    """Where Ray's own daemon says why it did not start, when that is what was observed."""
+    """Return Ray's own error log when an observation says that Ray failed to start; else None."""
     log = Path(tempfile.gettempdir()) / "ray" / "session_latest" / "logs" / "raylet.err"
     failed = any(_RAY_FAILED.search(observation.text) for observation in observations)
     return log if failed and log.is_file() else None
 
 
 def outputs_named(log: Path, names: Iterable[str], *, folder: Path) -> Iterator[Path]:
-    """The outputs that a log's command wrote, where they can be found from here."""
+    """Yield the outputs that a log's command wrote, if they are found near `log` or in `folder`."""
     for name in dict.fromkeys(names):
         for parent in (log.parent, folder):
             output = parent / name

@@ -1,7 +1,7 @@
-"""Reading logs: errors, exceptions and telling lines, in the order in which they were printed.
+"""Read logs: find errors, exceptions and other informative lines, in the order of the log.
 
-Of a traceback, the innermost exception counts: the first of a chain that is no shutdown noise.
-A log may be that of a command, of a server, of a Slurm job with several tasks, or `--json-events`.
+Of a traceback, the innermost exception counts: the first one of a chain that is not shutdown noise.
+A log may come from a command, a server, a Slurm job with several tasks, or `--json-events`.
 """
 
 import re
@@ -29,28 +29,29 @@ from palestra.errors import FAILURES, Layer, Outcome, RowIdentity, class_of, spl
 from palestra.schema import JsonObject, other_than_text
 
 MOST_OBSERVED: Final = 2_000
-"""Observations of one log of each rank; those that come first are nearest to the cause."""
+"""Largest number of observations per log and rank. The first ones are kept: they are nearest the
+cause."""
 
 _PREFIX: Final = re.compile(
     r"(?:\x1b\[[\d;]*m|\[[\w.@:-]+\] |\([^()]*\bpid=\d+[^()]*\) |\d{1,4}: )*"
     r"(?:(?P<level>[A-Z]+) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]+:\d+\] ?)?"
 )
-"""Who printed a line, before the line itself: a server of a fleet, a Ray worker, a Slurm task."""
+"""The origin printed before a log line: a server of a fleet, a Ray worker, a Slurm task."""
 _STAMPED: Final = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?\S* +(?:[-|] *)?(?P<level>[A-Z]+)\b[ :|-]*"
     r"(?P<said>.*)"
 )
 _BARE: Final = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:\([\w.]+\))?: ")
-"""An exception without its traceback: the last line of one is all that many programs print."""
+"""An exception without a traceback: many programs print only the traceback's last line."""
 _BROKEN: Final = re.compile(
     r"(?:[\w./-]+: )?(?:error|fatal)\b(?: error)?: |FATAL\b|fatal python error"
     r"|segmentation fault|.*\bcore dumped\b|.*\bline \d+: +\d+ Killed\b"
     r"|[\w.-]+: cannot connect\b",
     re.IGNORECASE,
 )
-"""How other programs say that they failed: Slurm's, containers', the shell."""
+"""Error lines of other programs: Slurm, containers, the shell."""
 _MARKS: Final = ("error", "exception", "fatal", "fault", "dumped", "killed", "cannot connect")
-"""One of these words, in lower case, is in every line that the two know."""
+"""Every line that `_BARE` or `_BROKEN` matches contains one of these words, in lower case."""
 _NESTED: Final = "calling an inner server:"
 _LEVELS: Final = frozenset({"ERROR", "CRITICAL", "FATAL"})
 _HEADS: Final = ("Traceback (most recent call last)", "Exception Group Traceback")
@@ -68,7 +69,7 @@ _LAYER_OF: Final[Mapping[str, Layer]] = {
 
 
 def read_log(path: Path, table: SignatureTable) -> LogReading:
-    """What the log at `path` says. Raises OSError when it cannot be read."""
+    """Return the observations of the log at `path`. Raises OSError: it cannot be read."""
     reader = _LogReader(path, table)
     with path.open("rb") as file:
         if kind := other_than_text(file.read(8)):
@@ -83,7 +84,7 @@ def read_log(path: Path, table: SignatureTable) -> LogReading:
 
 @dataclass(slots=True)
 class _Block:
-    """Lines that belong together: an error with its continuation, or a traceback."""
+    """An error message with the lines that continue it."""
 
     number: int
     text: str
@@ -94,7 +95,7 @@ class _Block:
 
 @final
 class _LogReader:
-    """Takes lines one by one."""
+    """Reads a log line by line and collects observations."""
 
     def __init__(self, path: Path, table: SignatureTable) -> None:
         self._path = path
@@ -112,7 +113,7 @@ class _LogReader:
         self._chain_told = False
 
     def take(self, number: int, raw: str) -> None:
-        """One line."""
+        """Process one line."""
         self._lines = number
         prefix = _PREFIX.match(raw)
         line = raw[prefix.end() :] if prefix else raw
@@ -124,7 +125,7 @@ class _LogReader:
         self._plain(number, line, level=(prefix["level"] or "") if prefix else "")
 
     def ended(self) -> LogReading:
-        """All that was found."""
+        """Finish the last error message and return everything that was found."""
         self._close_error()
         return LogReading(
             self._path, self._lines, tuple(self._found), self._noise, tuple(self._outputs)
@@ -143,26 +144,28 @@ class _LogReader:
             self._outputs.append(match[1])
         elif match := _ENDED_AS.match(line):
             layer = _LAYER_OF.get(match["kind"])
-            self._tell(number, match["said"], line, Rank.FAILURE, layer=layer)
+            self._observe(number, match["said"], line, Rank.FAILURE, layer=layer)
         elif (match := _STAMPED.match(line)) and match["level"] in _LEVELS:
-            self._tell(number, match["said"], line, Rank.EXCEPTION)
+            self._observe(number, match["said"], line, Rank.EXCEPTION)
         elif match := _OWN_FRAME.match(line):
             self._add_frame(_quoted_frame(match))
         else:
             self._ordinary(number, line, level in _LEVELS)
 
     def _ordinary(self, number: int, line: str, is_error: bool) -> None:
-        """A line that nothing of ours has printed; `is_error` where its logger called it one."""
+        """Process a line that Palestra did not print. `is_error`: its logger gave it an error
+        level.
+        """
         if _NESTED in line:
-            self._tell(number, line, line, Rank.FAILURE)
+            self._observe(number, line, line, Rank.FAILURE)
         elif is_error or _is_bare_error(line):
-            self._tell(number, line, line, Rank.EXCEPTION)
+            self._observe(number, line, line, Rank.EXCEPTION)
         elif not self._table.is_worth_a_look(line):
             return
         elif self._table.is_noise(line):
             self._noise += 1
         elif self._table.is_telling(line):
-            self._tell(number, line, line, Rank.LINE)
+            self._observe(number, line, line, Rank.LINE)
 
     # An error of ours, and the lines below it
 
@@ -190,7 +193,7 @@ class _LogReader:
         block_text = one_line(" ".join([block.text, *block.more]))
         quotes += quoted_places(" ".join([block.text, *block.more]))
         rank = Rank.RELAY if self._table.is_relay(block_text) else Rank.ENDED
-        cause = self._known(block.cause)
+        cause = self._known_cause(block.cause)
         self._keep(LogObservation(block_text, tuple(quotes), rank, cause=cause, hint=block.hint))
 
     # A traceback
@@ -222,12 +225,12 @@ class _LogReader:
         if self._chain_told:
             return  # raised while the one that was told was handled: its consequence
         self._chain_told = True
-        self._tell(number, line, line, Rank.EXCEPTION)
+        self._observe(number, line, line, Rank.EXCEPTION)
         if self._frame is not None:
             self._add_frame(self._frame)
 
     def _add_frame(self, frame: Quote) -> None:
-        """The place in the code that the last observation is about."""
+        """Add the code line that raised to the quotes of the last observation."""
         if self._found and self._last_is_kept:
             last = self._found[-1]
             self._found[-1] = replace(last, quotes=(*last.quotes, frame))
@@ -246,10 +249,10 @@ class _LogReader:
                 self._outputs.append(str(event.get("output", "")))
             case "lag":
                 message = str(event.get("message", ""))
-                self._tell(number, message, message, Rank.LINE, pointer="/message")
+                self._observe(number, message, message, Rank.LINE, pointer="/message")
             case "run_ended" if event.get("exit") and event.get("message"):
                 message = str(event["message"])
-                self._tell(number, message, message, Rank.ENDED, pointer="/message")
+                self._observe(number, message, message, Rank.ENDED, pointer="/message")
 
     def _attempt(self, number: int, event: JsonObject) -> None:
         row = RowIdentity(
@@ -263,11 +266,11 @@ class _LogReader:
             (candidate for candidate in Layer if candidate.value == event.get("layer")), None
         )
         sentence = with_cause(one_line(message), event.get("cause"))
-        self._tell(
+        self._observe(
             number, sentence, message, Rank.FAILURE, pointer="/message", layer=layer, row=row
         )
 
-    def _tell(
+    def _observe(
         self,
         number: int,
         sentence: str,
@@ -290,10 +293,10 @@ class _LogReader:
             rank = Rank.RELAY
         where = quote(self._path, quoted_text, line=number, pointer=pointer)
         quotes = (where, *quoted_places(inner))
-        self._keep(LogObservation(inner, quotes, rank, layer, self._known(cause), row))
+        self._keep(LogObservation(inner, quotes, rank, layer, self._known_cause(cause), row))
 
-    def _known(self, cause: str) -> str:
-        """`cause`, unless it is one of another version."""
+    def _known_cause(self, cause: str) -> str:
+        """Return `cause`; empty when the table lacks it, as with a log of another version."""
         return cause if cause in self._table.by_cause else ""
 
     def _keep(self, observation: LogObservation) -> None:

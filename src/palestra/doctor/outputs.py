@@ -1,4 +1,4 @@
-"""Reading the files of a run: how its rollouts ended, and whether the files fit together."""
+"""Read the files of a run: how its rollouts ended, and whether the files match each other."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ from palestra.schema import (
 
 MOST_EXAMPLES: Final = 3
 MOST_QUOTED: Final = 2_000
-"""Failed attempts of which the lines are kept; of the others only what was said."""
+"""Number of failed attempts whose lines are quoted; of further ones only the message is kept."""
 
 
 class _Key(msgspec.Struct):
@@ -39,7 +39,7 @@ class _Key(msgspec.Struct):
 
 @dataclass(slots=True)
 class RowCounts:
-    """How many of what is there; `requested` is None without a manifest."""
+    """The numbers of rows in a run's files. `requested` is None without a manifest."""
 
     requested: int | None = None
     inputs: int = 0
@@ -47,21 +47,21 @@ class RowCounts:
     truncated: int = 0
     failed_attempts: int = 0
     failed: int = 0
-    """Rollouts that ended without a reward."""
+    """The number of rollouts that ended without a reward."""
     profile_rows: int = 0
     what_helps: str = ""
-    """What gives those without a score one; empty when there are none."""
+    """Text that explains how to get a score for unscored rollouts; empty when all are scored."""
 
     @property
     def missing(self) -> int:
-        """Rollouts that neither scored nor failed."""
+        """The number of rollouts that were neither scored nor failed."""
         expected = self.inputs if self.requested is None else self.requested
         return max(0, expected - self.scored - self.failed)
 
 
 @dataclass(slots=True)
 class RunReading:
-    """The files of one run, read."""
+    """The files of one run, after reading."""
 
     paths: RunPaths
     counts: RowCounts = field(default_factory=RowCounts)
@@ -71,7 +71,7 @@ class RunReading:
 
 
 def read_run(output: Path) -> RunReading:
-    """Read what the run at `output` left. Raises OSError when a file cannot be read."""
+    """Read the files of the run at `output`. Raises OSError: a file cannot be read."""
     paths = RunPaths(output)
     run = RunReading(paths, looked_at=[path for path in paths.recorded() if path.exists()])
     _read_manifest(run)
@@ -152,13 +152,13 @@ def _read_scored(run: RunReading, requested: set[RolloutKey]) -> set[RolloutKey]
 def _tell_of_strangers(run: RunReading, twice: list[Quote], strange: list[Quote]) -> None:
     if twice:
         text = f"{len(twice)} rows of {run.paths.output.name} are of rollouts that it has already"
-        run.observations.append(_seen("cache.duplicates", text, twice))
+        run.observations.append(_observation("cache.duplicates", text, twice))
     if strange:
         text = (
             f"{len(strange)} rows of {run.paths.output.name} are of rollouts that its materialized "
             "inputs do not have"
         )
-        run.observations.append(_seen("cache.inputs-edited", text, strange))
+        run.observations.append(_observation("cache.inputs-edited", text, strange))
 
 
 def _bad_line(run: RunReading, path: Path, number: int, line: bytes, error: Exception) -> None:
@@ -167,13 +167,13 @@ def _bad_line(run: RunReading, path: Path, number: int, line: bytes, error: Exce
         return
     text = f"{path} line {number} is not a row of a run: {one_line(str(error))}"
     quoted = quote(path, line[:400].decode("utf-8", "replace"), line=number)
-    run.observations.append(_seen("cache.broken-journal", text, [quoted]))
+    run.observations.append(_observation("cache.broken-journal", text, [quoted]))
 
 
 def _torn(run: RunReading, path: Path, number: int, line: bytes) -> None:
     text = f"the last line of {path.name} is torn after {len(line)} bytes"
     quoted = quote(path, line[:200].decode("utf-8", "replace"), line=number)
-    run.observations.append(_seen("cache.torn-journal", text, [quoted]))
+    run.observations.append(_observation("cache.torn-journal", text, [quoted]))
 
 
 def _read_failures(run: RunReading, scored: set[RolloutKey]) -> FailedAttempts:
@@ -203,7 +203,9 @@ def _read_failures(run: RunReading, scored: set[RolloutKey]) -> FailedAttempts:
 
 
 def _failure(path: Path, number: int, row: JsonObject, *, recovered: bool) -> LogObservation:
-    """One failed attempt: the servers it passed, and the innermost body, in one line."""
+    """Return the observation of one failed attempt: the servers passed and the innermost body, in
+    one line.
+    """
     message = innermost(str(row.get("message", "")))
     quotes = [quote(path, message, line=number, pointer="/message")]
     hops = [hop for hop in row.get("hops") or () if isinstance(hop, Mapping)]
@@ -238,7 +240,7 @@ def _failure(path: Path, number: int, row: JsonObject, *, recovered: bool) -> Lo
 
 
 def _frames(traceback: str) -> list[Quote]:
-    """The innermost frame of an author's code, with its line as it stands there now."""
+    """Quote the innermost frame of an author's code, with the line as it is in the file now."""
     quotes: list[Quote] = []
     for text in traceback.splitlines()[-1:]:
         location, _, _ = text.partition(" in ")
@@ -250,7 +252,9 @@ def _frames(traceback: str) -> list[Quote]:
 
 
 def _missing(run: RunReading) -> None:
-    """Rollouts that neither scored nor failed."""
+    """Add an observation for rollouts neither scored nor failed, and for missing materialized
+    inputs.
+    """
     counts = run.counts
     expected = counts.requested if counts.requested is not None else counts.inputs
     inputs = run.paths.materialized_inputs
@@ -288,11 +292,11 @@ def _line_with(path: Path, word: str) -> Quote | None:
     return next((quote(path, text.strip(), line=n) for n, text in matching), None)
 
 
-def _seen(cause: str, text: str, quotes: list[Quote]) -> LogObservation:
+def _observation(cause: str, text: str, quotes: list[Quote]) -> LogObservation:
     return LogObservation(text, tuple(quotes[:MOST_EXAMPLES]), Rank.EXCEPTION, cause=cause)
 
 
 def modified(path: Path) -> str:
-    """When a file was last written, in UTC."""
+    """Return when a file was last written, in UTC."""
     at = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC)
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,7 +1,7 @@
-"""Asking an endpoint once: one that is slow gets its time, one that refuses is not asked for long.
+"""Call an endpoint once: wait for a slow one, but give up early on one that refuses.
 
-A call is repeated inside while an endpoint is busy or not there, as a rollout would have it. Before
-a run it is enough to know why.
+The client repeats a call while an endpoint is busy or unreachable, as in a rollout. Before a run it
+is enough to know why.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from palestra.transport import PLAN, Activity, CallContext, calling
 T = TypeVar("T")
 
 PATIENCE_S: Final = 5.0
-"""For an endpoint that refuses, or says that it is busy."""
+"""Seconds of retries for an endpoint that refuses or is busy."""
 _LOOK_EVERY_S: Final = 0.5
 _RETRYING: Final = "retrying"
 _AS: Final = "another try, as "
@@ -23,7 +23,11 @@ _LET_GO_S: Final = 1.0
 
 
 async def asked_once(ask: Callable[[], Coroutine[Any, Any, T]], *, within_s: float) -> T:
-    """What `ask` answers. Raises its CallError, or DeadlineExceeded with why it was repeated."""
+    """Return the result of `ask`.
+
+    Raises the CallError of `ask`. Raises DeadlineExceeded, with the reason for the retries: the
+    endpoint still refuses after `PATIENCE_S`.
+    """
     began = time.monotonic()
     activity = Activity()
     with calling(CallContext(deadline=began + within_s, activity=activity)):

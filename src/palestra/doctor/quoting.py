@@ -1,4 +1,4 @@
-"""Evidence: the lines of files, and the fields of rows, that show what a finding says."""
+"""Make evidence for findings: quotes of lines in files and of fields in rows."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,19 +16,21 @@ from palestra.errors import FieldProblem, Problem, RowIdentity
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonObject
 
 LONGEST_LINE: Final = 2_000_000
-"""Bytes of a line that are read to quote it."""
+"""Largest number of bytes of a line that are quoted."""
 MOST_QUOTES: Final = 5
 _NAMED: Final = re.compile(r"'([^']{2,100})'|(?<![\w/.-])([A-Za-z_][\w-]*(?:\.[\w-]+)+)")
-"""What a message names: a quoted word, or a dotted key that is no part of a path."""
+"""A name in a message: a quoted word, or a dotted key that is not part of a path."""
 
 
 def quote_line(path: Path, line: int, *, pointer: str = "", text: str | None = None) -> Quote:
-    """Line `line` of a file; `text` is said in its place. Nothing is quoted of what is gone."""
+    """Quote line `line` of a file, with `text` in place of its content if given. Empty for a
+    missing file.
+    """
     return quote(path, line_of(path, line) if text is None else text, line=line, pointer=pointer)
 
 
 def line_of(path: Path, number: int) -> str:
-    """The line `number`, from 1, as text; empty when there is none."""
+    """Return line `number`, counted from 1, as text; empty when it does not exist."""
     try:
         with path.open("rb") as file:
             line_bytes = next(islice(file, number - 1, number), b"")
@@ -38,7 +40,7 @@ def line_of(path: Path, number: int) -> str:
 
 
 def quote_named(message: str, files: Iterable[Path]) -> tuple[Quote, ...]:
-    """The lines of `files` that hold what `message` names, such as a misspelt reference."""
+    """Quote the lines of `files` that contain a name from `message`, such as a misspelt reference."""
     words = [a or b.rpartition(".")[2] for a, b in _NAMED.findall(message)]
     quotes: dict[tuple[Path, int], Quote] = {}
     for word in dict.fromkeys(words):
@@ -46,21 +48,21 @@ def quote_named(message: str, files: Iterable[Path]) -> tuple[Quote, ...]:
         for path in files:
             for number, text in _lines(path):
                 if pattern.search(text) and not text.lstrip().startswith("#"):
-                    quotes.setdefault((path, number), quote(path, _shown(text), line=number))
+                    quotes.setdefault((path, number), quote(path, _excerpt(text), line=number))
                     break
     return tuple(quotes.values())[:MOST_QUOTES]
 
 
 def quote_place(problem: Problem) -> tuple[Quote, ...]:
-    """The line of a config file where a problem stands; empty when that is not known."""
+    """Quote the config file line that has the problem; empty when the line is unknown."""
     if not problem.line:
         return ()
     path = Path(problem.file)
-    return (quote(path, _shown(line_of(path, problem.line)), line=problem.line),)
+    return (quote(path, _excerpt(line_of(path, problem.line)), line=problem.line),)
 
 
-def _shown(text: str) -> str:
-    """A line of a config file, without the value of what is secret by its name."""
+def _excerpt(text: str) -> str:
+    """Return a line of a config file, with its value masked when the key is a secret name."""
     key, colon, _ = text.strip().partition(":")
     return f"{key}: {MASK}" if colon and is_secret_name(key.strip("- '\"")) else text.strip()
 
@@ -78,7 +80,10 @@ _ABSENT: Final = object()
 
 
 def _materialized_row(inputs: Path, row: RowIdentity) -> tuple[int, JsonObject] | None:
-    """The line of a rollout in the materialized inputs; of any rollout of its task, they are alike."""
+    """Return line number and content of a rollout's row in the materialized inputs.
+
+    Without a rollout index: the first row of its task, because all rows of a task are alike.
+    """
     if not inputs.is_file():
         return None
     for number, row_fields in json_rows(inputs):
@@ -95,7 +100,7 @@ def quote_fields(
     problems: Sequence[FieldProblem],
     doors: Sequence[RowEndpoint],
 ) -> tuple[Quote, ...]:
-    """The fields of a row that do not fit: those that a server named, and those of `doors`."""
+    """Quote the invalid fields of a row: those in `problems`, and those that `doors` reject."""
     numbered_row = _materialized_row(inputs, row)
     if numbered_row is None:
         return ()

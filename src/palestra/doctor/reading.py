@@ -1,7 +1,7 @@
-"""What a run left behind, as observations: each one says something, and where it stands.
+"""Types for what a run left behind. An observation is one statement with its location.
 
-Nothing is decided here. `logs` reads what commands printed, `outputs` the files of a run, `slurm`
-what a job's state is; `diagnose` makes of it what went wrong.
+This module draws no conclusions. `logs` reads what commands printed, `outputs` reads the files of a
+run, `slurm` reads a job's state; `diagnose` concludes from them what went wrong.
 """
 
 import ast
@@ -21,32 +21,32 @@ from palestra.errors import FieldProblem, Layer, RowIdentity
 from palestra.schema import JsonObject
 
 DEEPEST: Final = 20
-"""Texts within texts that are unwrapped."""
+"""Largest number of quoting layers that are removed."""
 MOST_PLACES: Final = 3
 LONGEST_LINE: Final = 20_000
-"""Bytes of a line that are read to quote it."""
+"""Largest number of bytes of a line that are quoted."""
 
 
 class Rank(IntEnum):
-    """How near to the cause an observation is, the nearest first."""
+    """How near an observation is to the cause, the nearest first."""
 
     ENDED = 0
     """The error that ended the command."""
     FAILURE = 1
-    """What ended a rollout."""
+    """An error that ended a rollout."""
     EXCEPTION = 2
-    """An exception, or an error, in a log."""
+    """An exception or an error in a log."""
     LINE = 3
-    """Another line that tells something."""
+    """Another informative line."""
     RELAY = 4
-    """Passes on what failed elsewhere: heard only when nothing else speaks."""
+    """A line that only passes on a failure from elsewhere; used only when there is nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogObservation:
-    """Something that was said, in one line, or seen between files (`cause` is set then).
+    """One line of a log or file, or a mismatch between files (then `cause` is set).
 
-    `layer` is the one that was recorded with it; `recovered` tells that another attempt succeeded.
+    `layer`: the layer recorded with it. `recovered`: another attempt succeeded.
     """
 
     text: str
@@ -62,18 +62,20 @@ class LogObservation:
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """What a log says. `outputs`: the rollouts files that its command wrote, as it named them."""
+    """The observations of one log. `outputs`: the rollouts files that its command wrote, named as
+    in the log.
+    """
 
     path: Path
     lines: int
     observations: tuple[LogObservation, ...]
     noise: int = 0
-    """Lines that servers say whenever they stop."""
+    """The number of ignored lines that servers print whenever they stop."""
     outputs: tuple[str, ...] = ()
 
 
 def one_line(text: str) -> str:
-    """`text` without line breaks."""
+    """Return `text` without line breaks."""
     return " ".join(text.split())
 
 
@@ -82,10 +84,10 @@ _SAYING: Final = ("error", "detail", "message", "msg")
 
 
 def innermost(text: str) -> str:
-    """What a text that quotes a text that quotes a text has at its innermost.
+    """Return the innermost text of a message that quotes other messages.
 
-    Servers of the field answer with the body of the server that they called, as a literal within
-    JSON within a literal; of a JSON error the sentence is taken.
+    Some servers respond with the body of the server that they called, as a literal within JSON
+    within a literal. Of a JSON error only the message is returned.
     """
     for _ in range(DEEPEST):
         inner = _unwrapped(text)
@@ -96,7 +98,7 @@ def innermost(text: str) -> str:
 
 
 def _unwrapped(text: str) -> str | None:
-    """One layer off `text`; None when there is none."""
+    """Return `text` without one layer of quoting; None when there is none."""
     if match := _INNER.search(text):
         literal = f"{match[1]}{match[2]}{match[3]}{match[2]}"
         try:
@@ -114,7 +116,7 @@ def _unwrapped(text: str) -> str | None:
 
 
 def _sentence(value: Any) -> str | None:
-    """The sentence of an error's body."""
+    """Return the message in the body of an error; None when there is none."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value:
@@ -134,7 +136,7 @@ _BAD_ROW: Final = re.compile(r"\bline (?P<line>\d+): (?P<pointer>/\S*(?=: ))?")
 
 
 def quoted_places(text: str) -> tuple[Quote, ...]:
-    """The lines of files that a message names, as they stand there now."""
+    """Quote the lines of files that a message names, as they are in the files now."""
     matches = [
         (m["path"], int(m["line"]), "") for pattern in _PLACES for m in pattern.finditer(text)
     ]
@@ -150,12 +152,12 @@ def quoted_places(text: str) -> tuple[Quote, ...]:
 
 
 def shown_line(path: Path, line: str) -> str:
-    """A line of a file as it may be shown: of a config, without what is secret by its name."""
+    """Return a line of a file in a form that may be shown: a config line has its secrets masked."""
     return mask_line(line) if path.suffix in {".yaml", ".yml"} else line
 
 
 def line_at(path: Path, number: int) -> str:
-    """Line `number` of a file, from 1; empty where there is none."""
+    """Return line `number` of a file, counted from 1; empty when it does not exist."""
     try:
         with path.open("rb") as file:
             line_bytes = next(itertools.islice(file, number - 1, number), b"")
@@ -165,9 +167,9 @@ def line_at(path: Path, number: int) -> str:
 
 
 def chain(hops: list[JsonObject]) -> str:
-    """`agent/run > environment/verify > judge/v1/responses`: the way to a failure.
+    """Return the servers of a failed call: `agent/run > environment/verify > judge/v1/responses`.
 
-    The endpoint behind a model server is not on it: the message names it.
+    The endpoint behind a model server is not included: the message names it.
     """
     names: list[str] = []
     servers: set[str] = set()
@@ -182,7 +184,7 @@ def chain(hops: list[JsonObject]) -> str:
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """Line number and value of each line of `path` that is JSON."""
+    """Yield the line number and the value of each line of `path` that is JSON."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:

@@ -1,4 +1,4 @@
-"""What an examination says in the end: checks by layer, findings, forecast."""
+"""The report of an examination: checks by layer, findings, forecast."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`complete`: every check could be made."""
+    """The result of an examination. `complete`: every check could be run."""
 
     checks: tuple[CheckRun, ...]
     findings: tuple[Finding, ...]
@@ -25,11 +25,11 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether the run would fail, or give what cannot be trusted."""
+        """Whether the run would fail or give results that cannot be trusted."""
         return has_errors(self.findings)
 
     def masked(self, mask: Callable[[str], str]) -> "Report":
-        """The same, with `mask` over all findings and what checks said."""
+        """Return a copy with `mask` applied to all findings and check summaries."""
         from dataclasses import replace
 
         checks = tuple(
@@ -40,7 +40,7 @@ class Report:
         return replace(self, checks=checks, findings=masked_findings)
 
     def as_json(self) -> JsonDict:
-        """As `--json` shows it."""
+        """Return the report as a JSON object for `--json`."""
         return {
             "errors": self._count(Severity.ERROR),
             "warnings": self._count(Severity.WARNING),
@@ -61,7 +61,9 @@ class Report:
         }
 
     def texts(self, *, visible: Callable[[str], str] = str) -> list["Text"]:
-        """For people, in paragraphs: what was looked at, what was found, what to expect."""
+        """Return the report as paragraphs for people: the checks, the findings, the forecast, the
+        verdict.
+        """
         from rich.text import Text
 
         texts = [Text("\n").join(_line(run, visible) for run in self._in_order())]
@@ -71,7 +73,7 @@ class Report:
         return [*texts, Text(self.verdict(), style="bold red" if self.failed else "bold green")]
 
     def verdict(self) -> str:
-        """The last line."""
+        """Return the last line of the report: the numbers of errors, warnings and checks."""
         errors, warnings = self._count(Severity.ERROR), self._count(Severity.WARNING)
         unfinished = "" if self.complete else " The checks that need what failed were not made."
         return (

@@ -1,6 +1,8 @@
-"""The rows against the servers: request models, context, tools, one empty answer, one question.
+"""Check the rows with the running servers: request models, context, tools, an empty answer, a judge
+question.
 
-The third part of an examination: the fleet runs, its endpoints were asked, and the plan is made.
+This is the third part of an examination: the fleet runs, its endpoints were queried, and the plan
+is made.
 """
 
 import asyncio
@@ -21,17 +23,21 @@ from palestra.server import ResourcesServer
 from palestra.transport import ServerClient
 
 ROWS_S: Final = 600.0
-"""For all rows: as long as `collect` itself would take for them."""
+"""Deadline for checking all rows, in seconds; as long as `collect` takes for them."""
 VERIFY_S: Final = 20.0
-"""For how long a verifier may hold the event loop before the examination is given up."""
+"""Longest time that a verifier may block the event loop before the examination ends, in seconds."""
 
 Frozen = Callable[[str], Callable[[float], None]]
-"""By environment: what to call, from a thread, when it holds the event loop for `VERIFY_S`."""
+"""Takes an environment's name. Returns the function to call when its verifier blocks the event
+loop.
+
+A thread calls the returned function after `VERIFY_S`, with the seconds of blocking so far.
+"""
 
 
 @final
 class RowChecks:
-    """Made once there is a client for the servers."""
+    """The checks of the rows that need running servers."""
 
     def __init__(
         self, subject: ExaminedRun, round_: Round, facts: SharedFacts, *, frozen: Frozen
@@ -44,7 +50,7 @@ class RowChecks:
         self._frozen = frozen
 
     async def look(self, client: ServerClient) -> None:
-        """Make them all."""
+        """Run all checks of the rows, with `client` for the running servers."""
         self._known.in_flight = self._in_flight(client)
         await self._look_here(client)
         async with asyncio.TaskGroup() as tasks:

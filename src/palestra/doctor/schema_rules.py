@@ -1,7 +1,7 @@
-"""What can be said of a tool's parameters by looking: rules over the nodes of a JSON Schema.
+"""Check a tool's parameters without a compiler: rules over the nodes of a JSON Schema.
 
-A *node* is a place where JSON Schema expects a schema. What stands in `enum`, `const`, `default`
-or `examples` is data, however much it looks like one. Pointers are JSON pointers from the root of
+A *node* is a place where JSON Schema expects a schema. Values in `enum`, `const`, `default` or
+`examples` are data, even when they look like schemas. Pointers are JSON pointers from the root of
 the schema; `""` is the root.
 """
 
@@ -14,7 +14,7 @@ from palestra.doctor.findings import Severity
 from palestra.schema import JsonObject
 
 _NAMED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-"""Keywords that hold schemas by name."""
+"""Keywords that hold a mapping of names to schemas."""
 _LISTED: Final = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 """Keywords that may hold a list of schemas."""
 _SINGLE: Final = (
@@ -48,7 +48,7 @@ _FORMATS: Final = frozenset(
         "uuid",
     }
 )
-"""Those that vLLM's default compiler knows. Others of its compilers know fewer."""
+"""Formats that vLLM's default compiler supports. Its other compilers support fewer."""
 _UNSUPPORTED: Final = frozenset(
     {
         "$dynamicRef",
@@ -69,7 +69,7 @@ _UNSUPPORTED: Final = frozenset(
         "uniqueItems",
     }
 )
-"""Keywords that at least one of the compilers refuses, or takes and does not enforce."""
+"""Keywords that at least one of the compilers rejects, or accepts without enforcing them."""
 
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 _HOLD: Final = (
@@ -89,7 +89,7 @@ REF_CYCLE: Final = "data.tool-ref-cycle"
 
 @dataclass(frozen=True, slots=True)
 class BrokenRule:
-    """One rule that a schema breaks, and where in the schema."""
+    """One rule that a schema breaks, and the place in the schema."""
 
     cause: str
     pointer: str
@@ -98,7 +98,7 @@ class BrokenRule:
 
 
 def broken_rules(schema: JsonObject) -> Iterator[BrokenRule]:
-    """Every rule that the parameters of a tool break."""
+    """Yield every rule that the parameters of a tool break."""
     if schema.get("type") != "object":
         yield BrokenRule(
             TOP_TYPE, "", f'the top of the schema says {_type_of(schema)} instead of type "object"'
@@ -119,7 +119,7 @@ def _type_of(schema: JsonObject) -> str:
 
 
 def nodes_of(node: Any, pointer: str = "") -> Iterator[tuple[str, Any]]:
-    """Pointer -> what stands where a schema is expected, the root first."""
+    """Yield the pointer and the value of each place where a schema is expected, the root first."""
     yield pointer, node
     if not isinstance(node, Mapping):
         return
@@ -139,12 +139,12 @@ def nodes_of(node: Any, pointer: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def escaped(name: object) -> str:
-    """A name as one step of a JSON pointer."""
+    """Return a name as one step of a JSON pointer."""
     return str(name).replace("~", "~0").replace("/", "~1")
 
 
 def _no_schema(pointer: str, node: Any) -> Iterator[BrokenRule]:
-    """What keeps a node from being a schema, in words that name it."""
+    """Yield the reasons why a node is not a schema, in plain words."""
     if isinstance(node, bool):
         return
     if not isinstance(node, Mapping):
@@ -154,7 +154,7 @@ def _no_schema(pointer: str, node: Any) -> Iterator[BrokenRule]:
     types = node.get("type", [])
     for type_name in types if isinstance(types, list) else [types]:
         if type_name not in _TYPES:
-            message = f"{type_name!r} is no type; the types are {', '.join(_TYPES)}"
+            message = f"{type_name!r} is not a type; the types are {', '.join(_TYPES)}"
             yield BrokenRule(NOT_A_SCHEMA, f"{pointer}/type", message)
     for keyword, kind, expected in _HOLD:
         if keyword in node and not isinstance(node[keyword], kind):
@@ -168,7 +168,7 @@ def _kind(value: Any) -> str:
 
 
 def _meta(schema: JsonObject) -> Iterator[BrokenRule]:
-    """What the specification of JSON Schema says, a compiled pattern included."""
+    """Yield the first violation of the JSON Schema specification, including an invalid pattern."""
     import jsonschema_rs
 
     try:
@@ -212,7 +212,7 @@ def _of_node(pointer: str, node: JsonObject) -> Iterator[BrokenRule]:
 
 
 def _references(schema: JsonObject, nodes: JsonObject) -> Iterator[BrokenRule]:
-    """References that lead nowhere, and those that lead back to where they are."""
+    """Yield the references that lead nowhere, and those that lead back to themselves."""
     leads: dict[str, str] = {}
     for pointer, node in nodes.items():
         reference = node.get("$ref") if isinstance(node, Mapping) else None
@@ -220,7 +220,9 @@ def _references(schema: JsonObject, nodes: JsonObject) -> Iterator[BrokenRule]:
             continue
         ref_pointer = f"{pointer}/$ref"
         if not isinstance(reference, str) or not reference.startswith("#"):
-            yield BrokenRule(REF, ref_pointer, f"{reference!r} is no reference within this schema")
+            yield BrokenRule(
+                REF, ref_pointer, f"{reference!r} is not a reference within this schema"
+            )
         elif not _exists(schema, reference[1:]):
             yield BrokenRule(REF, ref_pointer, f"{reference!r} leads to nothing in this schema")
         else:
@@ -265,7 +267,7 @@ def _cycle(start: str, leads: Mapping[str, str], nodes: JsonObject) -> BrokenRul
 
 
 def _reached(start: str, following: Callable[[str], list[str]]) -> list[str]:
-    """Every place that can be reached from `start`, itself only when a way leads back."""
+    """Return every place reachable from `start`; `start` itself only when a path leads back to it."""
     reached: list[str] = []
     ahead = list(following(start))
     while ahead:

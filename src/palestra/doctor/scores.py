@@ -1,6 +1,6 @@
-"""What scored rollouts show when they are seen together: answers cut or empty, rewards all alike.
+"""Look for problems in scored rollouts as a whole: truncated or empty answers, identical rewards.
 
-Each of them is scored, so none is a failure; together they say that the rewards mean little.
+Each rollout is scored, so none is a failure. Together they show that the rewards mean little.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,19 +17,19 @@ from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, TOOL_FAILURES, is_truncat
 
 MOST_EXAMPLES: Final = 3
 MOST_SHARE: Final = 0.5
-"""From this share of answers that are cut, or empty, on, that is worth telling."""
+"""Share of truncated or empty answers from which a problem is reported."""
 FEWEST_SCORED: Final = 10
 FEWEST_TASKS: Final = 5
-"""Of fewer, that all rewards are alike says nothing."""
+"""Least number of tasks for which identical rewards are reported."""
 ANSWERS_READ: Final = 1_000
-"""Rows of which the answer is looked at."""
+"""Largest number of rows whose answer is checked for text."""
 _CUT: Final = "/response/incomplete_details"
 
 
 class _Details(msgspec.Struct):
     reason: str | None = None
     provider_message: str | None = None
-    """What the endpoint said of a context that is full."""
+    """The endpoint's error message when the context is full."""
 
 
 class _Response(msgspec.Struct):
@@ -38,7 +38,7 @@ class _Response(msgspec.Struct):
 
 
 class ScoredRow(msgspec.Struct):
-    """What is read of a result row: who it is, what it got, and what was answered."""
+    """The fields read from a result row: its indices, reward, response and tool failures."""
 
     task: int = msgspec.field(name=TASK_INDEX)
     rollout: int = msgspec.field(name=ROLLOUT_INDEX)
@@ -49,7 +49,7 @@ class ScoredRow(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Tally:
-    """Lines of one kind: how many, and the first of them."""
+    """Lines of one kind: their number, and quotes of the first ones."""
 
     count: int = 0
     quotes: list[Quote] = field(default_factory=list)
@@ -62,15 +62,15 @@ class _Tally:
 
 @dataclass(slots=True)
 class ScoredRows:
-    """The scored rows of one file, added one by one."""
+    """Statistics over the scored rows of one file, which are added one by one."""
 
     path: Path
     scored: int = 0
     answers: int = 0
-    """Those that were looked at."""
+    """The number of answers that were checked."""
     tasks: set[int] = field(default_factory=set)
     rewards: set[float] = field(default_factory=set)
-    """No more than two."""
+    """The different rewards; at most two are kept."""
     overflowed: _Tally = field(default_factory=_Tally)
     stopped: _Tally = field(default_factory=_Tally)
     empty: _Tally = field(default_factory=_Tally)
@@ -79,11 +79,11 @@ class ScoredRows:
 
     @property
     def truncated(self) -> int:
-        """Rows whose answer, or conversation, was cut."""
+        """The number of rows whose answer or conversation was truncated."""
         return self.overflowed.count + self.stopped.count
 
     def add(self, row: ScoredRow, number: int) -> None:
-        """One row, in line `number`."""
+        """Add one row, which is in line `number` of the file."""
         self.scored += 1
         if len(self.rewards) < 2:
             self.rewards.add(row.reward)
@@ -101,38 +101,38 @@ class ScoredRows:
             self.broken_tools.add(self.path, broken, number, f"/{TOOL_FAILURES}")
 
     def observations(self) -> Iterator[LogObservation]:
-        """What is worth telling."""
+        """Yield the observations that are worth reporting."""
         of = f"of {self.scored} scored rollouts"
         if self.overflowed.count:
             text = f"{self.overflowed.count} {of} do not fit into the model's context"
-            yield _seen("model.context-too-long", text, self.overflowed)
+            yield _observation("model.context-too-long", text, self.overflowed)
         if self.scored and self.stopped.count / self.scored >= MOST_SHARE:
             text = f"{self.stopped.count} of {self.scored} answers end at max_output_tokens"
-            yield _seen("model.answers-cut", text, self.stopped)
+            yield _observation("model.answers-cut", text, self.stopped)
         if self.answers and self.empty.count / self.answers >= MOST_SHARE:
             text = f"{self.empty.count} of {self.answers} answers are empty"
-            yield _seen("model.empty-answers", text, self.empty)
+            yield _observation("model.empty-answers", text, self.empty)
         if self.broken_tools.count:
             text = f"in {self.broken_tools.count} {of} a tool broke"
-            yield _seen("verifier.tools-break", text, self.broken_tools)
+            yield _observation("verifier.tools-break", text, self.broken_tools)
         enough = self.scored >= FEWEST_SCORED and len(self.tasks) >= FEWEST_TASKS
         if enough and len(self.rewards) == 1:
             (reward,) = self.rewards
             text = f"all {self.scored} rewards are {reward:g}"
-            yield _seen("verifier.one-reward", text, self.rewarded)
+            yield _observation("verifier.one-reward", text, self.rewarded)
 
 
-def _seen(cause: str, text: str, tally: _Tally) -> LogObservation:
+def _observation(cause: str, text: str, tally: _Tally) -> LogObservation:
     return LogObservation(text, tuple(tally.quotes), Rank.EXCEPTION, cause=cause)
 
 
 def _cut(row: ScoredRow) -> _Details | None:
-    """Why there is no whole answer; None for one that is whole."""
+    """Return why the answer is truncated; None for a complete answer."""
     return row.response.incomplete_details if is_truncated(row.response) and row.response else None
 
 
 def _is_empty(output: msgspec.Raw) -> bool:
-    """Whether a model has said nothing at all; what has another form than ours says something."""
+    """Whether the model wrote nothing at all. Output in an unknown form counts as not empty."""
     items = _decoded(output)
     if not isinstance(items, list):
         return False
@@ -140,7 +140,10 @@ def _is_empty(output: msgspec.Raw) -> bool:
 
 
 def _broken_tools(raw_faults: msgspec.Raw) -> str:
-    """`look_up: KeyError` of the first call that broke; authors may write there what they like."""
+    """Return the first failed tool call, such as `look_up: KeyError`; empty without one.
+
+    The field may hold anything, because authors can write to it.
+    """
     faults = _decoded(raw_faults)
     first = faults[0] if isinstance(faults, list) and faults else None
     return (

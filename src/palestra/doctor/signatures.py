@@ -1,9 +1,9 @@
-"""The table of what is known to go wrong, and how it is looked up.
+"""The table of known problems, and how to look them up.
 
-The table is data (`signatures.toml`): what is said when something breaks, the layer and cause
-that it means, why, and what to do. `doctor` and `diagnose` classify by it, an error without a hint
-of its own gets its hint from it, `docs/troubleshooting.md` is written from it, and each entry
-brings the lines by which a test tries it.
+The table is data (`signatures.toml`): the error messages, the layer and cause that they mean, the
+reason, and what to do. `doctor` and `diagnose` classify with it, an error without its own hint gets
+its hint from it, and `docs/reference/troubleshooting.md` is generated from it. Each entry contains
+example lines with which a test checks it.
 """
 
 import functools
@@ -24,7 +24,7 @@ TABLE: Final = "signatures.toml"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One thing that is known to go wrong; the fields are those of the table."""
+    """One known problem. The fields are those of the table."""
 
     cause: str
     layer: Layer
@@ -32,7 +32,7 @@ class Signature:
     why: str
     do: str
     then: str = ""
-    """What to do after that about the run that is there."""
+    """What to do next about the existing run."""
     says: tuple[re.Pattern[str], ...] = ()
     lines: bool = False
     explains: frozenset[str] = frozenset()
@@ -40,29 +40,29 @@ class Signature:
     examples: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
     of_any_layer: bool = False
-    """Told of every layer alike, and in one section of the document."""
+    """Whether the entry applies to every layer. The document has one section for all of them."""
 
     def search(self, text: str) -> re.Match[str] | None:
-        """Where `text` says this."""
+        """Return the first match of the entry's patterns in `text`; None without one."""
         return next(filter(None, (pattern.search(text) for pattern in self.says)), None)
 
     def action(self, fields: Mapping[str, str] | None = None) -> str:
-        """What to do after a run, with what the pattern named filled in."""
+        """Return what to do after a run, with `fields` (the pattern's named groups) filled in."""
         template = f"{self.do}; then {self.then}" if self.then else self.do
         return template.format_map(_Named(fields or {}))
 
     def do_with(self, fields: Mapping[str, Any]) -> str:
-        """What to do before a run, with `fields` filled in."""
+        """Return what to do before a run, with `fields` filled in."""
         return self.do.format_map(_Named({k: str(v) for k, v in fields.items()}))
 
     def do_of(self, text: str) -> str:
-        """What to do before a run, with what the pattern named in `text` filled in."""
+        """Return what to do before a run, with the pattern's named groups in `text` filled in."""
         match = self.search(text)
         return self.do_with({k: v for k, v in match.groupdict().items() if v} if match else {})
 
 
 class _Named(dict[str, str]):
-    """Places that nothing was found for keep a sign that something stands there."""
+    """A mapping in which a missing name gives the name in capitals, as a placeholder."""
 
     def __missing__(self, name: str) -> str:
         return name.upper()
@@ -71,7 +71,7 @@ class _Named(dict[str, str]):
 @final
 @dataclass(frozen=True)
 class SignatureTable:
-    """All of them, in the order in which they are tried."""
+    """All known problems, in the order in which they are tried."""
 
     signatures: tuple[Signature, ...]
     noise: tuple[re.Pattern[str], ...]
@@ -81,7 +81,9 @@ class SignatureTable:
     @classmethod
     @functools.cache
     def load(cls) -> Self:
-        """The table that comes with Palestra, read once. Raises ValueError for what is no entry."""
+        """Return the table shipped with Palestra, read once. Raises ValueError: an entry is
+        invalid.
+        """
         text = resources.files("palestra.doctor").joinpath(TABLE).read_text(encoding="utf-8")
         table = tomllib.loads(text)
         entries = [_signature(entry) for entry in table["signature"]]
@@ -100,27 +102,27 @@ class SignatureTable:
         )
 
     def match(self, text: str) -> tuple[Signature, re.Match[str]] | None:
-        """The first signature that `text` has, and where."""
+        """Return the first signature that matches `text`, and the match; None without one."""
         for signature in self.signatures:
             if match := signature.search(text):
                 return signature, match
         return None
 
     def is_noise(self, text: str) -> bool:
-        """Whether servers say this when they stop, whatever the cause was."""
+        """Whether servers print `text` whenever they stop, whatever the cause."""
         return any(pattern.search(text) for pattern in self.noise)
 
     def is_relay(self, text: str) -> bool:
-        """Whether this passes on what failed elsewhere."""
+        """Whether `text` only passes on a failure from elsewhere."""
         return any(pattern.search(text) for pattern in self.relays)
 
     def is_worth_a_look(self, line: str) -> bool:
-        """Whether a plain line of a log may be telling, or noise: a cheap look at its words."""
+        """Whether a plain log line may match a signature or be noise: a fast test of its words."""
         lower = line.lower()
         return any(word in lower for word in self.words)
 
     def is_telling(self, line: str) -> bool:
-        """Whether a plain line of a log, neither error nor exception, may be a signature's."""
+        """Whether a plain log line, neither error nor exception, matches a signature."""
         return self._telling.search(line) is not None
 
     @cached_property
@@ -136,7 +138,7 @@ class SignatureTable:
 
     @cached_property
     def by_cause(self) -> Mapping[str, Signature]:
-        """Cause id -> its entry."""
+        """The entry of each cause id."""
         return {signature.cause: signature for signature in self.signatures}
 
 
@@ -169,11 +171,11 @@ def _layer_of(cause: str) -> Layer:
     for layer in LAYERS:
         if stem_of(layer) == stem:
             return layer
-    raise ValueError(f"{TABLE}: {stem!r} of {cause!r} is no layer")
+    raise ValueError(f"{TABLE}: {stem!r} of {cause!r} is not a layer")
 
 
 def stem_of(layer: Layer) -> str:
-    """What the causes of a layer begin with: `data` of data/schema."""
+    """Return the first part of a layer's cause ids, such as `data` for the layer data/schema."""
     return re.split(r"\W", layer.value)[0]
 
 
@@ -182,7 +184,9 @@ def _patterns(sources: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 
 
 def troubleshooting(table: SignatureTable) -> str:
-    """`docs/troubleshooting.md`: the table, for people, headed by what they have on the screen."""
+    """Return `docs/reference/troubleshooting.md`: the table for people, with error messages as
+    headings.
+    """
     parts = [_PREFACE]
     for layer in LAYERS:
         parts.append(f"## {layer.value[0].upper()}{layer.value[1:]}\n")
@@ -210,11 +214,12 @@ _PREFACE: Final = """# Troubleshooting
 
 <!-- Written by scripts/write_troubleshooting.py from src/palestra/doctor/signatures.toml. -->
 
-[`palestra doctor`](doctor.md) looks before a run, `palestra diagnose RUN` after one. Both name a
+[`palestra doctor`](../how-to/doctor.md) looks before a run, `palestra diagnose RUN` after one. Both name a
 layer and a cause, quote what shows it, and say what to do.
 
 ```console
-$ palestra eval reasoning_gym --model local --limit 2 --repeats 2 --max-output-tokens 32 --output out/run.jsonl
+$ palestra eval reasoning_gym --model local --limit 2 --repeats 2 --max-output-tokens 32 \\
+    --output out/run.jsonl
 $ palestra diagnose out/run.jsonl
 $ palestra diagnose out --json
 ```
@@ -241,5 +246,5 @@ explains those after it. What an error says below itself (`hint: …`) is about 
 a hint of its own it shows this table's. Each section is headed by what is on the screen, and ends with the
 cause's name in `palestra diagnose --json`. `palestra skills install` brings skills for coding
 agents; the order of work is in
-[the debugging skill](../skills/palestra-debugging/SKILL.md).
+[the debugging skill](../../skills/palestra-debugging/SKILL.md).
 """

@@ -1,4 +1,4 @@
-"""What Slurm says of a job: its state, and where it wrote what it printed."""
+"""Query Slurm for a job: its state, and where its output was written."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _NO_RUN: Final = frozenset({"DependencyNeverSatisfied"})
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """A job: what was said of it, its own folder, and its logs."""
+    """A Slurm job: observations from its state, its working folder, and its logs."""
 
     job: str
     state: str
@@ -28,11 +28,11 @@ class SlurmJob:
     logs: tuple[Path, ...] = ()
     folder: Path | None = None
     asked: str = ""
-    """The command that answered."""
+    """The Slurm command that gave this information."""
 
 
 def read_job(job: str) -> SlurmJob:
-    """Ask Slurm of a job. Raises BadInput when nobody here knows of it."""
+    """Query Slurm for a job. Raises BadInput: Slurm does not know the job."""
     command = ["scontrol", "show", "job", job, "--oneliner"]
     code, text = _ask(command)
     if code == 0 and "JobId=" in text:
@@ -44,7 +44,7 @@ def read_job(job: str) -> SlurmJob:
     if code == 0 and text.strip():
         return _from_sacct(job, text, " ".join(accounted))
     raise BadInput(
-        f"Slurm knows of no job {job}: {complaint or 'scontrol says nothing'}",
+        f"Slurm knows no job {job}: {complaint or 'scontrol says nothing'}",
         hint="is SLURM_CONF that of the cluster? A job is forgotten minutes after its end: give "
         "its output file (slurm-<job>.out) instead",
     )
@@ -88,13 +88,15 @@ def _from_sacct(job: str, text: str, command: str) -> SlurmJob:
         if word and word not in _WELL:
             summary = f"JobState={word} Reason={state} ExitCode={exit_code}"
             observed = (_observed(job, summary, word, command, at),)
-            return SlurmJob(job, word, observed, _beside(job, folder), Path(folder or "."), command)
+            return SlurmJob(
+                job, word, observed, _logs_of_job(job, folder), Path(folder or "."), command
+            )
     state, _, folder = (*text.splitlines()[0].split("|"), "", "")[:3]
-    return SlurmJob(job, state, (), _beside(job, folder), Path(folder or "."), command)
+    return SlurmJob(job, state, (), _logs_of_job(job, folder), Path(folder or "."), command)
 
 
-def _beside(job: str, folder: str) -> tuple[Path, ...]:
-    """Where sbatch writes a job's output unless told otherwise."""
+def _logs_of_job(job: str, folder: str) -> tuple[Path, ...]:
+    """Return sbatch's default output file of a job, if it exists."""
     path = Path(folder or ".") / f"slurm-{job}.out"
     return (path,) if path.is_file() else ()
 

@@ -1,8 +1,8 @@
-"""Whether a run's materialized inputs are those of its input file, and of its results.
+"""Check whether a run's materialized inputs match its input file and its results.
 
-A run is continued with its materialized rows. When the file that they are from was changed, or
-the materialized file was replaced, the results are a mixture that nobody asked for: the first
-suspect when a resumed run goes wrong.
+A run is resumed with its materialized rows. When the input file was changed or the materialized
+file was replaced, the results come from a mixture of inputs. Suspect this first when a resumed run
+goes wrong.
 """
 
 import hashlib
@@ -25,13 +25,15 @@ from palestra.schema import (
 )
 
 MOST_COMPARED: Final = 500
-"""Result rows that are held to their materialized inputs."""
+"""Largest number of result rows that are compared with their materialized inputs."""
 _MADE_BY_THE_RUN: Final = frozenset({AGENT_REF, ROLLOUT_INDEX, TASK_INDEX})
 _OF_THE_RESULT: Final = _MADE_BY_THE_RUN | {CREATE_PARAMS, "response", "reward"}
 
 
 def stale_inputs(run: RunReading, sources: tuple[Path, ...]) -> list[LogObservation]:
-    """What shows that inputs are stale. `sources`: input files; else those of the manifest."""
+    """Return observations that the inputs are stale. `sources`: the input files; default: the
+    manifest's.
+    """
     input_paths = tuple(Path(name) for name in run.manifest.inputs) if run.manifest else ()
     present = [path for path in sources or input_paths if path.is_file()]
     candidates = [_against_sources(run, present), _against_results(run)]
@@ -42,9 +44,11 @@ def _against_sources(run: RunReading, sources: list[Path]) -> LogObservation | N
     inputs = run.paths.materialized_inputs
     if not sources or not inputs.is_file() or _same_digest(run, sources):
         return None
-    rows = {_digest(_own(row)): None for path in sources for _, row in _rows(path)}
+    rows = {_digest(_own_fields(row)): None for path in sources for _, row in _rows(path)}
     strange = [
-        (number, row) for number, row in _first_rollouts(inputs) if _digest(_own(row)) not in rows
+        (number, row)
+        for number, row in _first_rollouts(inputs)
+        if _digest(_own_fields(row)) not in rows
     ]
     if not strange:
         return None
@@ -71,7 +75,7 @@ def _is_whole(run: RunReading) -> bool:
 
 
 def _same_digest(run: RunReading, sources: list[Path]) -> bool:
-    """Whether the run was made from these files, or their first rows, as they are now."""
+    """Whether the run was made from the current content of these files, or of their first rows."""
     if run.manifest is None:
         return False
     digest = hashlib.sha256()
@@ -84,7 +88,9 @@ def _same_digest(run: RunReading, sources: list[Path]) -> bool:
 
 
 def _against_results(run: RunReading) -> LogObservation | None:
-    """Result rows whose task is not that of the materialized row of the same name."""
+    """Return an observation when a result row has another task than the materialized row with its
+    indices.
+    """
     inputs, output = run.paths.materialized_inputs, run.paths.output
     if not (inputs.is_file() and output.is_file()):
         return None
@@ -106,8 +112,8 @@ def _against_results(run: RunReading) -> LogObservation | None:
                 f"a result is of another task than the materialized row of its name: {pointer} "
                 "differs",
                 (
-                    quote(output, _shown(result, pointer), line=number, pointer=pointer),
-                    quote(inputs, _shown(input_row, pointer), line=at, pointer=pointer),
+                    quote(output, _field_text(result, pointer), line=number, pointer=pointer),
+                    quote(inputs, _field_text(input_row, pointer), line=at, pointer=pointer),
                     quote(inputs, f"written {modified(inputs)}"),
                     quote(output, f"modified {modified(output)}"),
                 ),
@@ -118,7 +124,10 @@ def _against_results(run: RunReading) -> LogObservation | None:
 
 
 def _differs(input_row: JsonObject, result: JsonObject) -> str | None:
-    """Where the prompts differ. Other fields an environment may report otherwise."""
+    """Return the JSON pointer of the prompt when the two prompts differ; else None.
+
+    Other fields are not compared, because an environment may change them.
+    """
     mine, its = _prompt(input_row), _prompt(result)
     if mine and its and mine != its:
         return f"/{CREATE_PARAMS}/input"
@@ -126,7 +135,7 @@ def _differs(input_row: JsonObject, result: JsonObject) -> str | None:
 
 
 def _prompt(row: JsonObject) -> str:
-    """All that a prompt says, however its messages are written."""
+    """Return all text of a prompt, whatever the form of its messages."""
     params = row.get(CREATE_PARAMS)
     return "\n".join(_texts(params.get("input"))) if isinstance(params, Mapping) else ""
 
@@ -141,7 +150,7 @@ def _texts(content: Any) -> Iterator[str]:
         yield from _texts(content.get("content") or content.get("text"))
 
 
-def _shown(row: JsonObject, pointer: str) -> str:
+def _field_text(row: JsonObject, pointer: str) -> str:
     return _prompt(row) if pointer.startswith(f"/{CREATE_PARAMS}") else str(row.get(pointer[1:]))
 
 
@@ -150,12 +159,14 @@ def _rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
 
 
 def _first_rollouts(inputs: Path) -> Iterator[tuple[int, JsonObject]]:
-    """The materialized row of each task's first rollout: the others are the same."""
+    """Yield the materialized row of each task's first rollout; the other rollouts have equal rows."""
     return ((number, row) for number, row in _rows(inputs) if not row.get(ROLLOUT_INDEX))
 
 
-def _own(row: JsonObject) -> JsonDict:
-    """What of a materialized row is its task's, however the command's settings shaped the rest."""
+def _own_fields(row: JsonObject) -> JsonDict:
+    """Return the fields of a materialized row that come from its task, not from the command's
+    settings.
+    """
     own_fields = {name: value for name, value in row.items() if name not in _OF_THE_RESULT}
     return {**own_fields, CREATE_PARAMS: _prompt(row)}
 
@@ -165,10 +176,10 @@ def _digest(row: JsonObject) -> bytes:
 
 
 def _difference(source: Path, inputs: Path, number: int, row: JsonObject) -> Quote:
-    """The first field of a materialized row that the source's row has otherwise."""
+    """Quote the first field of a materialized row that differs from the source row."""
     task = row.get(TASK_INDEX)
     theirs = next((r for at, (_, r) in enumerate(_rows(source)) if at == task), {})
-    mine, now = _own(row), _own(theirs)
+    mine, now = _own_fields(row), _own_fields(theirs)
     for name in sorted({*mine, *now}):
         if mine.get(name) != now.get(name):
             was, is_now = _short(mine.get(name)), _short(now.get(name))

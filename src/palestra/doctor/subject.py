@@ -1,4 +1,4 @@
-"""What is examined, and what checks learn of it on their way."""
+"""The run that is examined, and the facts that the checks find out and share."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -17,44 +17,45 @@ from palestra.settings import CollectSettings
 from palestra.transport import ServerClient
 
 UNBOUNDED: Final = 16_384
-"""Rollouts at once of a run without a bound, as far as memory is concerned."""
+"""Concurrent rollouts assumed for the memory check when the run has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExaminedRun:
-    """A run that is to be examined."""
+    """The run to examine."""
 
     config: ResolvedConfig
-    """Of the fleet that the run would use."""
+    """The configuration of the fleet that the run would use."""
     own: ResolvedConfig
-    """Of the command: its prices."""
+    """The command's own configuration, which has the prices."""
     settings: CollectSettings
     semantics: JsonObject
     version: str
     open: Callable[[], contextlib.AbstractAsyncContextManager[ServerClient]]
-    """The fleet: started for the examination, or one that runs."""
+    """Opens the fleet: starts it for the examination, or connects to a running one."""
     descriptors: Callable[[ServerClient, int], str]
-    """Whether so many rollouts have the open files they need: `check_descriptors` of collect."""
+    """Checks whether the open-file limit suffices for this many rollouts: collect's
+    `check_descriptors`."""
     most_in_flight: Callable[[ServerClient], int]
-    """How many fit into them."""
+    """Returns how many concurrent rollouts the open-file limit allows."""
 
 
 @dataclass(slots=True)
 class SharedFacts:
-    """What checks have learned that others need."""
+    """Facts that one check finds out and other checks need."""
 
     servers: Mapping[str, Server] = field(default_factory=dict)
-    """As objects that were never started."""
+    """The servers as objects that are never started."""
     planned: Planned | None = None
     endpoints: dict[str, ModelEndpoint] = field(default_factory=dict)
     paces: dict[str, RequestPace] = field(default_factory=dict)
-    """By agent: what a prompt of its rows costs."""
+    """For each agent, the measured pace with the bytes per token of its own prompts."""
     in_flight: int = UNBOUNDED
     complete: bool = True
 
     @property
     def remaining(self) -> int:
-        """Rollouts still to run; 0 when nothing could be planned."""
+        """The number of rollouts still to run; 0 when nothing could be planned."""
         planned = self.planned
         return planned.run.remaining if planned is not None and planned.run is not None else 0
 
@@ -65,7 +66,7 @@ class SharedFacts:
         return list(surveyed.agents.values()) if surveyed is not None else []
 
     def environments(self, config: ResolvedConfig) -> dict[str, list[AgentRows]]:
-        """Each environment with the rows of the agents that bring them there."""
+        """Return for each environment the rows of the agents that use it."""
         rows_of_environment: dict[str, list[AgentRows]] = {}
         for rows in self.rows:
             for name in config.instance(rows.agent).referenced(ServerType.RESOURCES):
@@ -73,16 +74,16 @@ class SharedFacts:
         return rows_of_environment
 
     def endpoint_of(self, agent: InstanceConfig) -> ModelEndpoint | None:
-        """What was learned of the first model of an agent."""
+        """Return the facts about the endpoint of an agent's first model; None when there are none."""
         names = agent.referenced(ServerType.MODEL)
         return next((self.endpoints[name] for name in names if name in self.endpoints), None)
 
     def judges(self, environment: InstanceConfig) -> bool:
-        """Whether it asks a model that can be asked: what is wrong with one is told already."""
+        """Whether the environment calls a working model. Faults of its models are already reported."""
         return any(not has_errors(e.looked.findings) for e in self._models_of(environment))
 
     def broken_models(self, environment: InstanceConfig) -> tuple[str, ...]:
-        """The models that it asks and that something is wrong with."""
+        """Return the models that the environment calls and that have errors."""
         models = self._models_of(environment)
         return tuple(model.name for model in models if has_errors(model.looked.findings))
 

@@ -1,4 +1,4 @@
-"""One pass over the rows of a planned run: how many, how long, who gets them, with which tools."""
+"""Read the rows of a planned run once: count them, measure prompts, group by agent, find tools."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,14 +17,15 @@ from palestra.schema import (
 )
 
 MOST_SAMPLES: Final = 15
-"""Rows of an agent that are kept to be tried; there are at least half as many."""
+"""Largest number of sample rows kept per agent. With enough rows, at least half as many are kept.
+"""
 PROMPT_FIELDS: Final = ("instructions", "input", "tools")
-"""What of a request an endpoint turns into the tokens of its prompt."""
+"""The request fields that an endpoint turns into prompt tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One task's prompt: `bytes` of it as JSON, and the answer's limit where it has one."""
+    """The prompt of one task: its `bytes` as JSON, and the limit on output tokens, if any."""
 
     task: int
     bytes: int
@@ -38,25 +39,25 @@ class AgentRows:
     agent: str
     rollouts: int = 0
     row_bytes: int = 0
-    """Of all materialized rows together."""
+    """Bytes of all the agent's materialized rows together, as its share of the file."""
     prompt_bytes: int = 0
-    """Of all rollouts' prompts together."""
+    """Bytes of the prompts of all rollouts together."""
     first: JsonObject = field(default_factory=dict)
     longest: JsonObject = field(default_factory=dict)
     longest_prompt: int = 0
-    """Bytes of its prompt."""
+    """Bytes of the longest prompt."""
     samples: list[JsonObject] = field(default_factory=list)
-    """Some of the rows, the first among them, spread over all."""
+    """Sample rows, spread evenly over all rows; the first row is always included."""
     stride: int = 1
-    """Of how many tasks `samples` has one."""
+    """One task in `stride` tasks is in `samples`."""
     with_tools: JsonObject | None = None
     """The first row that has tools."""
     prompts: list[Prompt] = field(default_factory=list)
-    """One for each task."""
+    """The prompts, one for each task."""
 
     @property
     def most_output(self) -> int | None:
-        """The highest limit on an answer; None when a row has none."""
+        """The highest limit on output tokens; None when at least one row has no limit."""
         limits = [prompt.most_output for prompt in self.prompts]
         limits_known = [limit for limit in limits if limit is not None]
         return max(limits_known) if limits_known and len(limits_known) == len(limits) else None
@@ -64,18 +65,18 @@ class AgentRows:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a run asks for."""
+    """The rows of a run, by agent."""
 
     agents: Mapping[str, AgentRows]
 
     @property
     def rollouts(self) -> int:
-        """Of all agents."""
+        """The number of rollouts of all agents."""
         return sum(rows.rollouts for rows in self.agents.values())
 
 
 def survey(planned: PreparedRun) -> Survey:
-    """Look at every materialized row."""
+    """Read every materialized row and return the statistics by agent."""
     agents: dict[str, AgentRows] = {}
     size = 0
     for line in read_jsonl(planned.inputs):
@@ -94,7 +95,7 @@ def survey(planned: PreparedRun) -> Survey:
 
 
 def _sample(rows: AgentRows, row: JsonObject) -> None:
-    """Keep every n-th row; n doubles when there are too many of them."""
+    """Keep every n-th row as a sample; n doubles when there are too many samples."""
     if len(rows.prompts) % rows.stride:
         return
     rows.samples.append(row)

@@ -1,4 +1,6 @@
-"""Findings whose why and remedy are the table's: a check says what it saw, and which entry that is."""
+"""Make findings from a table entry: the check gives the symptom, the table the cause and the
+remedy.
+"""
 
 from typing import Any
 
@@ -15,9 +17,9 @@ def tabled(
     severity: Severity | None = None,
     **fields: Any,
 ) -> Finding:
-    """What was seen, told as the entry `cause`. `fields` fills in what its remedy leaves open.
+    """Return a finding for the table entry `cause`. `fields` fills the placeholders of its remedy.
 
-    `severity`: that of the entry, unless given. Raises KeyError for a cause without an entry.
+    `severity`: default is the entry's. Raises KeyError: the table has no entry `cause`.
     """
     entry = SignatureTable.load().by_cause[cause]
     return Finding(

@@ -1,8 +1,8 @@
-"""What is wrong with one tool: its name, its shape, its schema by rules and by the compilers.
+"""Check one tool: its name, its shape, and its schema by rules and by the grammar compilers.
 
-What counts as an error is what no server takes, or what says something else than its author
-meant. A schema that vLLM's default compiler refuses and another takes is a warning: vLLM may go
-on with that one, or answer 400 when its backend is pinned.
+A problem is an error when no server accepts the tool, or when the schema means something other than
+its author intended. A schema that vLLM's default compiler rejects and another compiler accepts is a
+warning: vLLM may use the other one, or respond with status 400 when its backend is fixed.
 """
 
 import re
@@ -25,14 +25,14 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def digest_of(tool: Any) -> bytes:
-    """What tools that differ in their description alone have in common."""
+    """Return a key for a tool. Tools that differ only in their description have the same key."""
     if isinstance(tool, dict):
         tool = {name: value for name, value in tool.items() if name != "description"}
     return orjson.dumps(tool)
 
 
 def name_of(tool: Any) -> str:
-    """The tool's name; `?` where it has none."""
+    """Return the tool's name; `?` when it has none."""
     inner = tool.get("function") if isinstance(tool, dict) else None
     function = inner if isinstance(inner, dict) else tool
     name = function.get("name") if isinstance(function, dict) else None
@@ -40,7 +40,7 @@ def name_of(tool: Any) -> str:
 
 
 def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[BrokenRule]:
-    """Everything that is wrong with one tool, with pointers within it."""
+    """Yield all problems of one tool, with pointers within the tool."""
     if not isinstance(tool, dict):
         yield BrokenRule(SHAPE, "", f"a tool should be an object, and is {type(tool).__name__}")
         return
@@ -73,7 +73,9 @@ def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[BrokenR
 def _compiled(
     rules: Sequence[BrokenRule], parameters: JsonObject, compilers: Mapping[str, Compile]
 ) -> Iterator[BrokenRule]:
-    """What the compilers say, unless a rule has said it with the place where it is."""
+    """Yield the compilers' problems, unless a rule has already reported an invalid schema or
+    reference.
+    """
     if any(b.cause in {NOT_A_SCHEMA, REF} and b.severity is Severity.ERROR for b in rules):
         return
     refused: dict[str, str] = {}
@@ -96,7 +98,9 @@ def _compiled(
 
 
 def _blamed(parameters: JsonObject, compile_: Compile) -> str:
-    """The innermost node that is refused by itself, too; the root where that is none."""
+    """Return the pointer of the innermost node that the compiler also rejects alone; else the
+    root's.
+    """
     nodes = [(at, node) for at, node in nodes_of(parameters) if isinstance(node, dict | bool)]
     for at, node in sorted(nodes, key=lambda item: -item[0].count("/")):
         text = _text(node)

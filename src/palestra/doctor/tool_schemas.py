@@ -1,7 +1,7 @@
-"""Whether the tools of rows can be served: by rules, and by really compiling their grammars.
+"""Check whether the tools of rows can be served: by rules, and by compiling their grammars.
 
-Rows of a dataset repeat the same few tools thousands of times, so everything is done once per
-distinct tool. A list of tools is known by its bytes, then a tool by its own.
+Rows of a dataset repeat the same few tools thousands of times, so every distinct tool is checked
+once. A list of tools is recognized by its bytes, and so is each tool in it.
 """
 
 from collections import Counter
@@ -20,12 +20,12 @@ from palestra.schema import CREATE_PARAMS, JsonObject, Line
 
 TWICE: Final = "data.tool-twice"
 _SHOWN: Final = 5
-"""Places of one finding that are quoted; the others are counted."""
+"""Largest number of places quoted in one finding; the others are counted."""
 
 
 @dataclass(slots=True)
 class ToolProblem:
-    """What is wrong with one distinct tool. `pointer` is one within the row `line`."""
+    """A problem of one distinct tool. `pointer` is a JSON pointer within the row in line `line`."""
 
     cause: str
     severity: Severity
@@ -34,37 +34,37 @@ class ToolProblem:
     line: int
     pointer: str
     rows: int = 0
-    """How many rows have this tool."""
+    """The number of rows that have this tool."""
 
 
 @dataclass(slots=True)
 class SchemaGroup:
-    """The rows that share a value of the summary key."""
+    """The rows with one value of the summary key."""
 
     rows: int = 0
     rows_with_errors: int = 0
     problems: Counter[Severity] = field(default_factory=Counter)
-    """Distinct ones, by severity."""
+    """The number of distinct problems, by severity."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCheck:
-    """What a check of rows has found."""
+    """The result of checking the tools of all rows."""
 
     source: str
     rows: int
     tools: int
-    """Distinct ones."""
+    """The number of distinct tools."""
     compilers: tuple[str, ...]
     problems: tuple[ToolProblem, ...]
     groups: Mapping[str, SchemaGroup]
 
     def count(self, severity: Severity) -> int:
-        """How many problems are so bad."""
+        """Return the number of problems with this severity."""
         return sum(problem.severity is severity for problem in self.problems)
 
     def findings(self) -> tuple[Finding, ...]:
-        """One finding for each cause, with the first places where it shows."""
+        """Return one finding for each cause and severity, with the first places where it occurs."""
         kinds: dict[tuple[str, Severity], list[ToolProblem]] = {}
         for problem in self.problems:
             kinds.setdefault((problem.cause, problem.severity), []).append(problem)
@@ -100,8 +100,8 @@ def check_tool_schemas(
 ) -> ToolCheck:
     """Check every distinct tool of the rows in `lines`, which come from `source`.
 
-    Lines that are no rows are passed over: telling of them is another check's. `compilers`: those
-    installed, unless given. `summary_key`: a field of the rows, dotted where it is an inner one.
+    Lines that are not rows are skipped, because another check reports them. `compilers`: default
+    are the installed ones. `summary_key`: a field of the rows; a dotted path for an inner field.
     """
     check = _Check(installed_compilers() if compilers is None else compilers, summary_key)
     for line in lines:
@@ -112,7 +112,7 @@ def check_tool_schemas(
 
 @dataclass(slots=True)
 class _Tools:
-    """One distinct list of tools: what is wrong with its members, and in how many rows it is."""
+    """One distinct list of tools: the problems of its tools, and the number of rows that have it."""
 
     problems: list[ToolProblem]
     rows: int = 0
@@ -203,7 +203,9 @@ class _Check:
 
 
 def _tools_of(row: JsonObject) -> tuple[str, Any]:
-    """The tools of a row, and where they stand; those of a Chat Completions body as well."""
+    """Return the JSON pointer and the value of a row's tools. A row may also be a Chat Completions
+    body.
+    """
     params = row.get(CREATE_PARAMS)
     if isinstance(params, dict):
         return f"/{CREATE_PARAMS}/tools", params.get("tools")

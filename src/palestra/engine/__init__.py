@@ -1,6 +1,6 @@
-"""Jobs with attempts, deadlines, limits and accounting: what runs rollouts, wherever they come from.
+"""The engine that runs rollouts: jobs with attempts, deadlines, limits and accounting.
 
-`job` says what a job may become, `engine` runs jobs, `attempt` is one call of an agent.
+`job` defines the states of a job, `engine` runs jobs, and `attempt` sends one request to an agent.
 """
 
 from palestra.engine.accounting import Accounting, AccountingError, truncated_and_empty

@@ -1,4 +1,4 @@
-"""The accounting identity: requested = the sum of how rollouts ended."""
+"""The counts of a collection. They always satisfy: requested = the sum over all outcomes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,38 +8,44 @@ from palestra.engine.ending import ScoredEnding
 from palestra.errors import Outcome, PalestraError
 
 MOST_NAMED = 3
-"""Kinds of tool failures that the line names; the rows have them all."""
+"""The maximum number of kinds of tool failures in the summary line. The result rows contain all of
+them."""
 
 
 class AccountingError(PalestraError):
-    """Requested and ended do not add up: a bug of ours, never the user's."""
+    """The number of ended rollouts does not equal the number of requested ones. This is a bug in
+    Palestra, not a user error.
+    """
 
 
 def truncated_and_empty(truncated: int, empty: int) -> str:
-    """`, 2 of them truncated, 3 of them empty answers`; what there is none of is left out."""
+    """Return text such as `, 2 of them truncated, 3 of them empty answers`. Zero counts are left
+    out.
+    """
     counts = ((truncated, "truncated"), (empty, "empty answers"))
     return "".join(f", {count} of them {what}" for count, what in counts if count)
 
 
 @dataclass(slots=True)
 class Accounting:
-    """Counts of one collection, this session's and any earlier one's it resumed."""
+    """The counts of one collection, including the earlier sessions that it resumed."""
 
     requested: int
     ended: Counter[Outcome] = field(default_factory=Counter)
     reward_sum: float = 0.0
     output_tokens: int = 0
     retried_attempts: int = 0
-    """Failed attempts that were followed by another one."""
+    """The number of failed attempts that were followed by another attempt."""
     tool_failures: Counter[str] = field(default_factory=Counter)
-    """Tool calls of scored rollouts that ended in an exception nobody meant, by tool and type."""
+    """The number of tool calls in scored rollouts that ended in an unexpected exception, by tool
+    and exception type."""
     with_tool_failures: int = 0
-    """Scored rollouts that had such calls."""
+    """The number of scored rollouts with at least one such tool failure."""
     empty_answers: int = 0
-    """Scored rollouts in which the model said nothing: neither text nor a call of a tool."""
+    """The number of scored rollouts in which the model returned neither text nor a tool call."""
 
     def score(self, ending: ScoredEnding) -> None:
-        """A rollout ended with a reward."""
+        """Count a rollout that ended with a reward."""
         self.empty_answers += ending.empty
         self.note_broken(ending.broken_tools)
         self.ended[ending.outcome] += 1
@@ -47,38 +53,38 @@ class Accounting:
         self.output_tokens += ending.output_tokens
 
     def note_broken(self, tools: Sequence[str]) -> None:
-        """The calls of tools that broke in one scored rollout."""
+        """Count the tool calls that broke in one scored rollout."""
         if tools:
             self.tool_failures.update(tools)
             self.with_tool_failures += 1
 
     def fail(self, outcome: Outcome) -> None:
-        """A rollout ended without one."""
+        """Count a rollout that ended without a reward."""
         self.ended[outcome] += 1
 
     @property
     def scored(self) -> int:
-        """Rollouts with a reward."""
+        """The number of rollouts with a reward."""
         return sum(count for outcome, count in self.ended.items() if outcome.has_reward)
 
     @property
     def failed(self) -> int:
-        """Rollouts that ended without a reward."""
+        """The number of rollouts that ended without a reward."""
         return sum(count for outcome, count in self.ended.items() if not outcome.has_reward)
 
     @property
     def remaining(self) -> int:
-        """Rollouts that have not ended: none at the end of a complete run."""
+        """The number of rollouts that have not ended yet; 0 at the end of a complete run."""
         return self.requested - self.scored - self.failed
 
     @property
     def coverage(self) -> float:
-        """Scored over requested, 0 to 1; 1 when nothing was requested."""
+        """Scored rollouts divided by requested ones, from 0 to 1; 1 when none were requested."""
         return self.scored / self.requested if self.requested else 1.0
 
     @property
     def mean_reward(self) -> float | None:
-        """Over scored rollouts only; None without any."""
+        """The mean reward of scored rollouts; None when there are none."""
         return self.reward_sum / self.scored if self.scored else None
 
     def check(self) -> None:
@@ -91,7 +97,9 @@ class Accounting:
             )
 
     def line(self) -> str:
-        """`requested 100 = scored 96 + failed 4 (timeout 3, infra_error 1)`."""
+        """Return a one-line summary such as `requested 100 = scored 96 + failed 4 (timeout 3,
+        infra_error 1)`.
+        """
         kinds = ", ".join(
             f"{outcome.value} {count}"
             for outcome, count in sorted(self.ended.items())
@@ -106,7 +114,9 @@ class Accounting:
         return f"requested {self.requested} = scored {self.scored}{cut} + {failed}{not_run}"
 
     def _broken_tools(self) -> str:
-        """`, 3 of them with tool failures (look_up: KeyError 5)`."""
+        """Return text such as `, 3 of them with tool failures (look_up: KeyError 5)`; empty without
+        tool failures.
+        """
         if not self.with_tool_failures:
             return ""
         kinds = self.tool_failures.most_common(MOST_NAMED)

@@ -1,4 +1,4 @@
-"""One attempt at one rollout: its row goes to its agent's `/run`, within a deadline."""
+"""One attempt at one rollout: send its row to the agent's `/run`, with a deadline."""
 
 import asyncio
 import time
@@ -18,12 +18,14 @@ STANDS_STILL = (
 )
 LONGEST_GRACE_S = 0.5
 SHARE_OF_GRACE = 0.25
-"""After its deadline an attempt gets a moment more, a share of it: the servers that gave up at the
-deadline know what was awaited, and their answers are on the way."""
+"""The grace period after an attempt's deadline, as a share of its limit. Servers that stop at the
+deadline report what they waited for, and their responses need this time to arrive."""
 
 
 def with_grace(limit_s: float) -> float:
-    """How long an attempt with that limit is waited for."""
+    """Return the total time in seconds that an attempt with this limit may take, including the
+    grace period.
+    """
     return limit_s + min(LONGEST_GRACE_S, limit_s * SHARE_OF_GRACE)
 
 
@@ -38,11 +40,13 @@ async def attempt(
     call_limit_s: float | None = None,
     patience_s: float | None = None,
 ) -> VerifyResponse:
-    """What the agent answered, unchecked. Raises `CallError`, and `DeadlineExceeded` in the end.
+    """Send a row to its agent and return the response, unchecked. Raises `CallError`;
+    `DeadlineExceeded` at the timeout.
 
-    `deadlines`: the one timer for attempts that share a limit, which must be `with_grace(limit_s)`.
-    `call_limit_s` bounds each call that is made for the rollout. `patience_s`: for how long a model
-    endpoint may refuse all calls of the run before one of them raises `EndpointRefuses`.
+    `deadlines`: a shared timer for attempts with the same limit, which must equal
+    `with_grace(limit_s)`. `call_limit_s`: the timeout of each call made for the rollout.
+    `patience_s`: how long a model endpoint may refuse all calls of the run before `EndpointRefuses`
+    is raised.
     """
     context = CallContext(
         row=identity,
@@ -68,9 +72,10 @@ async def attempt(
 
 
 def _explained(error: DeadlineExceeded, client: ServerClient, row: RowIdentity) -> CallError:
-    """A timeout, with the server processes that stand still: what it awaited may not be to blame.
+    """Return the timeout with a note on server processes whose event loops are blocked, since they
+    may be the cause.
 
-    A rollout whose own call holds a process did not time out: that call failed.
+    When a call of this rollout itself blocks a process, return that call's error instead.
     """
     overrun = client.overrun_of(row)
     if overrun is not None:
@@ -86,14 +91,14 @@ def _explained(error: DeadlineExceeded, client: ServerClient, row: RowIdentity) 
 
 
 def _written_turns(row: Mapping[str, Any]) -> int:
-    """How many turns of a model the row's own conversation has."""
+    """Return the number of model turns that the row's input already contains."""
     params = row.get(CREATE_PARAMS)
     conversation = params.get("input") if isinstance(params, Mapping) else None
     return model_turns(conversation) if isinstance(conversation, list) else 0
 
 
 def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:
-    """The failure of a rollout that took longer than it may."""
+    """Return the error for a rollout that exceeded its time limit."""
     return DeadlineExceeded(
         f"not done within {limit_s:.0f} s; it was awaiting {activity}",
         hint="raise rollout_timeout, or find out why that is slow",
@@ -101,7 +106,9 @@ def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:
 
 
 def went_on(activity: str, limit_s: float) -> DeadlineExceeded:
-    """The failure of a rollout that took longer than it may and did not let itself be stopped."""
+    """Return the error for a rollout that exceeded its time limit and kept running after it was
+    cancelled.
+    """
     return DeadlineExceeded(
         f"not done within {limit_s:.0f} s, and it goes on although it was cancelled; "
         f"it was awaiting {activity}",

@@ -1,22 +1,24 @@
-"""How many rollouts may be in flight, decided from how the last ones went. No I/O here.
+"""The number of rollouts that may run at once, adapted to the latency and refusals of recent ones.
+No I/O.
 
-The algorithm is TCP Vegas' (Brakmo and Peterson, 1995), as Netflix' concurrency-limits applies it
-to requests, with windows wide enough for rollouts, whose lengths differ by themselves.
+The algorithm is TCP Vegas (Brakmo and Peterson, 1995), as Netflix's concurrency-limits applies it
+to requests. The windows are larger, because rollouts naturally differ in length.
 
-- *Ramp.* Start at 16 and double each round (as many answers as the limit) while latency holds.
-- *Latency.* An endpoint at its capacity C does not work faster with more in flight: each rollout
-  takes longer instead, by n/C. So latency, compared with that of an endpoint at ease (the base),
-  says how far beyond C we are. Up to 5 % over it grow by a twentieth (two the next time, and so
-  on), beyond 15 % go back to where the inflation says C is, hold between.
-- *Base.* Measured at half of what ended the ramp, where the endpoint must be at ease. When going
-  back does not lower the latency as it should, the rollouts themselves have become longer:
-  their latency is the new base.
-- *Refusals.* Busy answers (429, 502, 503, 504), lost connections, timeouts: when they are more
-  than a twentieth of what is in flight, go back by 30 % at once, then give what is in flight the
-  time of two rollouts to get there before the next step back (the cool-down).
+- *Ramp.* Start at 16 and double each round (as many answers as the limit) while latency stays
+  stable.
+- *Latency.* An endpoint with capacity C does not work faster with n > C rollouts in flight: each
+  takes n/C times as long. So the ratio of the latency to the latency at low load (the base)
+  shows how far n is above C. Below 5 % above the base, grow by 1/20 (by 2/20 the next time, and
+  so on). Above 15 %, reduce the limit to the estimated C. In between, keep it.
+- *Base.* Measured at half of the limit that ended the ramp, where the load must be low. If a
+  reduction does not lower the latency as expected, the rollouts themselves have become longer,
+  and their latency is the new base.
+- *Refusals.* Busy responses (429, 502, 503, 504), lost connections and timeouts. When they exceed
+  1/20 of the limit, reduce the limit by 30 % at once. Then wait for the duration of two
+  rollouts before the next reduction (the cool-down).
 
-Latencies are compared as means of logarithms. A window goes on until its spread allows a
-decision, and what remains doubtful counts as growth: a few long rollouts are no overload.
+Latencies are compared as means of logarithms. A window continues until its standard error is small
+enough for a decision. Doubtful cases count as growth: a few long rollouts are not an overload.
 """
 
 import math
@@ -31,13 +33,13 @@ AT_EASE: Final = 0.5
 CALM: Final = math.log(1.05)
 STRAINED: Final = math.log(1.15)
 TOLERATED: Final = 0.05
-"""Refusals, as a share of the limit, that mean nothing yet."""
+"""The share of refusals, relative to the limit, that has no effect."""
 SURE: Final = 0.1
-"""Two standard errors of a difference that may decide something."""
+"""The largest doubt (two standard errors of a difference) at which a window may decide."""
 BASE_SURE: Final = 0.07
-"""Two standard errors of a base."""
+"""The largest doubt (two standard errors) at which a base is accepted."""
 LONGEST_WINDOW: Final = 16
-"""In rounds: then it decides, however unsure."""
+"""The maximum length of a window, in rounds. After it, a decision is made whatever the doubt."""
 LEAST_COUNT: Final = 8
 SHORTEST_COOL_DOWN_S: Final = 1.0
 LONGEST_COOL_DOWN_S: Final = 60.0
@@ -45,7 +47,7 @@ LONGEST_COOL_DOWN_S: Final = 60.0
 
 @dataclass(slots=True)
 class _Window:
-    """Latencies (their logarithms) of rollouts that began after `since`."""
+    """The log latencies of rollouts that started after `since`."""
 
     since: float
     count: int = 0
@@ -67,26 +69,32 @@ class _Window:
         return max(0.0, (self.squares - self.total * self.mean) / max(1, self.count - 1))
 
     def doubt(self, *others: int) -> float:
-        """Two standard errors of this mean's difference from one of so many others."""
+        """Return two standard errors of the difference between this mean and the means of windows
+        with `others` values.
+        """
         return 2 * math.sqrt(self.variance * sum(1 / n for n in (self.count, *others)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The latency of an endpoint at ease: who told it, and under which limit."""
+    """The latency of an endpoint at low load: mean log latency, number of rollouts, and the limit
+    during the measurement.
+    """
 
     mean: float
     count: int
     limit: float
 
     def fits(self, limit: float) -> bool:
-        """Whether the load was light enough to be compared with."""
+        """Whether the base was measured at a low enough load to be compared with the latency at
+        `limit`.
+        """
         return self.limit <= 0.75 * limit or limit < 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step back: what the latency was, and how far it should fall."""
+    """A reduction of the limit: the log latency before it, and the expected decrease."""
 
     latency: float
     expected_fall: float
@@ -95,13 +103,15 @@ class _Step:
 class _Phase(Enum):
     RAMP = auto()
     MEASURE = auto()
-    """The base, at a lighter load."""
+    """Measure the base latency at a lower load."""
     STEADY = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class _Strained:
-    """What is to be compared with the base once that is measured, and how to go on then."""
+    """The latency, limit and phase before a base measurement, used for the comparison and to
+    continue afterwards.
+    """
 
     latency: float
     limit: float
@@ -110,7 +120,9 @@ class _Strained:
 
 @final
 class ConcurrencyLimit:
-    """The limit, between 1 and `largest`. Times are seconds of any monotonic clock."""
+    """The limit on concurrent rollouts, between 1 and `largest`. Times are seconds of any monotonic
+    clock.
+    """
 
     def __init__(self, largest: int, *, first: int = FIRST, now: float = 0.0) -> None:
         self._most = max(1, largest)
@@ -129,11 +141,13 @@ class ConcurrencyLimit:
 
     @property
     def limit(self) -> int:
-        """How many may be in flight now."""
+        """The number of rollouts that may run now."""
         return int(self._limit)
 
     def answered(self, *, began: float, now: float, in_flight: int) -> None:
-        """A rollout that began then has its answer; so many others are in flight."""
+        """Record a rollout that began at `began` and ended now. `in_flight`: the number of other
+        running rollouts.
+        """
         self._drained(now, in_flight)
         window = self._window
         if self._draining or began < window.since:
@@ -143,7 +157,7 @@ class ConcurrencyLimit:
             self._judge(window, now)
 
     def refused(self, *, now: float, in_flight: int, count: int = 1) -> None:
-        """The endpoint was too busy for `count` requests, or lost them."""
+        """Record `count` requests that the endpoint refused as too busy, or lost."""
         self._drained(now, in_flight)
         self._window.refused += count
         if now < self._cool_until or self._window.refused < max(1.0, TOLERATED * self._limit):
@@ -161,7 +175,9 @@ class ConcurrencyLimit:
             self._watch(now)
 
     def _judge(self, window: _Window, now: float) -> None:
-        """Decide at the end of a round, or go on watching when that is not clear yet."""
+        """Change the limit at the end of a round, or continue the window when the data is not
+        conclusive.
+        """
         long_enough = window.count >= LONGEST_WINDOW * self._limit
         base = self._base
         if self._phase is _Phase.MEASURE:
@@ -235,7 +251,7 @@ class ConcurrencyLimit:
         self._draining = True
 
     def _watch(self, now: float) -> None:
-        """Begin a window."""
+        """Start a new window."""
         if self._window.count:
             self._latency_s = math.exp(self._window.mean)
         self._window = _Window(now)

@@ -1,7 +1,7 @@
-"""`Deadlines`: `asyncio.timeout(limit_s)` for any number of tasks, with one timer among them.
+"""`Deadlines`: the same as `asyncio.timeout(limit_s)` for many tasks, with a single shared timer.
 
-Timeouts of equal length run out in the order in which they began, so a timer for the oldest is
-enough. One for each costs more than encoding its row does: 14 us on uvloop.
+Timeouts of equal length expire in the order in which they started, so one timer for the oldest is
+enough. A timer for each would cost more than encoding its row: 14 us on uvloop.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import final
 
 @final
 class Deadlines:
-    """Bounds what runs inside of `over` to `limit_s` seconds. Close it when nothing does."""
+    """Limits the body of each `over` to `limit_s` seconds. Call `close` when no body runs."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -22,7 +22,7 @@ class Deadlines:
 
     @contextmanager
     def over(self, timeout: asyncio.Timeout) -> Iterator[None]:
-        """Make `timeout`, which has been entered and has no deadline, run out in `limit_s`."""
+        """Make `timeout` expire after `limit_s`. It must have been entered, without a deadline."""
         loop = asyncio.get_running_loop()
         self._due[timeout] = due = loop.time() + self._limit_s
         if self._timer is None:

@@ -1,4 +1,6 @@
-"""How a rollout with a reward ended: one reading of its row for `collect`, `merge`, `reverify`."""
+"""How a scored rollout ended, read from its row in the same way by `collect`, `merge` and
+`reverify`.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,19 +12,20 @@ from palestra.schema import EMPTY_ANSWER, TOOL_FAILURES, field_of, is_truncated,
 
 
 class ScoredEnding(msgspec.Struct, frozen=True):
-    """What the accounting counts of one scored rollout."""
+    """The data of one scored rollout that the accounting counts."""
 
     outcome: Outcome
     reward: float
     output_tokens: int = 0
     broken_tools: tuple[str, ...] = ()
-    """Of each tool call that broke: the tool, and the exception's type."""
+    """For each tool call that broke: the tool and the exception type."""
     empty: bool = False
-    """Whether the model said nothing at all; it may have been truncated too, while it thought."""
+    """Whether the model returned no text and no tool call. The response may also be truncated,
+    during reasoning."""
 
 
 def ending_in(fields: Mapping[str, Any], reward: float) -> ScoredEnding:
-    """The ending of a verify response or of a result row; its parts may be objects or JSON."""
+    """Return the ending of a verify response or result row. Its fields may be objects or JSON text."""
     response = fields.get("response")
     truncated = is_truncated(response)
     output = field_of(response, "output")
@@ -43,7 +46,9 @@ def _output_tokens(response: Any) -> int:
 
 
 def _broken_tools(faults: Any) -> tuple[str, ...]:
-    """`look_up: KeyError` for each tool call that broke; authors may write there what they like."""
+    """Return `look_up: KeyError` for each tool call that broke. Malformed entries are ignored,
+    because environments write this field.
+    """
     if not isinstance(faults, list):
         return ()
     return tuple(

@@ -1,7 +1,7 @@
-"""The engine: as many jobs at once as its work gives, each until its last attempt.
+"""The engine: runs the jobs that its `Work` supplies, each until its last attempt.
 
-What is decided (which job is next, whether another attempt follows) is the work's; the engine
-awaits. A worker takes one job after the other: a job is made when it can run, and no sooner.
+`Work` makes the decisions (the next job, whether another attempt follows); the engine runs them. A
+worker runs one job after another, and each job is created only when it can start.
 """
 
 import asyncio
@@ -18,32 +18,37 @@ Result = TypeVar("Result")
 
 
 class Work(Protocol[AnyJob, Result]):
-    """The source of jobs and the sink of their results."""
+    """The source of jobs and the receiver of their results."""
 
     def take(self, running: int, /) -> AnyJob | None:
-        """The next job, while `running` others run; None when none may start now.
+        """Return the next job; None when no job may start now. `running`: the number of running
+        jobs.
 
-        After None, `Engine.fill` asks again, and so does each job that ends. When None is the
-        answer while nothing runs, all jobs have been given.
+        After None, `take` is called again by `Engine.fill` and whenever a job ends. None while no
+        job runs means that there are no more jobs.
         """
 
     async def attempt(self, job: AnyJob, /) -> Result:
-        """Run one attempt. A failed one is a result; what is raised ends all jobs."""
+        """Run one attempt and return its result; a failure is a result too. An exception ends all
+        jobs.
+        """
 
     def settle(self, job: AnyJob, result: Result, /) -> float | None:
-        """Record the result: seconds until the next attempt, None when this was the last."""
+        """Record the result. Return the seconds until the next attempt, or None when this was the
+        last.
+        """
 
     def abandoned(self, job: AnyJob, /) -> Result:
-        """The result of an attempt that goes on although it was cancelled."""
+        """Return the result for an attempt that keeps running after it was cancelled."""
 
 
 @final
 class Engine(Generic[AnyJob, Result]):
     """Runs the jobs of `work` on one event loop.
 
-    `overdue_s`: seconds after which an attempt that has not ended is abandoned; None: never,
-    unless `Work.attempt` sets its job's `stop_by`. `on_left` is called when no task runs a job any
-    more, after it has ended and after it was abandoned.
+    `overdue_s`: seconds after which a running attempt is abandoned; None: never, unless
+    `Work.attempt` sets its job's `stop_by`. `on_left`: called when no task runs a job any more,
+    because it ended or was abandoned.
     """
 
     def __init__(
@@ -61,10 +66,10 @@ class Engine(Generic[AnyJob, Result]):
         """Those that a task runs, by their `place`, the oldest first."""
 
     async def run(self, *, look_every_s: float = 1.0) -> None:
-        """Run all jobs. Raises the first error that is no result, once the others have ended; in an
-        exception group where overdue attempts are looked for.
+        """Run all jobs. Raises the first exception of `work` after the other jobs have ended;
+        wrapped in an exception group when `overdue_s` is set.
 
-        `look_every_s`: how often to look for attempts that are overdue.
+        `look_every_s`: the interval between checks for overdue attempts.
         """
         if self._overdue_s is None:
             await self._run_all()
@@ -75,7 +80,7 @@ class Engine(Generic[AnyJob, Result]):
             watch.cancel()
 
     def fill(self) -> None:
-        """Start the jobs that may start now."""
+        """Start all jobs that may start now."""
         while (
             not (self._tasks.broken or self._tasks.closing)
             and (job := self._work.take(len(self.jobs))) is not None
@@ -83,9 +88,10 @@ class Engine(Generic[AnyJob, Result]):
             self._start(job)
 
     def stop(self, job: AnyJob, *, within_s: float) -> None:
-        """Stop a job whose result has been decided elsewhere: `settle` is not called for it.
+        """Stop a job that already has its result from elsewhere; `settle` is not called for it.
 
-        What runs of it is cancelled, and abandoned when it goes on for longer than `within_s`.
+        A running attempt is cancelled. It is abandoned when it runs for longer than `within_s`
+        afterwards.
         """
         if job.state is JobStage.QUEUED:
             job.become(JobStage.ENDED)
@@ -97,7 +103,7 @@ class Engine(Generic[AnyJob, Result]):
                 job.task.cancel()
 
     async def watch(self, look_every_s: float) -> None:
-        """Abandon what is overdue, until this is cancelled."""
+        """Abandon overdue attempts, in a loop, until this task is cancelled."""
         while True:
             await asyncio.sleep(look_every_s)
             suspects = self._overdue()
@@ -109,7 +115,7 @@ class Engine(Generic[AnyJob, Result]):
                     self._abandon(job)
 
     async def close(self) -> None:
-        """Cancel what runs; what does not let itself be stopped is left behind."""
+        """Cancel all running jobs. Tasks that ignore the cancellation are left behind."""
         await self._tasks.cancel()
 
     async def _run_all(self) -> None:
@@ -144,7 +150,7 @@ class Engine(Generic[AnyJob, Result]):
             job = self.jobs[following.place] = following
 
     async def _until_it_ends(self, job: AnyJob) -> bool:
-        """Run a job to its end; whether this task may run another one then."""
+        """Run a job to its end. Return whether this task may run another job afterwards."""
         try:
             await self._all_attempts(job)
         except asyncio.CancelledError:
@@ -157,7 +163,7 @@ class Engine(Generic[AnyJob, Result]):
         return job.state is JobStage.ENDED and not self._tasks.closing
 
     async def _all_attempts(self, job: AnyJob) -> None:
-        """Until a job has ended, or nobody waits for it any more."""
+        """Run attempts until the job ends or its result is no longer needed."""
         while job.state in {JobStage.QUEUED, JobStage.WAITING}:
             now = time.monotonic()
             job.stop_by = math.inf if self._overdue_s is None else now + self._overdue_s
@@ -186,7 +192,7 @@ class Engine(Generic[AnyJob, Result]):
         ]
 
     def _abandon(self, job: AnyJob) -> None:
-        """Count an attempt as failed while it goes on; what follows it runs in another task."""
+        """Count a still-running attempt as failed. The job's next attempt runs in a new task."""
         is_settled = job.state is JobStage.STOPPING
         job.become(JobStage.ABANDONED)
         pause_s = None if is_settled else self._work.settle(job, self._work.abandoned(job))
@@ -207,4 +213,5 @@ class Engine(Generic[AnyJob, Result]):
 
 
 _HAS_A_TASK: Final = frozenset({JobStage.RUNNING, JobStage.STOPPING})
-"""An attempt of it runs; WAITING ones sleep, and wake when they are cancelled."""
+"""The stages in which an attempt runs. A WAITING job only sleeps, and ends at once when it is
+cancelled."""

@@ -1,16 +1,18 @@
-"""A job: one rollout from the queue to its end, over all its attempts.
+"""A job: one rollout, from the queue through all its attempts to its end.
 
-Its life is the table `FOLLOWING`; nothing else decides which state may come next.
+The table `FOLLOWING` alone decides which state may follow which.
 
-| state | what holds | what comes next |
+| state | meaning | next states |
 |---|---|---|
-| queued | no attempt has begun in this session | running; ended, when it is not wanted any more |
-| running | an attempt runs, within its deadline | waiting, ended, stopping or abandoned |
-| waiting | an attempt failed; the next one begins after a pause | running, ended or stopping |
-| stopping | its result has been decided elsewhere; its task was cancelled | ended or abandoned |
-| ended | it has its result, exactly once | nothing |
-| abandoned | its attempt was cancelled and goes on: it is counted as failed, and its task is left \
-behind | nothing: other attempts belong to its `successor`, and what the task still brings is dropped |
+| queued | no attempt has started in this session | running; ended, if no longer needed |
+| running | an attempt runs, within its deadline | waiting, ended, stopping, abandoned |
+| waiting | an attempt failed; the next starts after a pause | running, ended, stopping |
+| stopping | the result is decided elsewhere; the task was cancelled | ended, abandoned |
+| ended | the job has its only result | none |
+| abandoned | its cancelled attempt still runs and counts as failed | none |
+
+The task of an abandoned job is left behind, and its result is dropped. Later attempts belong to the
+job's `successor`.
 """
 
 import asyncio
@@ -24,11 +26,12 @@ from palestra.schema import RolloutKey
 from palestra.transport import Activity
 
 MOST_SPARED: Final = 20
-"""Failures of one job that are not counted as attempts: another rollout's code caused them."""
+"""The maximum number of failures of one job that are not counted as attempts, because another
+rollout's code caused them."""
 
 
 class JobStage(Enum):
-    """Where a job is in its life."""
+    """The state of a job."""
 
     QUEUED = auto()
     RUNNING = auto()
@@ -52,52 +55,54 @@ FOLLOWING: Final[Mapping[JobStage, frozenset[JobStage]]] = {
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Job(Activity):
-    """One rollout, and what it does now. Times are `time.monotonic()` values."""
+    """One rollout and its current activity. Times are `time.monotonic()` values."""
 
     key: RolloutKey
     agent: str = ""
     row: Mapping[str, Any] = field(default_factory=dict, repr=False)
     state: JobStage = JobStage.QUEUED
     started: float = 0.0
-    """When its first attempt of this session began."""
+    """The time when the job's first attempt of this session started."""
     attempt: int = 0
-    """The latest attempt, from 1; attempts of earlier sessions are counted."""
+    """The number of the latest attempt, from 1, including attempts of earlier sessions."""
     attempt_started: float = 0.0
     spared: int = 0
-    """Attempts that are not counted."""
+    """The number of attempts that are not counted."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
-    """What runs it."""
+    """The asyncio task that runs the job."""
     stop_by: float = math.inf
-    """When what runs must have ended, else it is abandoned."""
+    """The time by which the running attempt must end; after it, the attempt is abandoned."""
 
     @property
     def place(self) -> Hashable:
-        """What tells it from the other jobs of its engine."""
+        """The job's unique key within its engine."""
         return self.key
 
     @property
     def is_running(self) -> bool:
-        """Whether an attempt of it runs whose result is waited for."""
+        """Whether an attempt runs and its result is still needed."""
         return self.state is JobStage.RUNNING
 
     def become(self, state: JobStage) -> None:
-        """Enter `state`. Raises RuntimeError when the table does not allow it: a bug of ours."""
+        """Change to `state`. Raises RuntimeError: `FOLLOWING` does not allow the change, which is a
+        bug in Palestra.
+        """
         if state not in FOLLOWING[self.state]:
             raise RuntimeError(f"{self.key}: {self.state.name} cannot become {state.name}")
         self.state = state
 
     def begin(self, now: float) -> None:
-        """Begin the next attempt."""
+        """Start the next attempt."""
         self.become(JobStage.RUNNING)
         self.attempt += 1
         self.attempt_started = now
         self.verify_request = None
 
     def spare(self) -> None:
-        """Do not count the latest attempt."""
+        """Remove the latest attempt from the count."""
         self.attempt -= 1
         self.spared += 1
 
     def successor(self) -> Self:
-        """The job of the attempts that follow an abandoned one."""
+        """Return a new job for the attempts after an abandoned one."""
         return replace(self, state=JobStage.QUEUED, task=None, stop_by=math.inf)

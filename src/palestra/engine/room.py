@@ -1,9 +1,9 @@
-"""How many jobs may run, decided from how the last ones went.
+"""Adapt the number of concurrent jobs to how recent attempts went.
 
-The decisions are `ConcurrencyLimit`'s. It learns each attempt's latency, attempts that failed
-because something was too busy or gone, and requests that this process had to send again. With
-embedded servers the latter are the model endpoint's busy answers; with a fleet in other
-processes the attempts alone tell.
+`ConcurrencyLimit` makes the decisions. Its input: the latency of each attempt, attempts that failed
+because a server was busy or gone, and requests that this process retried. With embedded servers,
+retries include the model endpoint's busy responses. With a fleet in other processes, only the
+attempts are visible.
 """
 
 import time
@@ -15,12 +15,14 @@ from palestra.errors import Outcome
 from palestra.transport import RetryCount
 
 OVERLOADED: Final = frozenset({Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcome.TIMEOUT})
-"""Failures that fewer rollouts at once may prevent. Other failures say nothing about the load."""
+"""Failures that a lower concurrency may prevent. Other failures are unrelated to the load."""
 
 
 @final
 class JobRoom:
-    """A limit that moves. `retries`: the requests that this process has sent again."""
+    """A concurrency limit that adapts itself. `retries`: the count of requests that this process
+    retried.
+    """
 
     def __init__(
         self,
@@ -35,7 +37,9 @@ class JobRoom:
         self._clock = clock
 
     def attempt_ended(self, outcome: Outcome, *, began: float, in_flight: int) -> None:
-        """Learn from one attempt, which is one of `in_flight`."""
+        """Update the limit from one ended attempt. `in_flight`: the running attempts, including
+        this one.
+        """
         now = self._clock()
         if outcome.has_reward:
             self.limit.answered(began=began, now=now, in_flight=in_flight - 1)
@@ -44,7 +48,7 @@ class JobRoom:
         self.look(in_flight)
 
     def look(self, in_flight: int) -> None:
-        """Learn from the requests that were sent again since the last look."""
+        """Update the limit from the requests retried since the last call."""
         count = self._retries.retries - self._retries_seen
         if count:
             self._retries_seen += count

@@ -1,4 +1,4 @@
-"""Tasks that end together, and in bounded time even when one of them will not be cancelled."""
+"""A group of tasks that end together, in bounded time even when one ignores its cancellation."""
 
 import asyncio
 import logging
@@ -15,12 +15,12 @@ CANCEL_GRACE_S: Final = 2.0
 
 @final
 class BoundedTasks:
-    """As `asyncio.TaskGroup`, with two differences.
+    """A group like `asyncio.TaskGroup`, with two differences.
 
-    The first error of a task is raised as it is. And once the tasks are cancelled, by an error of
-    one or from outside, they have `grace_s` to end: code that swallows its cancellation is left
-    behind, and said so, instead of being waited for. A body that runs for long looks at `broken`;
-    `leave` is for one task that its own deadline does not end.
+    The first error of a task is raised without an exception group. And cancelled tasks, after an
+    error or a cancellation from outside, have `grace_s` seconds to end. A task that ignores the
+    cancellation is left behind with a warning. A long-running body should check `broken`. `leave`
+    gives up a single task that does not stop at its own deadline.
     """
 
     def __init__(self, *, grace_s: float = CANCEL_GRACE_S) -> None:
@@ -38,18 +38,18 @@ class BoundedTasks:
         return self._error is not None
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` as one of these tasks; not any more once they are being cancelled."""
+        """Run `work` as a task of the group; do nothing when the group is already cancelled."""
         if self.closing:
             work.close()
             return
         task = asyncio.create_task(work)
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._task_ended)
 
     def leave(self, task: asyncio.Task[None]) -> None:
-        """Do not wait for `task` any more: it does not end. What it raises is lost."""
+        """Stop waiting for `task`, which does not end. Its later exception is lost."""
         self._running.discard(task)
-        task.remove_done_callback(self._ended)
+        task.remove_done_callback(self._task_ended)
         # The loop itself does not keep tasks alive, and errors nobody asked for are printed.
         self._left.add(task)
         task.add_done_callback(self._forget)
@@ -60,7 +60,7 @@ class BoundedTasks:
         if not task.cancelled():
             task.exception()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if (error := self._error_of(task)) is not None:
             self._error = self._error or error
@@ -97,13 +97,13 @@ class BoundedTasks:
             raise self._error
 
     async def _all(self) -> None:
-        """Until every task has ended, or one has failed."""
+        """Wait until every task has ended or one has failed."""
         while self._running and self._error is None:
             self._changed.clear()
             await self._changed.wait()
 
     async def cancel(self) -> None:
-        """Cancel all, and wait until they have ended or are left behind."""
+        """Cancel all tasks. Wait until they end, at most the grace period."""
         self.closing = True
         for task in self._running:
             task.cancel()

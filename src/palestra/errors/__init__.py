@@ -1,6 +1,7 @@
-"""One exception tree for the whole system: each error carries its layer, its evidence and a hint.
+"""The exception tree of the whole system. Each error carries its layer, its evidence and a hint.
 
-Imports nothing of ours. Raise the narrowest class; catch at the height you can handle.
+This package imports nothing else of Palestra. Raise the narrowest class; catch the widest class
+that you can handle.
 """
 
 from palestra.errors.causes import (
@@ -28,12 +29,12 @@ from palestra.errors.tree import (
     BadInput,
     Bystander,
     CallError,
+    CallEvidence,
     ConfigError,
     CredentialsRejected,
     DeadlineExceeded,
     EndpointRefuses,
     EnvironmentFault,
-    Evidence,
     FieldProblem,
     Hop,
     Hopeless,
@@ -62,12 +63,12 @@ __all__ = [
     "BadInput",
     "Bystander",
     "CallError",
+    "CallEvidence",
     "ConfigError",
     "CredentialsRejected",
     "DeadlineExceeded",
     "EndpointRefuses",
     "EnvironmentFault",
-    "Evidence",
     "FieldProblem",
     "Hop",
     "Hopeless",

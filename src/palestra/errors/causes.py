@@ -1,4 +1,4 @@
-"""What went wrong and in which layer, as a value: the doctor looks it up and does not read our sentences."""
+"""Causes and layers of failures as values, so that the doctor need not parse error messages."""
 
 import re
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Layer(StrEnum):
-    """Where a failure belongs; the doctor reports in these same words."""
+    """The layer in which a failure occurred. The doctor's reports use the same words."""
 
     INFRA = "infra"
     MODEL = "model serving"
@@ -18,50 +18,52 @@ class Layer(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How one requested rollout ended: exactly once, as one of these. Whose code raised decides.
+    """How one requested rollout ended. Every rollout ends exactly once, in one of these ways.
 
-    Only `SCORED` and `TRUNCATED` carry a reward. The other words name failures: in the failures
-    file, in `palestra.training.Failed.failure`, and as `error.type` of a failed response.
+    The outcome depends on whose code raised. Only `SCORED` and `TRUNCATED` have a reward. The other
+    values are failures: they appear in the failures file, in `palestra.training.Failed.failure`,
+    and as `error.type` of a failed response.
     """
 
     SCORED = "scored"
     TRUNCATED = "truncated"
-    """Scored, and the model had reached its context or token limit."""
+    """The rollout was scored, but the model had reached its context limit or token limit."""
     POLICY_ERROR = "policy_error"
-    """The model endpoint answered, and the answer is an error or not an answer."""
+    """The model endpoint responded with an error or with an invalid response."""
     INFRA_ERROR = "infra_error"
-    """A process, connection or disk failed; the task was never really tried."""
+    """A process, connection or disk failed; the task was not really attempted."""
     DATA_ERROR = "data_error"
-    """The row does not fit what a server, a tool schema or the endpoint accepts."""
+    """The row is not accepted by a server, a tool schema or the endpoint."""
     AGENT_ERROR = "agent_error"
-    """The agent's own code raised, or answered something that is no result."""
+    """The agent's own code raised, or returned something that is not a result."""
     ENVIRONMENT_ERROR = "environment_error"
-    """The environment's own code raised while it was seeded or used: a tool, a turn."""
+    """The environment's own code raised in its seeding, a tool or a turn."""
     VERIFIER_ERROR = "verifier_error"
     """The environment's `verify` raised, or returned something that is not a reward."""
     JUDGE_ERROR = "judge_error"
-    """The judge model failed or gave no verdict that can be read."""
+    """The judge model failed or gave no readable verdict."""
     TIMEOUT = "timeout"
-    """A deadline passed; the message says what was being awaited."""
+    """A deadline passed; the message names what was being awaited."""
     CANCELLED = "cancelled"
-    """The run was stopped, or the trainer gave it up, before this rollout ended."""
+    """The run was stopped, or the trainer cancelled the rollout, before this rollout ended."""
     STALE = "stale"
-    """Made by weights that are older than the trainer accepts. A collection never has it."""
+    """The rollout used weights older than the trainer accepts. Never occurs in a collection."""
 
     @property
     def has_reward(self) -> bool:
-        """Whether a rollout that ended so has a reward."""
+        """Whether a rollout with this outcome has a reward."""
         return self in {Outcome.SCORED, Outcome.TRUNCATED}
 
 
 FAILURES: Final = tuple(outcome for outcome in Outcome if not outcome.has_reward)
-"""Every ending without a reward."""
+"""Every outcome without a reward."""
 
 
 class KnownCause(StrEnum):
-    """An entry of the doctor's table (`docs/troubleshooting.md`), where why and what to do stands.
+    """A cause id: an entry of the doctor's table, with the reason and what to do.
 
-    The part before the dot is the layer.
+    The part before the dot is the layer. The table is documented in
+    `docs/reference/troubleshooting.md`.
     """
 
     NO_FLEET = "infra.no-fleet"
@@ -115,12 +117,16 @@ _MARK: Final = re.compile(r" \[cause: ([a-z]+\.[a-z0-9-]+)\]$")
 
 
 def with_cause(message: str, cause: str | None) -> str:
-    """`message` as a log has it: its first line ends with `[cause: data.prompt-too-long]`."""
+    """Return `message` as written to a log: its first line ends with `[cause:
+    data.prompt-too-long]`.
+    """
     first, line_break, remainder = message.partition("\n")
     return f"{first} [cause: {cause}]{line_break}{remainder}" if cause else message
 
 
 def split_cause(line: str) -> tuple[str, str]:
-    """A log's line without its cause, and the cause; empty where the line has none."""
+    """Return a log line without its cause, and the cause; the cause is empty when the line has
+    none.
+    """
     marked = _MARK.search(line)
     return (line[: marked.start()], marked[1]) if marked else (line, "")

@@ -1,14 +1,14 @@
-"""How a failed call travels between servers: one flat JSON body that grows a hop per relay.
+"""The JSON body in which a failed call travels between servers. Each relaying server adds a hop.
 
     {"error": {"type", "layer", "reason", "message", "hint", "retriable",
                "row": {"run", "task", "rollout", "attempt", "agent"},
                "hops": [{"server", "url", "status", "body"}], "problems": [...]},
      "verify_request": {...}}
 
-Text is never nested in text: a relaying server appends its hop to the list and leaves the
-message and the innermost body as they are. `reason` is there for the classes that share a type and
-a layer with others, and `cause` where what went wrong is known. `verify_request` is there when a rollout ended after
-the model had answered: the last key, once, whatever the number of hops.
+Text is never nested in text: a relaying server adds its hop to the list and leaves the message and
+the innermost body unchanged. `reason` exists only for classes that share type and layer with other
+classes, and `cause` only when the cause is known. `verify_request` exists when a rollout failed
+after the model had answered. It is the last key and occurs once, whatever the number of hops.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,12 +20,12 @@ from palestra.errors.tree import (
     AgentError,
     Bystander,
     CallError,
+    CallEvidence,
     ConfigError,
     CredentialsRejected,
     DeadlineExceeded,
     EndpointRefuses,
     EnvironmentFault,
-    Evidence,
     FieldProblem,
     Hop,
     Hopeless,
@@ -44,13 +44,15 @@ from palestra.errors.tree import (
 )
 
 BODY_EXCERPT_CHARS = 4000
-"""How much of a foreign body is kept: enough for a provider's error, never a trajectory."""
+"""Number of characters kept of a foreign body: enough for a provider's error, less than a
+trajectory."""
 
 _ENDS_THE_RUN: Final = "config_error"
-"""The type of every `Hopeless`: the caller stops the run instead of trying the next rollout."""
+"""The wire type of every `Hopeless` error: the caller stops the run instead of trying the next
+rollout."""
 
 _CAUSES: Final = frozenset(cause.value for cause in KnownCause)
-"""A newer Palestra may send others."""
+"""The known causes. A newer Palestra may send others, which are ignored."""
 
 _CLASSES: tuple[type[CallError], ...] = (
     AgentError,
@@ -71,11 +73,11 @@ _CLASSES: tuple[type[CallError], ...] = (
     PromptTooLong,
     VerifierError,
 )
-"""Of each outcome and type, the plainest first."""
+"""All classes that can be sent; for each outcome and type, the most general class first."""
 
 
 def excerpt(body: bytes | str) -> str:
-    """The beginning of a body, as text, marked when it was cut."""
+    """Return the beginning of a body as text, with a note when it was cut."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     if len(text) <= BODY_EXCERPT_CHARS:
         return text
@@ -83,7 +85,7 @@ def excerpt(body: bytes | str) -> str:
 
 
 def without_answer(body: bytes) -> bytes:
-    """A body as it may be shown: without the request that a failed verification got."""
+    """Return a body in a form that may be shown: without the request of a failed verification."""
     if not body.startswith(b'{"error":'):
         return body
     # Inside a text the quotation marks would have a backslash before them.
@@ -92,10 +94,10 @@ def without_answer(body: bytes) -> bytes:
 
 
 def readable(value: Any) -> Any:
-    """`value` with every text in it as UTF-8 can write it: a lone surrogate becomes its escape.
+    """Return `value` with all texts writable as UTF-8: a lone surrogate becomes an escape sequence.
 
-    Names of files and what a system says may hold bytes that are no text; what tells of a failure
-    must never fail over them.
+    File names and operating system messages may contain bytes that are not valid text. Reporting a
+    failure must not fail because of them.
     """
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
@@ -107,23 +109,23 @@ def readable(value: Any) -> Any:
 
 
 def add_hop(error: CallError, hop: Hop) -> CallError:
-    """Record that `error` passed through one more server, outermost first."""
+    """Record in `error` that it passed through one more server. The outermost hop is first."""
     error.evidence = replace(error.evidence, hops=(hop, *error.evidence.hops))
     return error
 
 
 def add_row(error: CallError, row: RowIdentity | None) -> CallError:
-    """Give the failure its row, unless an inner server already did."""
+    """Add the row to the error, unless an inner server has already added one."""
     if row is not None and error.evidence.row is None:
         error.evidence = replace(error.evidence, row=row)
     return error
 
 
 def status_for(error: CallError) -> int:
-    """The HTTP status to answer with.
+    """Return the HTTP status of the error response.
 
-    422 for a bad body, 400 for one that the model's endpoint refuses, 409 for a call that its
-    session has no place for, 504 for a deadline, else 500.
+    422: invalid body. 400: the model's endpoint rejects the row. 409: the session holds nothing for
+    the call. 504: a deadline passed. 500: any other error.
     """
     if isinstance(error, RowError):
         return 422
@@ -138,7 +140,7 @@ def status_for(error: CallError) -> int:
 
 
 def to_body(error: CallError) -> dict[str, Any]:
-    """The JSON body that carries `error` to the caller."""
+    """Return the JSON body that carries `error` to the caller."""
     evidence = error.evidence
     row = evidence.row
     body: dict[str, Any] = {
@@ -179,7 +181,7 @@ def to_body(error: CallError) -> dict[str, Any]:
 
 
 def from_body(body: object) -> CallError | None:
-    """Rebuild the error that a server of ours sent, or None when the body is not one."""
+    """Rebuild the error that a Palestra server sent; None when the body is not such an error."""
     if not isinstance(body, Mapping):
         return None
     inner = body.get("error")
@@ -198,7 +200,7 @@ def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
     error = _class_for(inner["type"], layer, str(inner.get("reason") or ""), retriable=retriable)(
         str(inner.get("message", "")),
         hint=str(inner.get("hint") or ""),
-        evidence=Evidence(
+        evidence=CallEvidence(
             hops=tuple(_hop(hop) for hop in inner["hops"]),
             row=_row(inner.get("row")),
             problems=tuple(
@@ -217,7 +219,7 @@ def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
 
 
 def class_of(outcome: Outcome) -> type[CallError]:
-    """The plainest error that ends a rollout so."""
+    """Return the most general error class with this outcome."""
     return next((cls for cls in _CLASSES if cls.outcome is outcome), InfraError)
 
 
@@ -226,7 +228,9 @@ def _type_of(cls: type[CallError]) -> str:
 
 
 def _class_for(wire_type: str, layer: Layer, reason: str, *, retriable: bool) -> type[CallError]:
-    """Raises ValueError for a type that no class has."""
+    """Return the error class for a type, layer and reason. Raises ValueError: no class has the
+    type.
+    """
     same_type = [cls for cls in _CLASSES if _type_of(cls) == wire_type]
     if not same_type:
         raise ValueError(wire_type)
@@ -260,7 +264,7 @@ def _row(raw: object) -> RowIdentity | None:
 
 
 def mask_error(error: PalestraError, mask: Callable[[str], str]) -> None:
-    """Put `mask` over all that `error` says: message, hint, and what is known about the call."""
+    """Apply `mask` in place to all texts of `error`: message, hint, and the call's evidence."""
     error.message = mask(error.message)
     error.hint = mask(error.hint)
     error.args = tuple(mask(arg) if isinstance(arg, str) else arg for arg in error.args)

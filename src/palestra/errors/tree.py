@@ -4,29 +4,29 @@
     ├── BadInput                  the user gave something unusable: exit 2, nothing written
     │   ├── ConfigError           a setting, config file or reference
     │   └── InputDataError        rows, files or outputs on disk
-    │       └── RejectedRows      rows that lack what they are read for, each with its field
+    │       └── RejectedRows      rows without a required field
     ├── RunFailed                 a run started and did not reach its end: exit 1
-    │   └── ServerDied            a server process of the fleet ended by itself
+    │   └── ServerDied            a server process of the fleet ended unexpectedly
     └── CallError                 one call, on behalf of one rollout, failed
         ├── InfraError            connection refused, reset, process gone
-        │   └── Bystander             another rollout's code took this one's process with it
-        ├── ModelError            the model endpoint answered with an error
+        │   └── Bystander             another rollout's code ended the shared process
+        ├── ModelError            the model endpoint responded with an error
         ├── ModelRejectedRow      the model endpoint can never serve this row
-        │   └── PromptTooLong     it does not fit into the model's context
+        │   └── PromptTooLong     the prompt does not fit into the model's context
         ├── RowError              422: the body does not fit the request model
         ├── AgentError            an agent's own code raised
         ├── EnvironmentFault      an environment raised while it was seeded or used
-        │   └── NoSession         409: its session has no place for the call
+        │   └── NoSession         409: the session holds nothing for the call
         ├── VerifierError         `verify` raised or gave no finite reward
         ├── JudgeFailure          the judge failed or gave no readable verdict
         ├── DeadlineExceeded      a deadline passed while something was awaited
         └── Hopeless              no call can succeed as configured: the run stops
             ├── CredentialsRejected   the endpoint rejects the key
-            ├── ModelNotServed        the endpoint has no such model
+            ├── ModelNotServed        the endpoint does not have the model
             ├── EndpointRefuses       the endpoint refuses everything, for too long
-            └── WrongSetting          a setting contradicts what the endpoint does
+            └── WrongSetting          a setting contradicts the endpoint's behaviour
 
-A caller picks the height at which to catch. `CallError` is what crosses the wire: see
+Catch an error at the level that you can handle. Only a `CallError` is sent between servers: see
 `palestra.errors.envelope`.
 """
 
@@ -37,17 +37,18 @@ from palestra.errors.causes import KnownCause, Layer, Outcome
 
 
 class PalestraError(Exception):
-    """Base of every error raised here; a subclass names the layer that failed.
+    """The base of every error that Palestra raises. A subclass names the layer that failed.
 
-    `message` says what happened, with numbers; `hint` says what to try.
+    `message`: what happened, with numbers. `hint`: what to try.
     """
 
     layer: ClassVar[Layer] = Layer.INFRA
     exit_code: ClassVar[int] = 1
     cause: KnownCause | None = None
-    """What went wrong, where the class or its raiser knows: surer than the words of the message."""
+    """The known cause, if the class or the raising code sets one. More reliable than parsing the
+    message."""
     usual_cause: ClassVar[KnownCause | None] = None
-    """What an error of this layer is where neither `cause` nor its words say more."""
+    """The default cause of the class, used when neither `cause` nor the message gives one."""
 
     def __init__(self, message: str, *, hint: str = "", cause: KnownCause | None = None) -> None:
         super().__init__(message)
@@ -60,7 +61,7 @@ class PalestraError(Exception):
 
 
 class BadInput(PalestraError):
-    """What the user gave cannot be used; nothing was started and nothing written."""
+    """The user's input cannot be used. Nothing was started and nothing was written."""
 
     layer = Layer.CONFIG
     exit_code = 2
@@ -68,10 +69,10 @@ class BadInput(PalestraError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a configuration.
+    """One problem of a configuration.
 
-    `key`: the setting, as a dotted path. `file` and `line`: where it stands. Each is empty (0) where
-    it is not known.
+    `key`: the setting, as a dotted path. `file` and `line`: its location. Each is empty (`line`: 0)
+    when unknown.
     """
 
     message: str
@@ -85,7 +86,7 @@ class Problem:
 class ConfigError(BadInput):
     """A setting, a config file or a reference between servers is wrong.
 
-    `problems`: all that is wrong; the message lists them.
+    `problems`: all problems; the message lists them.
     """
 
     layer = Layer.CONFIG
@@ -119,7 +120,9 @@ class FieldProblem:
 
 
 class RejectedRows(InputDataError):
-    """Rows lack what they are read for. A server that was sent them answers 422."""
+    """Rows lack fields that they must have. A server that receives such rows responds with status
+    422.
+    """
 
     def __init__(
         self, message: str, *, hint: str = "", problems: tuple[FieldProblem, ...] = ()
@@ -129,14 +132,14 @@ class RejectedRows(InputDataError):
 
 
 class RunFailed(PalestraError):
-    """Something that had started could not reach its end."""
+    """A run or another started operation could not be completed."""
 
 
 class ServerDied(RunFailed):
-    """A server process ended by itself, never became ready, or was ended for a call that hung.
+    """A server process ended unexpectedly, never became ready, or was killed because a call hung.
 
-    `server` is the process's name, where one is known. Of a call that did not return: `function`,
-    `file` and `line` say where its code was, and `failure` what that means to its rollout.
+    `server`: the process's name, if known. Only for a call that hung: `function`, `file` and `line`
+    are where its code was, and `failure` is the error for its rollout.
     """
 
     usual_cause = KnownCause.SERVER_DOES_NOT_START
@@ -161,13 +164,13 @@ class ServerDied(RunFailed):
 
     @property
     def row(self) -> "RowIdentity | None":
-        """The rollout whose call did not return."""
+        """The rollout whose call hung; None without one."""
         return None if self.failure is None else self.failure.evidence.row
 
 
 @dataclass(frozen=True, slots=True)
 class RowIdentity:
-    """Which rollout a call was made for. `task` and `rollout` are the row's two indices."""
+    """The identity of the rollout that made a call. `task` and `rollout` are the row's two indices."""
 
     task: int | str | None = None
     rollout: int | None = None
@@ -178,9 +181,9 @@ class RowIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One server on the way to the failure, innermost last.
+    """One server that a failed call passed; in a list of hops the innermost is last.
 
-    `body` is an excerpt of what that server answered; only the innermost hop has one.
+    `body`: an excerpt of the server's response; only the innermost hop has one.
     """
 
     server: str
@@ -190,8 +193,8 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is known about a failed call besides its message."""
+class CallEvidence:
+    """The details of a failed call besides its message."""
 
     hops: tuple[Hop, ...] = ()
     row: RowIdentity | None = None
@@ -199,20 +202,20 @@ class Evidence:
     traceback: str = ""
     """The last frames of the environment's own code, when it raised."""
     retry_after_s: float | None = None
-    """How long the endpoint asked us to wait, when it did."""
+    """Seconds after which the endpoint allows a retry, if it sent them."""
 
 
 class CallError(PalestraError):
-    """One call failed; carries the chain of servers that led there.
+    """One call failed. The error carries the chain of servers that the call passed.
 
-    `retriable` means another attempt at the whole rollout may succeed; whether one is
-    made is the collector's decision.
+    `retriable`: another attempt at the whole rollout may succeed. The collector decides whether to
+    make one.
     """
 
     outcome: ClassVar[Outcome] = Outcome.INFRA_ERROR
-    """How a rollout ends that this failure ends."""
+    """The outcome of a rollout that this error ends."""
     reason: ClassVar[str] = ""
-    """What tells a class from its siblings of the same outcome and layer; empty where none needs it."""
+    """A name that separates classes of the same outcome and layer; empty when not needed."""
     retriable: bool = True
 
     def __init__(
@@ -221,11 +224,11 @@ class CallError(PalestraError):
         *,
         hint: str = "",
         cause: KnownCause | None = None,
-        evidence: Evidence | None = None,
+        evidence: CallEvidence | None = None,
         status: int | None = None,
     ) -> None:
         super().__init__(message, hint=hint, cause=cause)
-        self.evidence = evidence or Evidence()
+        self.evidence = evidence or CallEvidence()
         self.status = status
         self.verify_request: Any = None
         """What `/verify` was asked, when the rollout had come so far: it holds the model's answer,
@@ -234,7 +237,7 @@ class CallError(PalestraError):
 
 
 class InfraError(CallError):
-    """A connection, process or disk failed underneath the call."""
+    """A connection, process or disk failed during the call."""
 
     layer = Layer.INFRA
     outcome = Outcome.INFRA_ERROR
@@ -244,14 +247,14 @@ class InfraError(CallError):
 class Bystander(InfraError):
     """The process that held this rollout's session ended because of another rollout's code.
 
-    No attempt of this rollout, as long as it does not happen to it again and again.
+    This failure does not count as an attempt of the rollout, up to a limit.
     """
 
     reason = "bystander"
 
 
 class ModelError(CallError):
-    """The model endpoint answered with an error of its own."""
+    """The model endpoint responded with an error."""
 
     layer = Layer.MODEL
     outcome = Outcome.POLICY_ERROR
@@ -259,7 +262,9 @@ class ModelError(CallError):
 
 
 class ModelRejectedRow(ModelError):
-    """The model endpoint says this row can never be served (a tool schema, a parameter)."""
+    """The model endpoint can never serve this row, for example because of a tool schema or a
+    parameter.
+    """
 
     outcome = Outcome.DATA_ERROR
     usual_cause = KnownCause.ENDPOINT_REFUSES_ROW
@@ -267,7 +272,7 @@ class ModelRejectedRow(ModelError):
 
 
 class PromptTooLong(ModelRejectedRow):
-    """The model never read the row: its prompt does not fit into the model's context."""
+    """The prompt does not fit into the model's context, so the model never read the row."""
 
     layer = Layer.DATA
     cause = KnownCause.PROMPT_TOO_LONG
@@ -275,7 +280,7 @@ class PromptTooLong(ModelRejectedRow):
 
 
 class RowError(CallError):
-    """A body does not fit the request model of the server that got it (HTTP 422)."""
+    """A body does not fit the request model of the server that received it (HTTP 422)."""
 
     layer = Layer.DATA
     outcome = Outcome.DATA_ERROR
@@ -284,7 +289,7 @@ class RowError(CallError):
 
 
 class AgentError(CallError):
-    """The agent's own code raised, or what it answered is no result."""
+    """The agent's own code raised, or returned something that is not a result."""
 
     layer = Layer.VERIFIER
     outcome = Outcome.AGENT_ERROR
@@ -292,7 +297,7 @@ class AgentError(CallError):
 
 
 class EnvironmentFault(CallError):
-    """The environment's own code raised while it was seeded or used: a tool, a turn."""
+    """The environment's own code raised in its seeding, a tool or a turn."""
 
     layer = Layer.VERIFIER
     outcome = Outcome.ENVIRONMENT_ERROR
@@ -300,7 +305,7 @@ class EnvironmentFault(CallError):
 
 
 class NoSession(EnvironmentFault):
-    """The session that a call belongs to holds nothing for it: it was not opened, or has ended."""
+    """The session of a call holds nothing for it, because it was never opened or has ended."""
 
     reason = "no_session"
 
@@ -322,7 +327,7 @@ class JudgeFailure(CallError):
 
 
 class DeadlineExceeded(CallError):
-    """The rollout's deadline passed; the message names what was being awaited."""
+    """The rollout's deadline passed. The message names what was being awaited."""
 
     layer = Layer.THROUGHPUT
     outcome = Outcome.TIMEOUT
@@ -330,7 +335,7 @@ class DeadlineExceeded(CallError):
 
 
 class Hopeless(CallError):
-    """No call can succeed as things are configured: every further one would fail the same way."""
+    """No call can succeed with this configuration: every further call would fail in the same way."""
 
     layer = Layer.MODEL
     usual_cause = KnownCause.MODEL_NOT_SERVED
@@ -346,14 +351,14 @@ class CredentialsRejected(Hopeless):
 
 
 class ModelNotServed(Hopeless):
-    """The endpoint has no such model, or no such path."""
+    """The endpoint does not have the model, or does not have the path."""
 
     reason = "model_not_served"
     cause = KnownCause.MODEL_NOT_SERVED
 
 
 class EndpointRefuses(Hopeless):
-    """The endpoint has refused all that was asked, for longer than the run's patience."""
+    """The endpoint has refused every request for longer than the run tolerates."""
 
     reason = "endpoint_refuses"
     cause = KnownCause.ENDPOINT_REFUSES_EVERYTHING
@@ -361,7 +366,7 @@ class EndpointRefuses(Hopeless):
 
 
 class WrongSetting(Hopeless):
-    """The endpoint does not behave as the model server's settings say."""
+    """The endpoint's behaviour contradicts the model server's settings."""
 
     layer = Layer.CONFIG
     cause = KnownCause.ENDPOINT_LACKS_SETTING

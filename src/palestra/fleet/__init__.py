@@ -1,4 +1,6 @@
-"""Servers at work: loaded, placed in this process or their own, supervised, found by others."""
+"""Run servers: load them, start them in this process or their own, watch them, and find a running
+fleet.
+"""
 
 from palestra.fleet.attach import (
     AttachedFleet,

@@ -1,4 +1,4 @@
-"""Finding a fleet that already runs, and calling it from another process."""
+"""Find a fleet that already runs, and call it from another process."""
 
 import asyncio
 from collections.abc import Mapping
@@ -34,7 +34,9 @@ class NoFleet(RunFailed):
 
 
 class ForeignFleet(ConfigError):
-    """Something answers at the head's address, and it is not the fleet that was started here."""
+    """A server answers at the head's address, but it is not the fleet that was started from this
+    machine.
+    """
 
     cause = KnownCause.OTHER_FLEET
 
@@ -47,10 +49,12 @@ class AttachedFleet:
     config_yaml: str
     instances: tuple[JsonObject, ...]
     run: RunFile | None = None
-    """Its run file; None for a fleet of another machine."""
+    """The fleet's run file. None for a fleet on another machine."""
 
     def targets(self) -> dict[str, Target]:
-        """Where each instance is. One that only lives inside its process cannot be reached."""
+        """Return the address of each instance. An instance without a URL lives inside its process
+        and cannot be reached.
+        """
         return {
             str(item["name"]): Target(
                 str(item["name"]),
@@ -62,9 +66,10 @@ class AttachedFleet:
 
 
 async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
-    """Ask the head server at `address` for its fleet.
+    """Read the fleet's configuration and instances from the head server at `address`.
 
-    Raises NoFleet when nothing answers, ForeignFleet when something else does.
+    Raises NoFleet when nothing answers, and ForeignFleet when another server or another fleet
+    answers.
     """
     address, run = _locate(address)
     status = await _get(http, address, "/")
@@ -112,7 +117,9 @@ def _locate(address: HeadAddress) -> tuple[HeadAddress, RunFile | None]:
 
 
 def _run_file(address: HeadAddress) -> RunFile | None:
-    """What was written here about a fleet at `address`; the same port elsewhere is another one."""
+    """Return the run file on this machine for the fleet at `address`. A run file with the same port
+    and another host belongs to another fleet.
+    """
     run = read_run_file(address.port)
     return run if run is not None and same_host(run.host, address.host) else None
 
@@ -144,12 +151,13 @@ async def _get(http: HttpTransport, address: HeadAddress, path: str) -> Any:
 
 PROBE_TIMEOUT_S = 5.0
 ENDPOINT_TIMEOUT_S = 15.0
-"""A model server may have to ask its endpoint first."""
+"""Timeout in seconds for a model server's endpoint check. It is longer because the model server may
+first send a request to its endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """What one server looks like from outside. `uptime_s` is in seconds."""
+    """The status of one server as seen from outside its process. `uptime_s` is in seconds."""
 
     name: str
     server_type: str
@@ -159,21 +167,24 @@ class ServerStatus:
     state: InstanceState
     reason: str = ""
     endpoint: str = ""
-    """Of a model server: what its endpoint is and can do, or why that cannot be told."""
+    """For a model server: what its endpoint is and supports, or why this is unknown. Empty for
+    other servers."""
 
     @property
     def healthy(self) -> bool:
-        """Whether it answered."""
+        """Whether the server answered the status request."""
         return self.state is InstanceState.HEALTHY
 
 
 async def probe(fleet: AttachedFleet, http: HttpTransport) -> list[ServerStatus]:
-    """The status of every instance, asked now, in the fleet's order."""
+    """Request the status of every instance now, and return the results in the fleet's order."""
     return list(await asyncio.gather(*(_probe_one(item, http) for item in fleet.instances)))
 
 
 def summary_line(statuses: list[ServerStatus]) -> str:
-    """The line that scripts look for."""
+    """Return the summary line that scripts search for: the number of servers, healthy and
+    unhealthy.
+    """
     healthy = sum(status.healthy for status in statuses)
     return f"{len(statuses)} servers found ({healthy} healthy, {len(statuses) - healthy} unhealthy)"
 

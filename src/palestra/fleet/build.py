@@ -1,4 +1,4 @@
-"""From an instance's configuration to a server object, alone or started in this process."""
+"""Build a server object from an instance's configuration, alone or started in this process."""
 
 import contextlib
 import os
@@ -37,7 +37,9 @@ PROFILING = "profiling_enabled"
 
 
 def http_transport(tree: Any) -> HttpTransport:
-    """The HTTP client of one process, as the configuration bounds it."""
+    """Return the HTTP client of one process, with the connection limits of the configuration
+    `tree`.
+    """
     return HttpClient(
         limit=int(tree.get(GLOBAL_LIMIT) or CONNECTOR_LIMIT),
         # A run needs as many connections to its endpoint as rollouts in flight: per-host
@@ -49,7 +51,7 @@ def http_transport(tree: Any) -> HttpTransport:
 def server_client(
     targets: dict[str, Target], tree: Any, *, token: str = "", http: HttpTransport | None = None
 ) -> ServerClient:
-    """The client with which the servers of one process call each other."""
+    """Return the client through which the servers of one process call each other."""
     return ServerClient(
         targets,
         http or http_transport(tree),
@@ -61,9 +63,11 @@ def server_client(
 
 
 def profiler_for(tree: ConfigTree, *, shared: bool) -> "Profiler | None":
-    """What times the functions of this process's servers, if the configuration asks for it.
+    """Return the profiler that times the functions of this process's servers, or None if the
+    configuration does not enable profiling.
 
-    `shared`: several servers live in this process. Raises ConfigError when it cannot be.
+    `shared`: several servers live in this process. Raises ConfigError when profiling is not
+    possible.
     """
     if not tree.get(PROFILING):
         return None
@@ -79,12 +83,14 @@ def build_server(
     served: type[Server] | None = None,
     isolate: bool = True,
 ) -> Server:
-    """The server object of `instance`, not started yet; of its entrypoint's class, or of `served`.
+    """Return the server object of `instance`, not started yet. Its class is `served`, or else the
+    entrypoint's class.
 
-    `isolate`: whether an author's plain methods are to run in worker processes, which begin with
-    `start_workers`. While functions are timed they do not, as they could not be.
+    `isolate`: whether an author's synchronous methods run in worker processes, which
+    `start_workers` starts. With profiling enabled these methods stay in this process, because the
+    profiler cannot time a worker's functions.
 
-    Raises ConfigError when its entrypoint or its settings are wrong.
+    Raises ConfigError when the entrypoint or the settings are wrong.
     """
     if instance.folder is None:
         raise ConfigError(f"{instance.name} is remote: there is nothing to build here")
@@ -99,7 +105,9 @@ def build_server(
 
 @contextlib.contextmanager
 def starting(name: str) -> Iterator[None]:
-    """The body builds or starts the server `name`. What its author's code raises is ServerDied."""
+    """Wrap the code that builds or starts the server `name`. An exception of the author's code
+    becomes ServerDied.
+    """
     try:
         yield
     except PalestraError:
@@ -113,10 +121,10 @@ def starting(name: str) -> Iterator[None]:
 async def start_server(
     server: Server, *, local: "Server | ProfiledServer | None" = None
 ) -> ASGIApp:
-    """Start a server and its workers; its app, made now so that what is wrong with it is said
-    before any row.
+    """Start a server and its workers, and return its app. The app is built now, so that its errors
+    appear before any row runs.
 
-    `local`: what stands before it, where something does.
+    `local`: the wrapper around the server, such as a `ProfiledServer`, if it has one.
     """
     local = local or server
     await local.start()
@@ -139,7 +147,9 @@ def _isolate(server: Server, instance: InstanceConfig, client: ServerClient) -> 
 
 
 def _facts(instance: InstanceConfig, client: ServerClient) -> JsonDict:
-    """What the fleet knows of an instance, for settings that have a field for it."""
+    """Return the facts about an instance (name, host, port, …) that a settings class may have
+    fields for.
+    """
     target = client.targets.get(instance.name)
     port = target.urls[0].rpartition(":")[2] if target is not None and target.urls else ""
     facts = {
@@ -160,7 +170,7 @@ def _facts(instance: InstanceConfig, client: ServerClient) -> JsonDict:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The servers by name, and how to call them."""
+    """Started servers by name, and the client that calls them."""
 
     servers: Mapping[str, Server]
     client: ServerClient
@@ -172,10 +182,10 @@ async def assembled(
     names: Collection[str],
     stand_ins: Mapping[str, Server] | None = None,
 ) -> AsyncIterator[Assembly]:
-    """Start the instances `names`; under the names of `stand_ins` those answer instead.
+    """Start the instances `names`. A server in `stand_ins` replaces the instance of the same name.
 
-    Raises ConfigError for an instance whose settings are wrong, ServerDied for one that does not
-    start.
+    Raises ConfigError for an instance whose settings are wrong, and ServerDied for an instance that
+    does not start.
     """
     targets: dict[str, Target] = {}
     client = server_client(targets, config.tree)

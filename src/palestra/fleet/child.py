@@ -1,7 +1,7 @@
-"""One server process: started, watched, and never left behind.
+"""One server process: start it, watch it, and make sure that it ends with its parent.
 
-The child gets its work order on standard input and keeps that pipe open: when the parent is
-gone, however it went, the pipe ends and the child stops.
+The child reads its work order from standard input and keeps that pipe open. When the parent ends,
+for whatever reason, the pipe closes and the child stops.
 """
 
 import asyncio
@@ -30,17 +30,19 @@ class ChildExit:
     returncode: int
     last_lines: tuple[str, ...]
     refusal: PalestraError | None = None
-    """Why it would not run, when it said so itself."""
+    """The error with which the process itself refused to run; None if it sent none."""
     pid: int | None = None
 
     @property
     def how(self) -> str:
-        """`signal SIGKILL` or `exit code 3`."""
+        """How the process ended: `signal SIGKILL` or `exit code 3`."""
         return f"signal {self.signal_name}" if self.signal_name else f"exit code {self.returncode}"
 
     @property
     def signal_name(self) -> str:
-        """`SIGKILL`; a number for one without a name, and nothing when no signal ended it."""
+        """The name of the signal that ended the process, such as `SIGKILL`, or its number if it has
+        no name. Empty when no signal ended the process.
+        """
         if self.returncode >= 0:
             return ""
         try:
@@ -49,7 +51,7 @@ class ChildExit:
             return str(-self.returncode)
 
     def as_error(self, *, before_ready: bool = False) -> PalestraError:
-        """The error that stops the fleet."""
+        """Return the error that stops the fleet."""
         if self.refusal is not None:
             return self.refusal
         when = " before it was ready" if before_ready else ""
@@ -68,7 +70,7 @@ class ChildExit:
 
 @final
 class Child:
-    """A child process with the last lines it printed."""
+    """A child process, with the last lines that it printed."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         self.name = name
@@ -93,9 +95,9 @@ class Child:
         cwd: Path | None = None,
         log_path: Path | None = None,
     ) -> "Child":
-        """Start `command`, write `order` to its standard input and leave that open.
+        """Start `command`, write `order` to its standard input and leave that pipe open.
 
-        Whatever it prints goes through `redact` before it is shown, logged or remembered.
+        All output of the process goes through `redact` before it is shown, logged or kept.
         """
         process = await start_async(
             command,
@@ -108,7 +110,7 @@ class Child:
         )
         child = cls(name, process)
         child._reader = asyncio.create_task(
-            child._read(on_line, redact, log_path), name=f"log of {name}"
+            child._read_lines(on_line, redact, log_path), name=f"log of {name}"
         )
         try:
             if process.stdin is not None:
@@ -120,7 +122,7 @@ class Child:
             raise
         return child
 
-    async def _read(
+    async def _read_lines(
         self,
         on_line: Callable[[str, str], object],
         redact: Callable[[str], str],
@@ -152,11 +154,11 @@ class Child:
 
     @property
     def last_lines(self) -> tuple[str, ...]:
-        """What it printed last."""
+        """The last lines that the process printed."""
         return tuple(self._lines)
 
     async def ended(self) -> ChildExit:
-        """Wait for the process's end and the rest of its output."""
+        """Wait until the process has ended and its remaining output is read."""
         code = await self._process.wait()
         if self._reader is not None:
             await asyncio.wait({self._reader}, timeout=1)
@@ -164,16 +166,20 @@ class Child:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone: its number may be another's by now."""
+        """Whether the process has ended. Another process may have its pid by then."""
         return self._process.returncode is not None
 
     def kill(self) -> None:
-        """End the whole group at once; whoever waits for its end is told how it ended."""
+        """Send SIGKILL to the whole process group. A pending `ended` then returns how the process
+        ended.
+        """
         if not self.has_ended:
             self._signal(signal.SIGKILL)
 
     async def stop(self, *, grace_s: float = 3.0) -> None:
-        """Ask the whole group to end, then make it."""
+        """Send SIGTERM to the whole process group, and SIGKILL once it has ended or after `grace_s`
+        seconds.
+        """
         self.stopping = True
         if self._process.stdin is not None:
             self._process.stdin.close()

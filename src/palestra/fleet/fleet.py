@@ -1,10 +1,10 @@
-"""A fleet: every instance of a configuration, running, watched, and stopped as one.
+"""A fleet: all instances of a configuration. It starts, watches and stops them together.
 
     async with Fleet(config, placement="embedded") as fleet:
         ... fleet.client ...
 
-Entering returns when every server is ready; leaving stops all of them, whatever happened. When
-a server process ends by itself, `fleet.failure` is set and `fleet.watch()` raises.
+Entering returns when every server is ready. Leaving stops all servers, also after an error. When a
+server process ends by itself, `fleet.failure` is set and `fleet.watch()` raises.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ REMOTE_EVERY_S = 3.0
 
 
 def placement_of(instance: InstanceConfig, default: str) -> str:
-    """Where `instance` is to live. Raises ConfigError for a placement that cannot be."""
+    """Return the placement of `instance`: embedded, process or remote."""
     if instance.placement is not None:
         return instance.placement
     if default == EMBEDDED and (requirements := requirements_place(instance)) is not None:
@@ -70,8 +70,8 @@ def placement_of(instance: InstanceConfig, default: str) -> str:
 class Fleet:
     """All servers of one configuration.
 
-    `default_placement` applies where a config names none; when it is None, too, servers are
-    embedded.
+    `default_placement` applies to instances whose config sets no placement. When it is None, these
+    servers are embedded.
     """
 
     def __init__(
@@ -123,37 +123,45 @@ class Fleet:
         await self._stop()
 
     def place_by_default(self, placement: str) -> None:
-        """Place servers there where neither the config nor the fleet's maker names a placement.
+        """Set the placement for servers where neither the config nor `default_placement` sets one.
 
-        For the owner of a fleet that he did not make; call it before the fleet is entered.
+        For code that received a fleet built elsewhere. Call it before entering the fleet.
         """
         self._default = self._default or placement
 
     async def watch(self) -> None:
-        """Wait until a server process ends by itself, and raise the `ServerDied` that says how."""
+        """Wait until a server process ends by itself, and raise the `ServerDied` with its exit
+        status.
+        """
         raise await self._processes.failed()
 
     @property
     def failure(self) -> PalestraError | None:
-        """Why the fleet failed: the process that ended by itself, or was ended for a call."""
+        """The error that made the fleet fail: a server process ended by itself, or was killed
+        because of a call. None while no server has failed.
+        """
         return self._processes.failure
 
     @property
     def ending(self) -> ChildExit | None:
-        """How the first process ended that ended by itself."""
+        """How the first process ended by itself: its `ChildExit`. None while no process has."""
         return self._processes.ending
 
     def server(self, name: str) -> Server | None:
-        """The server object of an embedded instance."""
+        """Return the server object of an embedded instance; None for any other."""
         return self._embedded.get(name)
 
     @property
     def ray_folder(self) -> Path:
-        """Of the fleet's own Ray cluster, if it gets one: for whoever has to end the fleet."""
+        """The folder of the fleet's own Ray cluster, if it starts one. Code that must end the fleet
+        from outside needs it.
+        """
         return self._ray.folder
 
     def added_settings(self) -> dict[str, str]:
-        """Settings that the fleet made by itself: the address of its own Ray cluster, if it has one."""
+        """Return the settings that the fleet added: the address of its own Ray cluster, if it has
+        one.
+        """
         return self._ray.settings()
 
     # Starting
@@ -209,7 +217,9 @@ class Fleet:
             raise await self._not_ready(instance, limit_s) from None
 
     async def _not_ready(self, instance: InstanceConfig, limit_s: float) -> ServerDied:
-        """Why an instance did not start in time: the line on which its import stands, if it does."""
+        """Return the error of an instance that did not start in time, with the line at which its
+        import stands, if it is still importing.
+        """
         if died := await self._processes.import_too_long(instance.name):
             return died
         file = None if instance.folder is None else instance.folder / instance.entrypoint
@@ -266,7 +276,7 @@ class Fleet:
         self.instances[instance.name].state = InstanceState.HEALTHY
 
     def _profiled(self, server: Server) -> "Server | ProfiledServer":
-        """The server, or what stands before it when its functions are timed."""
+        """Return the server, or its profiling wrapper when its functions are timed."""
         return server if self._profiler is None else self._profiler.over(server, token=self._token)
 
     async def _interpreter(self, instance: InstanceConfig) -> Path:
@@ -294,7 +304,9 @@ class Fleet:
         await self._wait_ready(instance.name)
 
     async def _ask_remote(self, name: str) -> None:
-        """Ask a server that runs elsewhere whether it answers, and keep its state."""
+        """Check every `REMOTE_EVERY_S` seconds whether a remote server answers, and record its
+        state.
+        """
         running = self.instances[name]
         answered_at = time.monotonic()
         while True:
@@ -327,7 +339,7 @@ class Fleet:
     # Stopping
 
     async def _stop(self) -> None:
-        """Take every step, whatever those before it raise."""
+        """Run every step of stopping, even if earlier steps raise."""
         async with contextlib.AsyncExitStack() as last_first:
             last_first.push_async_callback(self._ray.end)
             last_first.push_async_callback(self._ray.leave)
@@ -357,7 +369,7 @@ class Fleet:
 
 
 async def _stop_server(server: Server) -> None:
-    """An author's `stop` may fail or hang: neither keeps the fleet from ending."""
+    """Stop a server. An author's `stop` that fails or hangs does not keep the fleet from ending."""
     with contextlib.suppress(Exception):
         async with asyncio.timeout(STOP_TIMEOUT_S):
             await server.shut_down()

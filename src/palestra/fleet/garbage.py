@@ -1,9 +1,10 @@
-"""How often a process of ours looks for garbage that refers to itself.
+"""Run Python's cyclic garbage collector less often in our processes.
 
-Rollouts leave next to no cycles behind, and thousands in flight are millions of live objects,
-each of which every full collection walks over: with 8,000 in flight Python's default thresholds
-took half of all CPU time and stopped the event loop for up to 1.4 s. But they count objects, and
-what an author's cycle holds may be large; so growth of the process asks for a collection, too.
+Rollouts leave almost no reference cycles, but thousands in flight are millions of live objects, and
+every full collection visits each of them. With 8,000 in flight, Python's default thresholds took
+half of all CPU time and stopped the event loop for up to 1.4 s. The thresholds count objects only,
+and one cycle in an author's code may hold much memory. So a full collection also runs when the
+process's memory has grown.
 """
 
 import asyncio
@@ -14,11 +15,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 RARELY: Final = (20_000, 50, 50)
-"""Thresholds of Python's three generations, of which 700, 10 and 10 are the defaults."""
+"""Collection thresholds of Python's three generations. Python's defaults are 700, 10 and 10."""
 
 GROWN_BYTES: Final = 256 * 2**20
 GROWN_SHARE: Final = 0.25
-"""A full collection comes when the process has grown by both since the last one."""
+"""A full collection runs when the process has grown, since the last one, by more than `GROWN_BYTES`
+and by more than this share of its size."""
 LOOK_EVERY_S: Final = 1.0
 
 
@@ -26,9 +28,10 @@ LOOK_EVERY_S: Final = 1.0
 async def rare_collections(
     *, resident: Callable[[], int] | None = None, look_every_s: float = LOOK_EVERY_S
 ) -> AsyncIterator[None]:
-    """Collect rarely while the body runs. For whoever owns the process, not for a library.
+    """Run the garbage collector rarely while the body runs. Use it in code that owns the process,
+    not in a library.
 
-    `resident`: the size of the process in bytes.
+    `resident`: returns the size of the process in bytes.
     """
     before = gc.get_threshold()
     gc.set_threshold(*RARELY)
@@ -50,7 +53,9 @@ async def _collect_when_grown(resident: Callable[[], int], look_every_s: float) 
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in use; where the system does not tell, the most it was."""
+    """Return the bytes of memory that this process uses now, or its peak usage where the system
+    does not report the current one.
+    """
     try:
         with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123  # once a second, no Path
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,8 @@
-"""The head server: the resolved configuration and the list of instances.
+"""The head server: it returns the resolved configuration and the list of instances.
 
-It repeats the fleet's nonce, by which a command knows that it found its own fleet. Secrets are
-masked in whatever it answers: nobody needs them from here. It asks for the fleet's token where the
-fleet has one.
+It also returns the fleet's nonce, so that a command can check that it found its own fleet. Secrets
+are masked in every response, because no client needs them. Requests must carry the fleet's token if
+the fleet has one.
 """
 
 import contextlib
@@ -17,7 +17,14 @@ from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
 from palestra.config import ConfigTree, Redactor, ResolvedConfig, dump_yaml
-from palestra.errors import CallError, ConfigError, Evidence, InfraError, KnownCause, PalestraError
+from palestra.errors import (
+    CallError,
+    CallEvidence,
+    ConfigError,
+    InfraError,
+    KnownCause,
+    PalestraError,
+)
 from palestra.fleet.fleet import Fleet
 from palestra.fleet.instance import RunningInstance
 from palestra.fleet.runfile import (
@@ -44,7 +51,9 @@ def head_app(
     token: str = "",
     added_settings: Callable[[], Mapping[str, str]] = dict,
 ) -> ASGIApp:
-    """The app of one fleet's head server. `added_settings`: what the fleet has set by itself."""
+    """Return the ASGI app of one fleet's head server. `added_settings`: returns the settings that
+    the fleet added to the configuration.
+    """
     app = FastAPI(title="Palestra head server")
     mask = Redactor(config.secrets)
 
@@ -71,7 +80,7 @@ def head_app(
     )
 
 
-def _own_failure(_path: str, message: str, evidence: Evidence) -> CallError:
+def _own_failure(_path: str, message: str, evidence: CallEvidence) -> CallError:
     return InfraError(message, evidence=evidence)
 
 
@@ -84,9 +93,9 @@ def _raised(errors: OwnErrors, path: str, error: BaseException) -> CallError:
 
 @contextlib.asynccontextmanager
 async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
-    """Serve the fleet's head while the body runs, announced by a run file.
+    """Serve the fleet's head while the body runs, and announce it with a run file.
 
-    Raises ConfigError when its port is taken, naming the holder.
+    Raises ConfigError, naming the process that holds the port, when the head's port is taken.
     """
     address = _address(fleet.config.tree)
     sock = _listen(address)
@@ -122,8 +131,8 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
 
 
 def _leave_word(fleet: Fleet, run: RunFile, error: Exception | None) -> None:
-    """Tell attached commands why the fleet ends: a server of it died, its command failed with
-    `error`, or it was stopped.
+    """Write why the fleet ends into a file for attached commands: a server died, the fleet's
+    command failed with `error`, or the fleet was stopped.
     """
     failure, ending = fleet.failure, fleet.ending
     where = f"the fleet at {run.url} (process {run.pid})"

@@ -1,7 +1,7 @@
-"""The import of an author's file: told to the pulse of this process, and bounded.
+"""Import an author's file under a time limit, and report the import to this process's pulse.
 
-An import runs whatever stands in the file, and may never end. Nothing inside the process can stop
-code that holds the interpreter's lock, so whoever watches the process ends it.
+An import runs all code of the file, and may never end. Nothing inside the process can stop code
+that holds the interpreter's lock, so the process that watches this one must kill it.
 """
 
 import contextlib
@@ -25,20 +25,23 @@ from palestra.server import AuthorsPlace, is_servers_file
 from palestra.system import Executing, current_pulse
 
 START_TIMEOUT: Final = "start_timeout"
-"""The setting: how many seconds a server may take to start, and a file to be imported."""
+"""The name of the setting for the seconds that a server may take to start, and a file to be
+imported."""
 START_TIMEOUT_S: Final = 120.0
 OF_START: Final = 0.8
-"""The share of what is left of a server's start that the imports of its workers may take: they
-tell where they stand before the server is given up."""
+"""The share of the remaining start time that imports in a server's workers may take. The rest
+leaves time to report where a worker stands before the start fails."""
 LEAST_OF_START_S: Final = 1.0
 
 LONGER: Final = f"++{START_TIMEOUT}=<seconds> ({START_TIMEOUT} in a config file)"
-"""What gives a start longer, where no option of the command does."""
+"""The setting that allows a longer start, for commands without an option for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """How long a file may be imported, when the start ends that it is part of, and what sets it."""
+    """Limits of an import: the seconds that one file may take, when the whole start must end, and
+    the setting that raises the limit.
+    """
 
     seconds: float = START_TIMEOUT_S
     ends_at: float = math.inf
@@ -54,18 +57,18 @@ class AuthorImport(msgspec.Struct, frozen=True, tag_field="what", tag="import"):
     file: str
     limit_s: float
     longer: str = LONGER
-    """What to write to give it longer."""
+    """The setting, as a user writes it, that raises the limit."""
 
     @classmethod
     def of(cls, file: Path) -> Self:
-        """The one that would begin here and now."""
+        """Return an `AuthorImport` of `file` with the limits that apply now."""
         return cls(str(file), _limit.get().seconds, _limit.get().longer)
 
 
 def start_timeout_of(tree: ConfigTree) -> float:
-    """Seconds that a server of a configuration may take to start.
+    """Return the seconds that a server of this configuration may take to start.
 
-    Raises ConfigError when the setting is no number of seconds above 0.
+    Raises ConfigError: the setting is not a number of seconds above 0.
     """
     timeout_text = tree.get(START_TIMEOUT)
     if timeout_text is None:
@@ -78,9 +81,9 @@ def start_timeout_of(tree: ConfigTree) -> float:
 
 @contextlib.contextmanager
 def starting_within(limit_s: float, longer: str = LONGER) -> Iterator[None]:
-    """The body is a start: it may take so long, and so may each file that is imported in it.
+    """Limit a start: the body may take `limit_s` seconds, and so may each file imported in it.
 
-    `longer`: what a user writes to give it longer.
+    `longer`: the setting, as a user writes it, that raises the limit.
     """
     token = _limit.set(_Limit(limit_s, time.monotonic() + limit_s, longer))
     try:
@@ -90,12 +93,12 @@ def starting_within(limit_s: float, longer: str = LONGER) -> Iterator[None]:
 
 
 def start_limit_s() -> float:
-    """Seconds that a file may be imported here."""
+    """Return the seconds that one import may take in the current start."""
     return _limit.get().seconds
 
 
 def workers_limit_s() -> float:
-    """Seconds that the workers of a server that starts here may take for their imports."""
+    """Return the seconds that a server's workers may take for their imports in the current start."""
     limit = _limit.get()
     left_s = max(LEAST_OF_START_S, limit.ends_at - time.monotonic())
     return OF_START * min(limit.seconds, left_s)
@@ -103,9 +106,10 @@ def workers_limit_s() -> float:
 
 @final
 class AuthorImports:
-    """The imports of one process, one at a time, and the thread that each runs on.
+    """The imports of one process, one at a time, and the thread that runs each.
 
-    Servers of one folder start at once: the second must not find a module half executed.
+    Servers of the same folder start at the same time: the second must not see a half-executed
+    module.
     """
 
     def __init__(self) -> None:
@@ -115,7 +119,9 @@ class AuthorImports:
 
     @contextlib.contextmanager
     def importing(self, path: Path) -> Iterator[None]:
-        """Import `path` in the body once no other file is imported; the pulse has its limit."""
+        """Wait until no other file is being imported; the body then imports `path`. The process's
+        pulse records the import with its time limit.
+        """
         self._waiting.append(path)
         try:
             self._one_at_a_time.acquire()
@@ -130,8 +136,8 @@ class AuthorImports:
             self._one_at_a_time.release()
 
     def unfinished(self, file: Path, limit_s: float) -> ServerDied | None:
-        """The error of an import of `file` that runs now, or that waits for that of another file;
-        None when there is none.
+        """Return the error for an import of `file` that is still running, or that waits for another
+        file's import; None when there is no such import.
         """
         file = file.resolve()
         threads = dict(self._threads)
@@ -145,7 +151,7 @@ class AuthorImports:
 
 
 IMPORTS: Final = AuthorImports()
-"""Those of this process: like `sys.modules`, there is one."""
+"""The imports of this process. One object per process, like `sys.modules`."""
 
 
 @contextlib.contextmanager
@@ -169,7 +175,7 @@ def _in_pulse(started: AuthorImport) -> Iterator[None]:
 
 
 def author_import(call: Executing) -> AuthorImport | None:
-    """The import that is executing; None when something else is."""
+    """Return the import that `call` describes; None when `call` is something else."""
     try:
         return msgspec.json.decode(call.text, type=AuthorImport)
     except msgspec.DecodeError:
@@ -177,9 +183,9 @@ def author_import(call: Executing) -> AuthorImport | None:
 
 
 def unfinished_import(call: Executing, stacks: str) -> ServerDied | None:
-    """The error of an import that has taken too long; None when `call` is no import.
+    """Return the error for an import that exceeded its limit; None when `call` is not an import.
 
-    `stacks`: what its process said of its threads.
+    `stacks`: the thread stacks that the process printed.
     """
     started = author_import(call)
     return None if started is None else import_too_long(started, executing_place(call, stacks))
@@ -188,9 +194,9 @@ def unfinished_import(call: Executing, stacks: str) -> ServerDied | None:
 def import_too_long(
     started: AuthorImport, author: AuthorsPlace, *, waits_for: Path | None = None
 ) -> ServerDied:
-    """The error of an import that stands at `author` after its limit.
+    """Return the error for an import that was still executing at `author` when its limit ended.
 
-    `waits_for`: the file that is imported there, where it is another one.
+    `waits_for`: the other file whose import it waits for, if any.
     """
     waits = "" if waits_for is None else f"; it waits for the import of {waits_for}"
     return ServerDied(
@@ -203,12 +209,14 @@ def import_too_long(
 
 
 def standing_at(author: AuthorsPlace) -> str:
-    """What follows the error of code that stands at `author`; nothing where that is not known."""
+    """Return the end of an error message: where the code is executing. Empty when the place is
+    unknown.
+    """
     return f": it is executing {author}" if author.file else ""
 
 
 def _place_in(frame: FrameType | None) -> AuthorsPlace:
-    """The innermost frame of an author's file."""
+    """Return the place of the innermost frame that is in an author's file."""
     while frame is not None:
         code = frame.f_code
         if is_servers_file(code.co_filename):

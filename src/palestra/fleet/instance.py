@@ -1,4 +1,4 @@
-"""One running instance as the head server and the status command describe it."""
+"""One running instance, as the head server and the status command report it."""
 
 import time
 from dataclasses import dataclass
@@ -8,30 +8,30 @@ from typing import Final
 from palestra.schema import JsonDict
 
 STUCK_AFTER_S: Final = 10.0
-"""An instance whose event loop has not run for so long is stuck."""
+"""An instance is stuck when its event loop has not run for this many seconds."""
 
 
 class InstanceState(StrEnum):
-    """Where an instance is in its life.
+    """The state of an instance.
 
-    The fleet keeps it in `Fleet.instances[name].state`, with the reason beside it; the head server
-    publishes both as `status` and `reason` of `/server_instances`.
+    The fleet stores it in `Fleet.instances[name].state`, and the cause in `reason` of the same
+    object. The head server returns both as `status` and `reason` of `/server_instances`.
     """
 
     STARTING = "starting"
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
     STUCK = "stuck"
-    """Its process lives, and its event loop has not run for `STUCK_AFTER_S`. It is healthy again
-    when the loop goes on; `reason` says what it does meanwhile."""
+    """The process lives, but its event loop has not run for `STUCK_AFTER_S`. The state returns to
+    healthy when the loop runs again. Meanwhile `reason` contains what the process is executing."""
     DEAD = "dead"
 
 
 @dataclass(slots=True)
 class RunningInstance:
-    """Status of one instance; `started` is seconds since the epoch.
+    """The status of one instance. `started` is in seconds since the epoch.
 
-    `urls` has one entry per worker, and none when the instance can only be reached in-process.
+    `urls` has one entry per worker. It is empty when the instance can only be reached in-process.
     """
 
     name: str
@@ -44,10 +44,10 @@ class RunningInstance:
     state: InstanceState = InstanceState.STARTING
     reason: str = ""
     is_shipped: bool = False
-    """Whether its code came with Palestra."""
+    """Whether the instance's code is part of Palestra."""
 
     def as_json(self) -> JsonDict:
-        """The fields of the head server's `/server_instances`."""
+        """Return the instance's fields for the head server's `/server_instances`."""
         url = self.urls[0] if self.urls else ""
         host, _, port = url.rpartition("://")[2].rpartition(":")
         return {

@@ -1,4 +1,4 @@
-"""From an implementation's folder and entrypoint to its server class."""
+"""Load the server class from an implementation's folder and entrypoint."""
 
 import asyncio
 import contextlib
@@ -30,20 +30,21 @@ from palestra.server import Environment, Server, server_class_of
 from palestra.system import on_failure, run_async, write_whole
 
 ALIASES: Final = "palestra.compat.aliases"
-"""Makes the names of other frameworks importable; by its name, as it stands above this package."""
+"""The module that makes the names of other frameworks importable. It is imported by name, because
+it belongs to a layer above this package."""
 
 FOREIGN: Final = "__palestra_server__"
-"""What a class of another framework has that gives a server class of ours around it."""
+"""The attribute of another framework's class that returns a Palestra server class wrapping it."""
 
 _TREES: Final = frozenset(server_type.value for server_type in ServerType)
 _SERVED = re.compile(r"^\s+(?:app = )?(\w+)\.run_webserver\(", re.MULTILINE)
 
 
 def load_module(path: Path) -> ModuleType:
-    """Import the file at `path`: by its package name when it is one of ours.
+    """Import the file at `path`. A file of Palestra is imported by its package name.
 
-    Raises ConfigError, with the author's error and line, when importing it raises. One that does
-    not end is ended by the process's guard; see `AuthorImports`.
+    Raises ConfigError, with the author's error and line, when the import raises. An import that
+    does not end is ended from outside; see `AuthorImports`.
     """
     path = path.resolve()
     try:
@@ -64,9 +65,9 @@ def load_module(path: Path) -> ModuleType:
 
 
 def load_server_class(path: Path) -> type[Server]:
-    """The server class (or `@environment`) that the entrypoint `path` defines.
+    """Return the server class (or `@environment`) that the entrypoint `path` defines.
 
-    Raises ConfigError when there is none, or several that do not build on each other.
+    Raises ConfigError when the file defines none, or several that are not subclasses of each other.
     """
     module = load_module(path)
     environments = [value for value in vars(module).values() if isinstance(value, Environment)]
@@ -97,7 +98,9 @@ def load_server_class(path: Path) -> type[Server]:
 
 
 def _said_to_be_served(module: ModuleType, path: Path) -> list[Any]:
-    """The class whose `run_webserver` the file itself calls, which may come from another file."""
+    """Return the class whose `run_webserver` the file calls. The class may be defined in another
+    file.
+    """
     names = dict.fromkeys(_SERVED.findall(path.read_text()))
     served = [getattr(module, name, None) for name in names]
     return [cls for cls in served if hasattr(cls, FOREIGN)]
@@ -109,7 +112,9 @@ def _as_ours(cls: Any) -> type[Server]:
 
 
 def load_environment(path: Path) -> Environment:
-    """The one `@environment` of a file. Raises ConfigError when it has none or several."""
+    """Return the only `@environment` of a file. Raises ConfigError when the file has none or
+    several.
+    """
     module = load_module(path)
     environments = [value for value in vars(module).values() if isinstance(value, Environment)]
     if len(environments) != 1:
@@ -122,7 +127,7 @@ def load_environment(path: Path) -> Environment:
 
 
 def _load_foreign(path: Path) -> ModuleType:
-    """A user's file. Its project root is importable, as it is when they run their tests."""
+    """Import a user's file. Its project root is importable, as in the user's own tests."""
     root = path.parents[2] if len(path.parents) > 2 else path.parent
     for entry in (str(path.parent), str(root)):
         if entry not in sys.path:
@@ -146,9 +151,10 @@ def _load_foreign(path: Path) -> ModuleType:
 
 
 def _by_package_name(path: Path, root: Path) -> ModuleType | None:
-    """The file under the name by which its neighbours and its tests import it, if that leads to it.
+    """Import the file under the package name that its neighbours and tests use, if this name leads
+    to the same file; else return None.
 
-    Else what two files import of each other would exist twice.
+    Under another name, a module that other files import too would exist twice.
     """
     name = ".".join(path.relative_to(root).with_suffix("").parts)
     if path.parent.parent.name not in _TREES or not name.replace(".", "_").isidentifier():
@@ -175,26 +181,30 @@ def _line_in(path: Path, error: BaseException) -> str:
 
 
 BESIDE_IMPORT_S: Final = 180.0
-"""For what the other interpreter does beside importing the file: its start, and the rows."""
+"""The seconds that the other interpreter may take in addition to the import: for its start, and for
+the rows."""
 EXIT_S: Final = 5.0
-"""For its end, which a thread of the file's may hold up."""
+"""The seconds that the other interpreter may take to exit. A thread of the imported file could
+delay it."""
 _PROGRAM: Final = "from palestra.fleet.loading import write_rows; write_rows()"
 
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """What an evaluation needs of the file: the environment's name, and its rows."""
+    """What an evaluation needs from a file: the environment's name, its rows and their number."""
 
     name: str
     rows: Iterator[JsonDict]
-    """Raises InputDataError for a row that the prompt or the function cannot be given."""
+    """The rows. Iterating raises InputDataError for a row that does not fit the prompt or the
+    function."""
     count: int
 
 
 def file_rows(path: Path, *, cache: Path) -> FileRows:
-    """Import the file here, or in a cached environment where its requirements are lacking here.
+    """Import the file in this process, or in a cached environment when its requirements are not
+    installed here.
 
-    Raises BadInput for what is wrong with the file, ServerDied when the environment cannot be made.
+    Raises BadInput for an error in the file, and ServerDied when the environment cannot be built.
     """
     if not unsatisfied(requirements_of(path)):
         return _of(path)
@@ -211,7 +221,9 @@ def _of(path: Path) -> FileRows:
 
 
 async def rows_by(python: Path, path: Path, *, beside_s: float = BESIDE_IMPORT_S) -> FileRows:
-    """As `file_rows`, by another interpreter, which has `beside_s` beside the import."""
+    """Return the same as `file_rows`, using the interpreter `python`. It may take `beside_s`
+    seconds in addition to the import.
+    """
     limit_s = start_limit_s()
     with tempfile.TemporaryDirectory(prefix="palestra-rows-") as folder:
         answer, stack = Path(folder) / "rows.json", Path(folder) / "stack.txt"
@@ -234,10 +246,12 @@ async def rows_by(python: Path, path: Path, *, beside_s: float = BESIDE_IMPORT_S
 
 
 def write_rows() -> None:
-    """Write what the file of the first argument holds to the second one, or what is wrong.
+    """Write the rows of the file in the first argument, or the error, to the file in the second
+    argument.
 
-    When the import takes longer than the seconds of the last argument, the stack goes to the third
-    one, and this process ends, whatever holds the interpreter's lock.
+    The last argument is the limit for the import in seconds. When the import takes longer, the
+    stacks are written to the file in the third argument and this process ends, even if other code
+    holds the interpreter's lock.
     """
     path, answer, stack = map(Path, sys.argv[1:4])
     rows_found: JsonDict
@@ -253,7 +267,9 @@ def write_rows() -> None:
 
 @contextlib.contextmanager
 def _ends_after(limit_s: float, stacks: IO[str]) -> Iterator[None]:
-    """End this process when the body takes longer, and write there where its threads stand."""
+    """End this process when the body takes longer than `limit_s`, and write the stacks of its
+    threads to `stacks`.
+    """
     faulthandler.dump_traceback_later(limit_s, exit=True, file=stacks)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a server process is told to do, by the fleet that starts it."""
+"""The work order that the fleet sends to a server process which it starts."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from palestra.schema import JsonDict
 
 @dataclass(frozen=True, slots=True)
 class WorkOrder:
-    """What one server process is to do. `targets`: instance -> (server type, urls)."""
+    """The instructions for one server process. `targets`: instance -> (server type, urls)."""
 
     instance: str
     tree: JsonDict
@@ -19,19 +19,22 @@ class WorkOrder:
     secret: str
     token: str
     worker: int | None = None
-    """This process's number among the workers of its instance; None when it is the only one."""
+    """This process's number among the workers of its instance. None when the instance has one
+    process."""
     pulse: tuple[int, int] | None = None
-    """File descriptors of the pulse that the fleet reads; None when nobody watches."""
+    """File descriptors of the pulse that the fleet reads. None when no process watches this one."""
     ray: str = ""
-    """Where the fleet's Ray is, as `RayPlace.encode` says it."""
+    """The address of the fleet's Ray cluster, encoded by `RayPlace.encode`."""
 
     @property
     def process_name(self) -> str:
-        """The instance's name, with the number of the process where it has several."""
+        """The instance's name, followed by the worker's number if the instance has several
+        processes.
+        """
         return self.instance if self.worker is None else f"{self.instance}#{self.worker}"
 
     def encode(self) -> bytes:
-        """One line of JSON."""
+        """Return the order as one line of JSON."""
         return orjson.dumps(
             [
                 self.instance,
@@ -49,22 +52,24 @@ class WorkOrder:
 
     @classmethod
     def decode(cls, line: bytes) -> "WorkOrder":
-        """The inverse of `encode`."""
+        """Return the order from the line that `encode` returned."""
         return cls(*orjson.loads(line))
 
 
 REFUSAL_MARK = "\x1epalestra-refusal "
-"""How a line begins with which a server process tells its fleet why it will not run."""
+"""The start of the line in which a server process prints why it cannot run."""
 
 
 def refusal_line(error: PalestraError) -> str:
-    """What a server process prints instead of a message that only people could read."""
+    """Return the line in which a server process prints why it cannot run, in a form that the fleet
+    can parse.
+    """
     encoded = orjson.dumps([error.message, error.hint, error.exit_code]).decode()
     return REFUSAL_MARK + encoded
 
 
 def read_refusal(server: str, line: str) -> PalestraError:
-    """The error that `refusal_line` was made of, as the fleet raises it."""
+    """Return the error from a line of `refusal_line`, as the fleet raises it."""
     message, hint, code = orjson.loads(line.removeprefix(REFUSAL_MARK))
     if code == ConfigError.exit_code:
         return ConfigError(message, hint=hint)

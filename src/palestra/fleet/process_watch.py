@@ -1,4 +1,4 @@
-"""The watch that a fleet keeps over its server processes, from its own event loop."""
+"""Watch the fleet's server processes from the fleet's own event loop."""
 
 import asyncio
 import time
@@ -19,13 +19,14 @@ from palestra.fleet.stacks import (
 from palestra.system import Executing, Lookout, Pulse, ask_for_stacks, is_stopped, running_one
 
 QUIET_S: Final = 1.5
-"""A process whose loop has not run for so long is told of where a rollout has waited in vain."""
+"""Seconds without a step of the event loop after which a process counts as quiet. The errors of
+waiting rollouts then name the process."""
 STOPPED: Final = "stopped by a signal (SIGSTOP)"
 
 
 @final
 class ProcessWatch:
-    """Watches one server process by its pulse, and keeps the state of its instance."""
+    """Watches one server process through its pulse, and updates the state of its instance."""
 
     def __init__(self, running: RunningInstance, child: Child, pulse: Pulse) -> None:
         self._running = running
@@ -36,7 +37,9 @@ class ProcessWatch:
         self.child = child
 
     def look(self) -> Executing | None:
-        """Take one reading; the call for which the process is to be ended, when there is one."""
+        """Read the pulse once. Return the call because of which the process must be killed; None if
+        there is no such call.
+        """
         if self.child.has_ended:
             return None
         stopped = is_stopped(self.child.pid)
@@ -51,7 +54,9 @@ class ProcessWatch:
         return running_one(self.child.pid, self._lookout.overdue())
 
     async def tell_state(self) -> None:
-        """Call the instance stuck once its process has been quiet for long enough."""
+        """Set the instance's state to stuck when its event loop has not run for `STUCK_AFTER_S`
+        seconds.
+        """
         if self.child.has_ended or self._lookout.quiet_s < QUIET_S:
             return
         if not self._stacks:
@@ -68,7 +73,7 @@ class ProcessWatch:
         self._running.reason = "\n".join([self._doing(), *stack])
 
     async def take_stacks(self) -> None:
-        """Have the process say what its threads do, if it can."""
+        """Request the stacks of the process's threads, unless the process is stopped or has ended."""
         if self.child.has_ended or is_stopped(self.child.pid):
             return
         asked_at = time.monotonic()
@@ -78,11 +83,13 @@ class ProcessWatch:
 
     @property
     def instance(self) -> str:
-        """The name of its instance."""
+        """The name of the watched instance."""
         return self._running.name
 
     async def import_too_long(self) -> ServerDied | None:
-        """The error of the import that it executes; None when it executes none."""
+        """Return the error for the import that the process is executing; None when it is not
+        importing a file.
+        """
         if self.child.has_ended:
             return None
         await self.take_stacks()
@@ -90,7 +97,7 @@ class ProcessWatch:
         return next((died for died in calls if died is not None), None)
 
     def standing_still(self) -> str:
-        """A sentence about a process whose loop does not run; empty when it does."""
+        """Return a sentence about the process when its event loop does not run; empty when it runs."""
         quiet_s = self._lookout.quiet_s
         if self.child.has_ended or quiet_s < QUIET_S:
             return ""
@@ -105,7 +112,9 @@ class ProcessWatch:
         return running_one(self.child.pid, self._lookout.executing)
 
     def overrun_of(self, row: RowIdentity) -> CallError | None:
-        """The failure of that rollout, when a call of its own holds the process."""
+        """Return the failure of the rollout `row` when one of its own calls blocks the process;
+        else None.
+        """
         if self._lookout.quiet_s < QUIET_S:
             return None
         for call in self._lookout.executing:
@@ -117,7 +126,7 @@ class ProcessWatch:
         return None
 
     def died_of(self, call: Executing) -> ServerDied:
-        """Why the process was ended: for `call`, which did not return."""
+        """Return the error of a process that was killed because `call` did not return."""
         if (died := unfinished_import(call, self._stacks)) is not None:
             died.server = self.child.name
             return died
@@ -138,5 +147,5 @@ class ProcessWatch:
         )
 
     def close(self) -> None:
-        """Let go of the pulse."""
+        """Release the pulse."""
         self._pulse.close()

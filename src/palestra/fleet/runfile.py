@@ -1,8 +1,8 @@
-"""Run files: how a command finds the fleet it belongs to, and never another one's.
+"""Run files, with which a command finds the fleet that it belongs to, and no other fleet.
 
-Each fleet writes `<port>.json` (readable by its user only) with its address, and a nonce that its
-head server repeats. A fleet that ends leaves `<port>.ended` with why, for commands that were attached
-to it; one that is killed (SIGKILL) leaves none.
+Each fleet writes `<port>.json` (readable by its user only) with its address and a nonce. The
+fleet's head server returns the same nonce. A fleet that ends writes its reason to `<port>.ended`,
+for commands that were attached to it. A fleet that is killed (SIGKILL) writes no such file.
 """
 
 import contextlib
@@ -20,7 +20,8 @@ from palestra.schema import JsonDict
 from palestra.system import born_at, write_whole
 
 ENDED_KEPT_S: Final = 3600.0
-"""How long it is kept why a fleet ended: attached commands look every second."""
+"""The seconds for which the file about an ended fleet is kept. Attached commands look for it every
+second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +40,16 @@ class RunFile:
         return http_url(reachable_host(self.host), self.port)
 
     def alive(self) -> bool:
-        """Whether the process that wrote it still runs."""
+        """Whether the process that wrote the run file still runs."""
         return bool(born_at(self.pid))
 
 
 @dataclass(frozen=True, slots=True)
 class EndedFleet:
-    """How a fleet ended. `message` and `hint` are its error's, the rest is its first dead server's.
+    """How a fleet ended. `message` and `hint` are those of its error. The other fields describe the
+    first server process that died.
 
-    `servers_lived`: no server of it had died; it was stopped, or its command failed.
+    `servers_lived`: no server had died; the fleet was stopped, or its command failed.
     """
 
     nonce: str
@@ -61,7 +63,7 @@ class EndedFleet:
 
 
 def run_dir() -> Path:
-    """Where run files are: PALESTRA_RUN_DIR, else a folder of this user's."""
+    """Return the folder of the run files: PALESTRA_RUN_DIR, else a folder of this user."""
     if own_folder := os.environ.get("PALESTRA_RUN_DIR"):
         return Path(own_folder)
     if base := os.environ.get("XDG_RUNTIME_DIR"):
@@ -70,14 +72,16 @@ def run_dir() -> Path:
 
 
 def write_run_file(run: RunFile) -> Path:
-    """Write it whole or not at all."""
+    """Write the run file in one step, so that no reader sees half of it."""
     path = _write(f"{run.port}.json", asdict(run))
     _ended_path(run.port).unlink(missing_ok=True)
     return path
 
 
 def write_ended_fleet(run: RunFile, fleet_end: EndedFleet) -> None:
-    """Leave word of how the fleet of `run` ended, and remove what others left long ago."""
+    """Write how the fleet of `run` ended, and remove such files of other fleets that are older than
+    `ENDED_KEPT_S`.
+    """
     for path in run_dir().glob("*.ended"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > ENDED_KEPT_S:
@@ -86,7 +90,7 @@ def write_ended_fleet(run: RunFile, fleet_end: EndedFleet) -> None:
 
 
 def read_ended_fleet(run: RunFile) -> EndedFleet | None:
-    """How the fleet of `run` ended; None while it runs, and when it was killed."""
+    """Return how the fleet of `run` ended; None while it runs, and when it was killed."""
     try:
         fields = orjson.loads(_ended_path(run.port).read_bytes())
         fleet_end = EndedFleet(**fields | {"last_lines": tuple(fields["last_lines"])})
@@ -107,25 +111,27 @@ def _write(name: str, fields: JsonDict) -> Path:
 
 
 def read_run_file(port: int) -> RunFile | None:
-    """The run file of that head port, or None; one that cannot be read counts as none."""
-    return _read(run_dir() / f"{port}.json")
+    """Return the run file of the fleet whose head listens on `port`; None when it does not exist or
+    cannot be read.
+    """
+    return _read_one(run_dir() / f"{port}.json")
 
 
 def live_run_files() -> list[RunFile]:
-    """Every fleet of this user that still runs, newest first."""
-    run_files = [_read(path) for path in run_dir().glob("*.json")]
+    """Return the run files of this user's running fleets, newest first."""
+    run_files = [_read_one(path) for path in run_dir().glob("*.json")]
     live = [run for run in run_files if run is not None and run.alive()]
     return sorted(live, key=lambda run: -run.started)
 
 
 def remove_run_file(run: RunFile) -> None:
-    """Remove it, unless another fleet has taken the port since."""
+    """Remove the run file, unless another fleet has taken the port since."""
     current = read_run_file(run.port)
     if current is not None and current.nonce == run.nonce:
         (run_dir() / f"{run.port}.json").unlink(missing_ok=True)
 
 
-def _read(path: Path) -> RunFile | None:
+def _read_one(path: Path) -> RunFile | None:
     try:
         return RunFile(**orjson.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""The server processes of a fleet: started, watched, and stopped together."""
+"""The server processes of a fleet: start, watch and stop them together."""
 
 import asyncio
 import socket
@@ -18,12 +18,14 @@ from palestra.system import LOOK_EVERY_S, Pulse
 
 @final
 class ServerProcesses:
-    """All server processes of one fleet. The first that ends by itself is the fleet's failure."""
+    """All server processes of one fleet. When one ends by itself, the first such end becomes the
+    fleet's failure.
+    """
 
     def __init__(
         self, *, on_line: Callable[[str, str], object] | None, redact: Redactor, logs: Any
     ) -> None:
-        """`logs`: the folder for what each process prints, if any."""
+        """`logs`: the folder for the output of each process. None: no log files."""
         self._on_line = on_line or _ignore
         self._redact = redact
         self._logs = Path(str(logs)) if logs else None
@@ -36,7 +38,7 @@ class ServerProcesses:
         """How the first process ended that ended by itself."""
 
     async def failed(self) -> PalestraError:
-        """Wait for the failure."""
+        """Wait until a server process fails, and return its error."""
         await self._failed.wait()
         assert self.failure is not None  # noqa: S101  # it is set before the event
         return self.failure
@@ -44,7 +46,9 @@ class ServerProcesses:
     async def start(
         self, running: RunningInstance, order: WorkOrder, python: Path, sock: socket.socket
     ) -> None:
-        """Start one process for an instance. It gets `sock`, which is closed here."""
+        """Start one process for an instance. The child process serves `sock`; this process closes
+        its copy.
+        """
         name = order.process_name
         with Pulse.create_for_program() as (pulse, descriptors):
             child = await Child.spawn(
@@ -85,7 +89,9 @@ class ServerProcesses:
         self._failed.set()
 
     async def look_after(self) -> None:
-        """Watch the event loops: say which stand still, and end what holds one too long."""
+        """Watch the event loops of all processes: update the states of their instances, and kill a
+        process whose call blocks the loop for too long.
+        """
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             for watch in self._watches:
@@ -102,19 +108,23 @@ class ServerProcesses:
                     await watch.tell_state()
 
     async def import_too_long(self, instance: str) -> ServerDied | None:
-        """The error of the import that a process of `instance` executes; None when none does."""
+        """Return the error for the import that a process of `instance` is executing; None when no
+        process is importing.
+        """
         for watch in self._watches:
             if watch.instance == instance and (died := await watch.import_too_long()):
                 return died
         return None
 
     def overrun_of(self, row: RowIdentity) -> CallError | None:
-        """The failure of a rollout whose own call holds a process."""
+        """Return the failure of the rollout `row` when one of its own calls blocks a process; else
+        None.
+        """
         errors = (watch.overrun_of(row) for watch in self._watches)
         return next((error for error in errors if error is not None), None)
 
     def standing_still(self) -> list[str]:
-        """A sentence about each process that stands still now."""
+        """Return a sentence about each process whose event loop does not run now."""
         return [sentence for watch in self._watches if (sentence := watch.standing_still())]
 
     async def stop(self) -> None:
@@ -127,7 +137,7 @@ class ServerProcesses:
         await asyncio.gather(*self._endings, return_exceptions=True)
 
     def close(self) -> None:
-        """Let go of their pulses, once nothing looks after them any more."""
+        """Release the pulses of all processes, once `look_after` has stopped."""
         for watch in self._watches:
             watch.close()
         self._watches.clear()

@@ -1,5 +1,5 @@
-"""Listening sockets: bound by the parent and handed to whoever serves, so no port is ever lost
-between choosing it and using it; and a way to say who holds a busy one.
+"""Listening sockets. The parent binds each socket and passes it to the serving process, so that no
+other program can take the port in between. Also finds the process that holds a busy port.
 """
 
 import asyncio
@@ -19,25 +19,26 @@ from palestra.errors import ConfigError, KnownCause
 from palestra.transport import ASGIApp
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Hosts that only this machine reaches."""
+"""Hosts that can be reached from this machine only."""
 
 EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
-"""Hosts that mean every address of this machine: to listen on, not to call."""
+"""Hosts that mean all addresses of this machine. A server can listen on them, but a client cannot
+call them."""
 
 BACKLOG = 4096
-"""Connections waiting to be accepted; a burst of thousands must not be refused."""
+"""How many connections may wait to be accepted. A burst of thousands must not be refused."""
 
 
 def http_url(host: str, port: int) -> str:
-    """`http://host:port`, with the brackets that IPv6 needs."""
+    """Return `http://host:port`, with brackets around an IPv6 address."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def reachable_host(host: str) -> str:
-    """An address at which a server that listens on `host` can be called.
+    """Return an address at which a server that listens on `host` can be called.
 
-    For a server that listens everywhere: the address with which this machine goes out, as others
-    can reach it there too; loopback when it has none.
+    For a server that listens on all addresses: this machine's address for outgoing connections,
+    which other machines can reach too, or loopback when the machine has none.
     """
     if host not in EVERYWHERE:
         return host
@@ -54,7 +55,7 @@ def reachable_host(host: str) -> str:
 
 
 def same_host(first: str, second: str) -> bool:
-    """Whether both mean this machine, or the same other one."""
+    """Whether both names mean this machine, or both mean the same other machine."""
     return first == second or (_is_here(first) and _is_here(second))
 
 
@@ -63,7 +64,9 @@ def _is_here(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Port 0 takes any free one. Raises OSError when it cannot."""
+    """Return a listening socket. Port 0 takes any free port. Raises OSError when the port cannot be
+    bound.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -78,7 +81,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def listen_in_range(host: str, low: int, high: int, taken_ports: Collection[int]) -> socket.socket:
-    """A listening socket on a free port in `low..high`, avoiding `taken_ports`.
+    """Return a listening socket on a free port in `low..high`, except `taken_ports`.
 
     Raises ConfigError when the range has no free port.
     """
@@ -96,7 +99,7 @@ def listen_in_range(host: str, low: int, high: int, taken_ports: Collection[int]
 
 
 def holder_of(port: int) -> str:
-    """Which process listens on `port`, in words; empty when that cannot be told."""
+    """Return a description of the process that listens on `port`; empty when it cannot be found."""
     for number in holders_of(port):
         with contextlib.suppress(OSError):
             command = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ")
@@ -105,7 +108,7 @@ def holder_of(port: int) -> str:
 
 
 def holders_of(port: int) -> list[int]:
-    """The processes that listen on `port`, as far as we may look into them."""
+    """Return the ids of the processes that listen on `port`, among those that we may inspect."""
     inodes = _listening_inodes(port)
     if not inodes:
         return []
@@ -114,7 +117,9 @@ def holders_of(port: int) -> list[int]:
 
 
 def _files_of(process: Path) -> set[str]:
-    """What its descriptors refer to; those that were closed while we looked are left out."""
+    """Return the targets of a process's file descriptors. Descriptors that close meanwhile are left
+    out.
+    """
     paths: set[str] = set()
     with contextlib.suppress(OSError):
         for fd in (process / "fd").iterdir():
@@ -138,7 +143,7 @@ def _listening_inodes(port: int) -> set[str]:
 
 
 def raise_descriptor_limit() -> int:
-    """Raise this process's open-file limit as far as it may; the limit now in force."""
+    """Raise this process's limit of open files to its maximum, and return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -150,7 +155,9 @@ DEFAULT_PORT = 11000
 
 
 def check_hosts(config: ResolvedConfig, token: str) -> None:
-    """Raise ConfigError when a server is reachable from outside, and no token protects the fleet."""
+    """Raise ConfigError when a server can be reached from other machines and the fleet has no
+    token.
+    """
     outside = [
         f"{instance.name} ({instance.host})"
         for instance in config.instances.values()
@@ -165,9 +172,10 @@ def check_hosts(config: ResolvedConfig, token: str) -> None:
 
 
 def listen_for(instance: InstanceConfig, count: int, config: ResolvedConfig) -> list[socket.socket]:
-    """So many listening sockets for an instance: the first on its `port`, where it has one.
+    """Return `count` listening sockets for an instance. The first one uses the instance's `port`,
+    if it is set.
 
-    Raises ConfigError when that port, or the whole range of ports, is taken.
+    Raises ConfigError when this port, or every port of the range, is taken.
     """
     tree = config.tree
     low, high = tree.get("port_range_low") or 10001, tree.get("port_range_high") or 20000
@@ -200,19 +208,22 @@ def _listen_on(name: str, host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class HeadAddress:
-    """Where the head listens, and where a command looks for its fleet.
+    """The address at which the head server listens, and at which a command looks for its fleet.
 
-    Port 0 means any free one to the fleet, and the only fleet that runs here to a command.
+    Port 0: the fleet chooses any free port, and a command uses the only fleet that runs on this
+    machine.
     """
 
     host: str
     port: int
     token: str = field(default="", repr=False)
-    """What the fleet asks its callers for; empty when it asks for nothing."""
+    """The token that every request to the fleet must carry. Empty when none is needed."""
 
     @classmethod
     def from_tree(cls, tree: ConfigTree) -> "HeadAddress":
-        """As `head_server.host`, `head_server.port` and `fleet_token` say."""
+        """Return the address from the settings `head_server.host`, `head_server.port` and
+        `fleet_token`.
+        """
         settings = tree.get("head_server") or {}
         host = str(settings.get("host") or tree.get("default_host") or DEFAULT_HOST)
         port = int(settings.get("port", DEFAULT_PORT))
@@ -220,12 +231,12 @@ class HeadAddress:
 
     @property
     def url(self) -> str:
-        """`http://host:port`, to be called."""
+        """The URL `http://host:port` for requests to the head."""
         return http_url(reachable_host(self.host), self.port)
 
 
 class _QuietServer(uvicorn.Server):
-    """uvicorn without its own signal handlers and clock: the fleet decides when to stop."""
+    """uvicorn without its own signal handlers and timer: the fleet decides when to stop."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -241,9 +252,10 @@ class _QuietServer(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def serving(app: ASGIApp, sock: socket.socket) -> AsyncIterator[None]:
-    """Serve `app` on `sock` while the body runs; then close, in-flight requests cut after 2 s.
+    """Serve `app` on `sock` while the body runs. Then close the server; requests still in flight
+    are cut after 2 s.
 
-    What the body raises passes through as it is, after the same orderly end.
+    An exception of the body is raised unchanged, after the server has closed.
     """
     config = uvicorn.Config(
         app,

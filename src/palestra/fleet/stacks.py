@@ -1,4 +1,6 @@
-"""Where an author's code stood, and which call ran over its time, read from `faulthandler`'s stacks."""
+"""Find where an author's code stood, and which call exceeded its time, from `faulthandler`'s
+stacks.
+"""
 
 import re
 from typing import Final
@@ -12,16 +14,19 @@ from palestra.system import Executing
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
 _LAST: Final = ('  File "<string>", line 1 in <module>', "  ...\n")
-"""How a whole stack ends: where the nursery's program began, or a hundred frames above that."""
+"""The ends of a complete stack: where the worker's program began, or faulthandler's mark after a
+hundred frames."""
 
 
 def is_whole(stack: str) -> bool:
-    """Whether no frame is missing."""
+    """Whether the stack is complete."""
     return any(sign in stack for sign in _LAST)
 
 
 def authors_place(stack: str) -> AuthorsPlace:
-    """The innermost frame of an author's file; without one, the innermost at all."""
+    """Return the innermost frame in an author's file; without such a frame, the innermost frame of
+    all.
+    """
     frames = [
         AuthorsPlace(function, _text(file), int(line))
         for file, line, function in _FRAME.findall(stack)
@@ -31,9 +36,10 @@ def authors_place(stack: str) -> AuthorsPlace:
 
 
 def stack_of(stacks: str, ident: int | None) -> list[str]:
-    """The lines of one thread's stack, the innermost first; without `ident`, the main thread's.
+    """Return the lines of one thread's stack, innermost first. `ident`: the thread; None: the main
+    thread.
 
-    That one comes last.
+    The main thread's stack is the last one in `stacks`.
     """
     threads: dict[int, list[str]] = {}
     lines: list[str] = []
@@ -47,12 +53,12 @@ def stack_of(stacks: str, ident: int | None) -> list[str]:
 
 
 def place_on(stacks: str, ident: int | None = None) -> AuthorsPlace:
-    """Where one thread stands; without `ident`, the main thread."""
+    """Return where the thread `ident` stands. None: the main thread."""
     return authors_place("\n".join(stack_of(stacks, ident)))
 
 
 def _text(escaped: str) -> str:
-    """A file's name, in which faulthandler has escaped what is not ASCII."""
+    """Return a file name with faulthandler's escapes of non-ASCII characters undone."""
     if "\\" not in escaped:
         return escaped
     try:
@@ -62,10 +68,10 @@ def _text(escaped: str) -> str:
 
 
 def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
-    """The failure of the rollout whose call holds its process for too long.
+    """Return the failure of the rollout whose call blocks its process for too long.
 
-    `stacks`: what the process said of its threads, empty when it said nothing. None when what is
-    executing is no call of a server.
+    `stacks`: the thread stacks that the process printed; empty if it printed none. Returns None
+    when `call` is not a call of a server.
     """
     author = author_call(call)
     if author is None:
@@ -79,7 +85,9 @@ def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
 
 
 def blocking(call: Executing | None, stacks: str) -> str:
-    """Who holds a process, as the beginning of a sentence. `call`: what it is known to execute."""
+    """Return the start of a sentence that names the code which blocks a process. `call`: the call
+    that the process is known to execute.
+    """
     author = None if call is None else author_call(call)
     author_place = place_on(stacks) if call is None else executing_place(call, stacks)
     where = f" ({author_place})" if author_place.file else ""
@@ -90,12 +98,12 @@ def blocking(call: Executing | None, stacks: str) -> str:
 
 
 def row_name(row: RowIdentity) -> str:
-    """`rollout 2:0`; `row 2` where there is no rollout of it."""
+    """Return `rollout 2:0`, or `row 2` when the rollout is unknown."""
     return f"row {row.task}" if row.rollout is None else f"rollout {row.task}:{row.rollout}"
 
 
 def author_call(call: Executing) -> AuthorCall | None:
-    """What is executing, as its server told it."""
+    """Return the author's call that `call` describes; None when `call` is something else."""
     try:
         return msgspec.json.decode(call.text, type=AuthorCall)
     except msgspec.DecodeError:
@@ -103,7 +111,7 @@ def author_call(call: Executing) -> AuthorCall | None:
 
 
 def executing_place(call: Executing, stacks: str) -> AuthorsPlace:
-    """Where a call is executing; where its function begins when its stack did not come."""
+    """Return where a call is executing. Without its stack, return where its function begins."""
     author_place = place_on(stacks, call.ident)
     author = author_call(call)
     if author_place.file or author is None:

@@ -1,7 +1,8 @@
-"""`SIGUSR1`: what every thread and every task of a process is doing, on its standard error.
+"""On `SIGUSR1`, print to standard error what every thread and every task of the process is doing.
 
-Threads come first and at once, whatever holds the interpreter; tasks as soon as the main thread
-runs Python code again, whether or not it gets back to the event loop. Nothing is stopped by it.
+The threads are printed at once, even while other code holds the interpreter's lock. The tasks are
+printed as soon as the main thread runs Python code again, even if it does not return to the event
+loop. The process continues to run.
 """
 
 import asyncio
@@ -18,12 +19,15 @@ from typing import Any, Final
 
 DEEPEST: Final = 12
 MOST: Final = 200
-"""Kinds of tasks, and rollouts, that are listed; the others are counted."""
+"""How many waiting places, and how many rollouts, the dump lists at most. It only counts the
+others."""
 
 
 @contextlib.contextmanager
 def dumping_tasks(first_lines: Callable[[], Iterable[str]] = tuple) -> Iterator[None]:
-    """Answer `SIGUSR1` while the body runs on the event loop; `first_lines`: lines that come first."""
+    """Print the dump on `SIGUSR1` while the body runs on the event loop. `first_lines`: returns
+    lines printed before the tasks.
+    """
     loop = asyncio.get_running_loop()
 
     def dump(_number: int, _frame: FrameType | None) -> None:
@@ -54,11 +58,13 @@ def _dump_threads_first() -> None:
 
 
 def task_dump(loop: asyncio.AbstractEventLoop, first_lines: Iterable[str] = ()) -> Iterator[str]:
-    """Lines: `first_lines`, then the tasks of `loop`; those that wait at the same place are one entry."""
+    """Yield the lines of the dump: `first_lines`, then the tasks of `loop`. Tasks that wait at the
+    same place share one entry.
+    """
     first = list(first_lines)
     if first:
         yield f"--- in flight: {len(first)} ---"
-        yield from _most(first)
+        yield from _first_lines(first)
     stacks: Counter[tuple[str, ...]] = Counter()
     names: dict[tuple[str, ...], str] = {}
     tasks = asyncio.all_tasks(loop)
@@ -76,16 +82,16 @@ def task_dump(loop: asyncio.AbstractEventLoop, first_lines: Iterable[str] = ()) 
     yield "--- end ---"
 
 
-def _most(lines: list[str]) -> Iterator[str]:
+def _first_lines(lines: list[str]) -> Iterator[str]:
     yield from lines[:MOST]
     if len(lines) > MOST:
         yield f"… and {len(lines) - MOST} more"
 
 
 def _stack(task: "asyncio.Task[Any]") -> tuple[str, ...]:
-    """Where a task waits, its outermost coroutine first.
+    """Return where a task waits, with its outermost coroutine first.
 
-    `Task.get_stack` knows the outermost frame alone: the chain of what each awaits is followed.
+    `Task.get_stack` returns the outermost frame only, so this follows the chain of awaited objects.
     """
     lines: list[str] = []
     awaited: Any = task.get_coro()

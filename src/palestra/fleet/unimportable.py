@@ -1,10 +1,11 @@
-"""What is missing when a server's file cannot be imported, and what helps: often no installation.
+"""Explain why a server's file cannot be imported, and what to do. Installing a package often does
+not help.
 
-import rdkit                        a package: install it, or list it in requirements.txt
-import helper                       beside the file there is `helpers.py`
-import nemo_gym.x.y                 Palestra does not provide this name of NeMo Gym
-from nemo_gym.x import y            likewise
-from rdkit import y                 the installed version has no such name
+- `import rdkit`: a package; install it, or list it in requirements.txt;
+- `import helper`: a file `helpers.py` with a similar name is in the same folder;
+- `import nemo_gym.x.y`: Palestra does not provide this name of NeMo Gym;
+- `from nemo_gym.x import y`: the same;
+- `from rdkit import y`: the installed version has no such name.
 """
 
 import importlib.metadata
@@ -29,7 +30,9 @@ _OURS: Final = frozenset({"palestra", "nemo_gym"}) | _TREES
 
 
 def unimportable(path: Path, error: ImportError, line: str = "") -> ConfigError:
-    """The error to show for the file at `path`. `line`: `:3` where its import stands."""
+    """Return the error to show for the file at `path`. `line`: the line of the failing import, as
+    in `:3`.
+    """
     name = _NAME_OF_MODULE.search(str(error))
     if name is not None and error.name:
         return _without_name(path, line, error.name, name[1])
@@ -104,7 +107,7 @@ def _not_provided(path: Path, full_name: str, existing: Iterable[str]) -> Config
 
 
 def _public(module: str) -> str:
-    """The name under which authors import a module of ours."""
+    """Return the name under which authors import a module of Palestra."""
     for tree in _TREES:
         if module.startswith(f"palestra.{tree}"):
             return module.removeprefix("palestra.")
@@ -112,14 +115,14 @@ def _public(module: str) -> str:
 
 
 def _modules_beside(module: str) -> Sequence[str]:
-    """Names of the modules in the package that lacks the last part of `module`."""
+    """Return the names of the modules in the package in which `module` was not found."""
     parent = module.rpartition(".")[0]
     paths = getattr(sys.modules.get(parent), "__path__", None)
     return [info.name for info in pkgutil.iter_modules(paths)] if paths else []
 
 
 def _project(path: Path) -> Path:
-    """The folder of a user's own code around a file."""
+    """Return the top folder of the user's own code that contains the file."""
     in_tree = len(path.parents) > 2 and path.parents[1].name in _TREES
     return path.parents[2] if in_tree else path.parent
 

@@ -1,9 +1,8 @@
-"""Environments for servers whose requirements this interpreter does not satisfy.
+"""Virtual environments for servers whose requirements this interpreter does not satisfy.
 
-A server's folder may list requirements. When they are not all installed here, a virtual
-environment is made once, cached by what was asked for, and the server runs in it. This
-interpreter's own packages stay visible behind the environment's, so Palestra itself is not
-installed again.
+A server's folder may list requirements. When some are not installed here, a virtual environment is
+built once, and the server runs in it. The environment is cached by its requirements and by this
+interpreter. It also sees this interpreter's own packages, so Palestra is not installed again.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from palestra.system import lock, run_async
 
 BUILD_TIMEOUT_S = 1200.0
 ENVIRONMENT_FILE = "environment_file"
-"""The resources server of an environment written as one file."""
+"""The name of the resources server that runs an environment written as one file."""
 REQUIREMENTS = "requirements.txt"
 PROJECT = "pyproject.toml"
 _UNSATISFIABLE: Final = (
@@ -37,21 +36,24 @@ _UNSATISFIABLE: Final = (
     "The wheel filename",
     "error: Unexpected",
 )
-"""What the installer says of requirements that are at fault themselves."""
+"""Parts of installer messages that show that the requirements themselves are wrong."""
 
 
 def requirements_place(instance: InstanceConfig) -> Path | None:
-    """What says which packages an instance needs: its folder, or a one-file environment's file."""
+    """Return where an instance's requirements are listed: its folder, or a one-file environment's
+    file.
+    """
     file = instance.settings.get("path")
     one_file = instance.implementation == ENVIRONMENT_FILE and file
     return Path(str(file)) if one_file else instance.folder
 
 
 def requirements_of(path: Path) -> tuple[str, ...]:
-    """What the folder's `requirements.txt` or `pyproject.toml` asks for, comments left out.
+    """Return the requirements in the folder's `requirements.txt` or `pyproject.toml`, without
+    comments.
 
-    Of a file it is the `requirements.txt` beside it; a `pyproject.toml` there is of something else.
-    Raises ConfigError when a folder has both.
+    If `path` is a file, only the `requirements.txt` in its folder counts; a `pyproject.toml` in
+    that folder belongs to another project. Raises ConfigError when a folder has both files.
     """
     if not path.is_dir():
         return _listed(path.with_name(REQUIREMENTS))
@@ -79,7 +81,9 @@ def _listed(path: Path) -> tuple[str, ...]:
 
 
 def unsatisfied(requirements: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that this interpreter lacks. Paths and options always count as lacking."""
+    """Return the requirements that this interpreter does not satisfy. Paths and options always
+    count as not satisfied.
+    """
     return tuple(item for item in requirements if not _satisfied(item))
 
 
@@ -103,7 +107,7 @@ def _satisfied(item: str) -> bool:
 
 
 def cache_root(configured: str | None = None) -> Path:
-    """Where environments are cached."""
+    """Return the folder in which virtual environments are cached."""
     if configured:
         return Path(configured)
     base = os.environ.get("PALESTRA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
@@ -112,20 +116,21 @@ def cache_root(configured: str | None = None) -> Path:
 
 
 async def interpreter_for(path: Path, *, cache: Path) -> Path:
-    """The Python that can run the server in `path`: this one, or one of a cached environment.
+    """Return the Python that can run the server in `path`: this one, or the one of a cached
+    environment, which is built if needed.
 
-    `path`: its folder, or the file of a one-file environment.
+    `path`: the server's folder, or the file of a one-file environment.
 
-    With the installer's last lines it raises ConfigError when nothing can satisfy what is asked for,
-    and ServerDied when the environment cannot be made for another reason.
+    Raises ConfigError when the requirements cannot be satisfied, and ServerDied when the
+    environment cannot be built for another reason. Both contain the installer's last lines.
     """
     missing = unsatisfied(requirements_of(path))
     if not missing:
         return Path(sys.executable)
     folder = _folder(path)
-    key_text = _asked(missing, folder)
+    key_text = _identity_text(missing, folder)
     venv = _venv(cache, key_text)
-    async with _alone(venv):
+    async with _locked(venv):
         if not (venv / "complete").exists():
             await _make(venv, missing, _lists(path))
             (venv / "complete").write_text(key_text)
@@ -133,7 +138,7 @@ async def interpreter_for(path: Path, *, cache: Path) -> Path:
 
 
 def _lists(path: Path) -> Path:
-    """The file that lists the requirements of `path`."""
+    """Return the file that lists the requirements of `path`."""
     project = path / PROJECT
     return project if project.exists() else _folder(path) / REQUIREMENTS
 
@@ -143,16 +148,18 @@ def _folder(path: Path) -> Path:
 
 
 def made_interpreter(path: Path, *, cache: Path) -> Path | None:
-    """As `interpreter_for`, and None where that would have to make the environment first."""
+    """Return the same as `interpreter_for`, but None when the environment is not built yet."""
     missing = unsatisfied(requirements_of(path))
     if not missing:
         return Path(sys.executable)
-    venv = _venv(cache, _asked(missing, _folder(path)))
+    venv = _venv(cache, _identity_text(missing, _folder(path)))
     return venv / "bin" / "python" if (venv / "complete").exists() else None
 
 
-def _asked(missing: tuple[str, ...], folder: Path) -> str:
-    """All that makes one environment another than the next."""
+def _identity_text(missing: tuple[str, ...], folder: Path) -> str:
+    """Return the inputs that determine an environment: Python version, prefix, missing
+    requirements, and the folder if they depend on it.
+    """
     return "\n".join((sys.version, sys.prefix, *sorted(missing), _base(missing, folder)))
 
 
@@ -161,14 +168,16 @@ def _venv(cache: Path, key_text: str) -> Path:
 
 
 def _base(missing: tuple[str, ...], folder: Path) -> str:
-    """The folder, where a line means something else in another one (a path, an option)."""
+    """Return the folder if a requirement depends on it (a path or an option); else empty."""
     relative = any(line.startswith("-") or "/" in line for line in missing)
     return str(folder.resolve()) if relative else ""
 
 
 @contextlib.asynccontextmanager
-async def _alone(venv: Path) -> AsyncIterator[None]:
-    """Hold the lock beside `venv`: servers with the same requirements start at once."""
+async def _locked(venv: Path) -> AsyncIterator[None]:
+    """Hold the environment's lock file while the body runs, because servers with the same
+    requirements start at the same time.
+    """
     venv.parent.mkdir(parents=True, exist_ok=True)
     with venv.with_suffix(".lock").open("wb") as file:
         async with asyncio.timeout(BUILD_TIMEOUT_S):

@@ -1,12 +1,12 @@
-"""The watchdog: notices that the event loop stood still, and says whose code held it.
+"""The watchdog: it notices that the event loop stood still, and reports whose code blocked it.
 
-A timer beats on the loop. A small thread looks whether the beat is overdue, and only then at what
-the loop's thread is doing: the innermost frame of a server's file (an author's or one of ours),
-and the instance that it belongs to. When most looks met long calls of one function, that is to
-blame; otherwise many short steps were, or a busy machine, and nobody is blamed.
+A timer on the loop sets a beat. A small thread checks whether the beat is overdue, and if so
+samples the loop's thread: the innermost frame in a server's file (an author's or Palestra's), and
+the instance that it belongs to. When most samples show long calls of one function, this function is
+blamed. Otherwise many short steps or a busy machine were the cause, and no function is blamed.
 
-Code that holds the interpreter's lock (a regular expression, a C extension) cannot be seen while
-it runs; it is caught as it returns, in the line that called it.
+Code that holds the interpreter's lock (a regular expression, a C extension) cannot be sampled while
+it runs. It is sampled when it returns, at the line that called it.
 """
 
 import asyncio
@@ -28,21 +28,25 @@ THRESHOLD_S: Final = 0.5
 BEAT_S: Final = 0.25
 LOOK_S: Final = 0.1
 STILL_S: Final = 5.0
-"""A block that lasts so long is told while it lasts, and again each time it has doubled."""
+"""A block of this many seconds is reported while it lasts, and again each time its length has
+doubled."""
 NOTICE_EVERY_S: Final = 10.0
 UNBLAMED_S: Final = 2.0
-"""Thousands of rollouts that begin at once take a moment: that is nothing to warn of."""
+"""A shorter block that no single function caused is not reported: thousands of rollouts that start
+at once take a moment."""
 
 
 def watchdog_threshold_s(tree: ConfigTree) -> float:
-    """The setting `watchdog`: from how many seconds on a block is told; 0 turns it off."""
+    """Return the setting `watchdog`: the length in seconds from which a block is reported. 0 turns
+    the watchdog off.
+    """
     threshold_s = tree.get("watchdog")
     return THRESHOLD_S if threshold_s is None else float(threshold_s)
 
 
 @dataclass(frozen=True, slots=True)
 class CodeLocation:
-    """Where code ran; `server` is the instance, empty when that cannot be told."""
+    """A place in code. `server`: the instance that ran it; empty when unknown."""
 
     server: str
     where: str
@@ -50,7 +54,7 @@ class CodeLocation:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The loop stood still for `lasted_s`. `over`: it runs again."""
+    """The event loop stood still for `lasted_s` seconds. `over`: the loop runs again."""
 
     lasted_s: float
     blamed: CodeLocation | None = None
@@ -58,7 +62,7 @@ class Lag:
 
     @property
     def message(self) -> str:
-        """A sentence: who blocked the loop, for how long, and where."""
+        """A sentence: which code blocked the loop, for how long, and where."""
         long = f"{self.lasted_s:.1f} s"
         if self.blamed is None:
             return (
@@ -72,9 +76,10 @@ class Lag:
 
 
 def place_of(frame: FrameType, roots: Collection[FrameType] = ()) -> CodeLocation | None:
-    """Whose code a thread with this innermost frame runs; None when it is no server's.
+    """Return the place of the server's code that a thread runs, found from its innermost frame
+    `frame`. None when no server's code is on the stack.
 
-    `roots`: the frames that run the loop, which are on the stack whatever runs.
+    `roots`: the frames that run the event loop. The search stops at them.
     """
     servers_frame = _servers_frame(frame, roots)
     if servers_frame is None:
@@ -86,7 +91,7 @@ def place_of(frame: FrameType, roots: Collection[FrameType] = ()) -> CodeLocatio
 
 
 def _servers_frame(frame: FrameType | None, roots: Collection[FrameType]) -> FrameType | None:
-    """The innermost frame of a server's file."""
+    """Return the innermost frame in a server's file, or None."""
     while frame is not None and frame not in roots:
         if is_servers_file(frame.f_code.co_filename):
             return frame
@@ -95,7 +100,7 @@ def _servers_frame(frame: FrameType | None, roots: Collection[FrameType]) -> Fra
 
 
 def _roots_here() -> frozenset[FrameType]:
-    """The frames that run the loop: those beyond the coroutines of the task that asks."""
+    """Return the frames that run the event loop: those outside the coroutines of the current task."""
     roots: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # documented, no other way
     while frame is not None:
@@ -112,7 +117,7 @@ def _name(code: CodeType) -> str:
 
 
 def _instance(frame: FrameType | None) -> str:
-    """The instance whose method called this code."""
+    """Return the name of the instance whose method called this code."""
     while frame is not None:
         owner = frame.f_locals.get("self")
         if isinstance(owner, Endpoint):
@@ -125,7 +130,7 @@ def _instance(frame: FrameType | None) -> str:
 
 @dataclass(slots=True)
 class _Met:
-    """A call that the looks have met; its frame is kept, so that no other gets its identity."""
+    """A call that samples have found. Its frame is kept, so that no other frame gets the same `id`."""
 
     frame: FrameType
     place: CodeLocation | None
@@ -134,7 +139,7 @@ class _Met:
 
 @final
 class _Looks:
-    """What the looks at one overdue beat have met."""
+    """The samples taken during one overdue beat."""
 
     def __init__(self, roots: frozenset[FrameType]) -> None:
         self._roots = roots
@@ -149,7 +154,9 @@ class _Looks:
         self._count += 1
 
     def blamed(self) -> CodeLocation | None:
-        """Whose long calls most looks met. A call is long when more than one look met it."""
+        """Return the function whose long calls make up more than half of the samples, or None. A
+        call is long when several samples show it.
+        """
         times: Counter[tuple[str, CodeType]] = Counter()
         locations: dict[tuple[str, CodeType], CodeLocation] = {}
         for meeting in self._met.values():
@@ -165,10 +172,10 @@ class _Looks:
 
 @final
 class Watchdog:
-    """Watches the loop that it is entered on; use as an async context manager.
+    """Watches the event loop on which it is entered. Use it as an async context manager.
 
-    `on_lag` is called on the loop once a block is over, and from the watchdog's own thread while
-    a long one lasts.
+    `on_lag` is called on the loop when a block is over, and from the watchdog's own thread while a
+    long block lasts.
     """
 
     def __init__(
@@ -214,7 +221,7 @@ class Watchdog:
         self._schedule(loop)
 
     def _check(self) -> None:
-        """Tell of the block that made this beat late, if one did."""
+        """Report the block that made this beat late, if it was long enough."""
         late_s = time.monotonic() - self._due
         looks, self._looks = self._looks, None
         if late_s >= self._threshold_s:
@@ -235,12 +242,12 @@ class Watchdog:
                 continue
             # More rarely, when it lasts: what holds the loop is known by then.
             pause_s = min(BEAT_S, max(LOOK_S, late_s / 20))
-            blamed = self._look()
+            blamed = self._check_loop()
             if late_s >= tell_at_s and self._due == due:
                 tell_at_s *= 2
                 self._on_lag(Lag(late_s, blamed, over=False))
 
-    def _look(self) -> CodeLocation | None:
+    def _check_loop(self) -> CodeLocation | None:
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001  # documented, no other way
         if frame is None:
             return None
@@ -251,7 +258,9 @@ class Watchdog:
 
 @final
 class LagLog:
-    """Counts blocks, and tells of them: not more often than is worth reading."""
+    """Counts blocks and reports them, at most one every `NOTICE_EVERY_S` seconds unless a block is
+    much longer.
+    """
 
     def __init__(
         self, notice: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
@@ -264,7 +273,7 @@ class LagLog:
         self.longest: Lag | None = None
 
     def __call__(self, lag: Lag) -> None:
-        """One more."""
+        """Count one more block, and report it if it is worth a warning."""
         if lag.blamed is None and lag.lasted_s < UNBLAMED_S:
             return
         if lag.over:
@@ -279,7 +288,7 @@ class LagLog:
         self._notice(f"warning: {lag.message}")
 
     def summary(self) -> str:
-        """For the end of a run; empty when there was nothing."""
+        """Return a sentence for the end of a run; empty when the loop was never blocked."""
         if self.longest is None:
             return ""
         if self.count == 1:

@@ -1,8 +1,8 @@
-"""The main of a server process: `python -m palestra.fleet.worker INSTANCE`.
+"""The main program of a server process: `python -m palestra.fleet.worker INSTANCE`.
 
-The argument is for people who read the list of processes. The process reads its work order from
-the first line of standard input and serves one instance on a socket that its parent bound. It
-stops when told to, or when standard input ends, which is how it learns that its parent is gone.
+The argument only helps people who read the list of processes. The process reads its work order from
+the first line of standard input, and serves one instance on a socket that its parent bound. It
+stops on a signal, or when standard input closes because the parent has ended.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ STOP_GRACE_S = 2.0
 
 
 async def serve(order: WorkOrder) -> None:
-    """Build, start and serve the instance until a signal comes."""
+    """Build, start and serve the instance until SIGTERM or SIGINT arrives."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,16 +83,16 @@ async def serve(order: WorkOrder) -> None:
 
 
 def _watched(order: WorkOrder) -> contextlib.AbstractAsyncContextManager[object]:
-    """A watchdog of this process's own; what it says goes where all its lines go."""
+    """Return a watchdog for this process. Its warnings are printed to standard error."""
     threshold_s = watchdog_threshold_s(order.tree)
     if threshold_s <= 0:
         return contextlib.nullcontext()
-    lag_log = LagLog(_say)
+    lag_log = LagLog(_print_line)
     return Watchdog(lag_log, threshold_s=threshold_s)
 
 
 def _log_requests() -> None:
-    """Those that went well are no errors, which alone are printed without a handler."""
+    """Log successful requests too. Without a handler, Python prints warnings and errors only."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     transport = logging.getLogger("palestra.transport")
@@ -100,13 +100,13 @@ def _log_requests() -> None:
     transport.setLevel(logging.INFO)
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def stop_with_parent() -> None:
-    """End this process when standard input ends, politely and then for certain."""
+    """End this process when standard input closes: first with SIGTERM, then by force."""
 
     def watch() -> None:
         # Not through sys.stdin: a thread that waits in it makes the interpreter abort at exit.
@@ -125,7 +125,9 @@ def stop_with_parent() -> None:
 
 
 def main() -> int:
-    """Exit code 0 after an orderly stop, 1 when the server could not start or run."""
+    """Run the server. Return 0 after an orderly stop, and the error's exit code when the server
+    could not start or run.
+    """
     order = WorkOrder.decode(sys.stdin.buffer.readline())
     stop_with_parent()
     if order.tree.get(GLOBAL_DEBUG):

@@ -1,4 +1,4 @@
-"""Numbers of repeated attempts, which environments report: pass@k, majorities, aggregates."""
+"""Metrics of repeated attempts that environments report: pass@k, majority votes, aggregates."""
 
 from palestra.metrics.aggregate import aggregate_metrics, default_key_metrics
 from palestra.metrics.columns import (

@@ -1,4 +1,4 @@
-"""What a server answers to `POST /aggregate_metrics`: statistics of the rollouts it is sent."""
+"""Computes the response to `POST /aggregate_metrics`: statistics of the rollouts in the request."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -25,9 +25,9 @@ GetKeyMetrics = Callable[[JsonObject], JsonObject]
 
 PER_TASK = "per_task_metrics"
 _NAMED_AT_MOST = 20
-"""Problems that one refusal lists."""
+"""The largest number of problems listed in one error."""
 CHUNK_ROWS = 1024
-"""Rows whose columns are gathered at once, as many as stay in the processor's cache."""
+"""The number of rows read into columns at once; they should fit in the processor's cache."""
 
 
 def aggregate_metrics(
@@ -36,14 +36,15 @@ def aggregate_metrics(
     compute_metrics: ComputeMetrics | None = None,
     get_key_metrics: GetKeyMetrics | None = None,
 ) -> JsonDict:
-    """Statistics by task and over all, and the few that matter.
+    """Return statistics per task and over all rollouts, and the key metrics.
 
-    `group_level_metrics`: per task, in task order, its statistics and rollouts.
-    `agent_metrics`: the statistics of all rollouts, and what `compute_metrics` returns for the
-    rollouts grouped by task; its `per_task_metrics`, one mapping per task, go to the groups.
-    `key_metrics`: what `get_key_metrics` picks from these; by default every `mean/*`.
-    Raises RejectedRows for rows without a key or a finite reward, and for a repeated key. Its
-    problems name row and field, with pointers as in the body of a request.
+    `group_level_metrics`: the statistics and rollouts of each task, in task order. `agent_metrics`:
+    the statistics of all rollouts, and the result of `compute_metrics` for the rollouts grouped by
+    task; its `per_task_metrics`, one mapping per task, are added to the groups. `key_metrics`: the
+    result of `get_key_metrics` for these metrics; by default every `mean/*`.
+
+    Raises RejectedRows: a row lacks a key or a finite reward, or a key occurs twice. Its problems
+    name row and field, as pointers into the request body.
     """
     if not verify_responses:
         return {"group_level_metrics": [], "agent_metrics": {}, "key_metrics": {}}
@@ -71,12 +72,12 @@ def aggregate_metrics(
 
 
 def default_key_metrics(metrics: JsonObject) -> JsonDict:
-    """Every mean."""
+    """Return the metrics whose names start with `mean/`."""
     return {name: value for name, value in metrics.items() if name.startswith("mean/")}
 
 
 def _grouped(responses: Sequence[JsonObject]) -> tuple[list[JsonObject], Rollouts]:
-    """The rows in key order, and their columns."""
+    """Return the rows in key order, and their numeric columns."""
     keys = _keys(responses)
     tasks = sorted({task for task, _ in keys}, key=task_order)
     rank = {task: rank_of_task for rank_of_task, task in enumerate(tasks)}
@@ -107,7 +108,7 @@ def _by_task(rows: Sequence[JsonObject], rollouts: Rollouts) -> list[Task]:
 
 
 def _keys(rows: Sequence[JsonObject]) -> list[tuple[TaskIndex, int]]:
-    """The key of each row, which must have one and a finite reward."""
+    """Return the key of each row. Raises RejectedRows: a row lacks a key or a finite reward."""
     keys: list[tuple[Any, Any]] = [(row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)) for row in rows]
     keyed = all(_is_task(task) and _is_rollout(rollout) for task, rollout in keys)
     if not keyed or finite([row.get(REWARD) for row in rows]) is None:
@@ -128,7 +129,7 @@ _NEEDED: tuple[tuple[str, Callable[[object], bool], str], ...] = (
     (ROLLOUT_INDEX, _is_rollout, "the rollout's index, an integer"),
     (REWARD, is_finite_number, "a finite number"),
 )
-"""What a row must have: the field, its check, and what it is."""
+"""The fields required in every row: name, check, and description for messages."""
 
 
 def _rejected(rows: Sequence[JsonObject]) -> RejectedRows:

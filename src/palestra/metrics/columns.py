@@ -1,4 +1,4 @@
-"""Gathers the numbers of rows into numpy columns, one per field, as the rows stream by."""
+"""Collects the numbers of rows into numpy columns, one per field, block by block."""
 
 import math
 import re
@@ -22,10 +22,11 @@ BoolArray = npt.NDArray[np.bool_]
 REWARD = "reward"
 RESPONSE = "response"
 INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX, EMPTY_ANSWER})
-"""Numbers, or booleans, that measure nothing."""
+"""Numbers and booleans in rows that are not measurements."""
 
 LARGEST_EXACT = 2.0**53
-"""Up to here a double holds every integer, so a column can be given back as integers."""
+"""The largest value up to which a double represents every integer, so that a column can be returned
+as integers."""
 
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _values, _usage = methodcaller("values"), attrgetter("usage")
@@ -34,8 +35,8 @@ _NOT_FROM_USAGE = INDICES | {REWARD}
 
 
 class Nested(msgspec.Struct, gc=False):
-    """What is read of an object inside a row: a response's usage and why it was cut off, an agent's
-    name and type.
+    """The fields that are read from an object inside a row: a response's usage and the reason it is
+    incomplete, an agent's name and type.
     """
 
     usage: Any = None
@@ -49,14 +50,14 @@ Row = dict[str, Value]
 
 
 class Number(NamedTuple):
-    """A numeric value; `whole` when it was written as an integer or a boolean."""
+    """A number. `whole`: whether it was written as an integer or a boolean."""
 
     value: float
     whole: bool
 
 
 def as_number(value: object) -> Number | None:
-    """The Python value as a number, or None when it is something else."""
+    """Return a Python value as a number; None when it is not a number or boolean."""
     if isinstance(value, bool | int):
         return Number(_float(value), whole=True)
     if isinstance(value, float):
@@ -65,7 +66,7 @@ def as_number(value: object) -> Number | None:
 
 
 def is_finite_number(value: object) -> bool:
-    """Whether it is a number that arithmetic can be done with; booleans are."""
+    """Whether a value is a finite number; booleans count as numbers."""
     number = as_number(value)
     return number is not None and math.isfinite(number.value)
 
@@ -74,23 +75,22 @@ def is_finite_number(value: object) -> bool:
 class Columns:
     """Numeric fields of rows: one value per row, NaN where a row lacks the field.
 
-    Order of fields: the reward, then the others by name.
+    The reward is the first field; the others are sorted by name.
     """
 
     values: Mapping[str, FloatArray]
     whole: frozenset[str]
-    """Fields whose every value was an integer or a boolean."""
+    """The fields in which every value is an integer or a boolean."""
 
     def take(self, rows: IntArray | BoolArray) -> "Columns":
         return Columns({name: column[rows] for name, column in self.values.items()}, self.whole)
 
 
 class ColumnBuilder:
-    """Grows columns block by block; a field first seen late is NaN for the rows before it.
+    """Builds columns block by block. A field that first appears later is NaN for the earlier rows.
 
-    The numeric fields of a row are its own and those of its `response.usage`; where both have
-    one of the same name, the row's wins. Booleans count as 0 and 1. What is not finite counts as
-    absent.
+    The numeric fields of a row are its own and those of its `response.usage`; for equal names, the
+    row's own value is used. Booleans count as 0 and 1. Values that are not finite count as absent.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class ColumnBuilder:
         """How many values of a field were NaN or infinite."""
 
     def add(self, fields: Mapping[str, Sequence[Any]], rows: int) -> None:
-        """Append rows, as `fields_of` gives them."""
+        """Append `rows` rows with the values `fields`, in the format of `fields_of`."""
         usages = _usages(fields.get(RESPONSE, ()))
         for name, values in usages.items():
             own_values = fields.get(name)
@@ -147,7 +147,7 @@ class ColumnBuilder:
         return column
 
     def _filled(self, name: str) -> "array[float]":
-        """The column of a field, filled up to the current row."""
+        """Return the column of a field, filled with NaN up to the current row."""
         column = self._columns.setdefault(name, array("d"))
         absent = self._rows - len(column)
         if absent:
@@ -156,12 +156,14 @@ class ColumnBuilder:
 
 
 def can_name_a_field(name: str) -> bool:
-    """Whether a struct of msgspec can have a field of that name: one that JSON writes as it is."""
+    """Whether a msgspec struct can have a field with this name: JSON must not escape any character
+    of it.
+    """
     return not _ESCAPED.search(name)
 
 
 def fields_of(rows: Sequence[JsonObject]) -> dict[str, Sequence[Any]]:
-    """By field, its value in each row; None where a row lacks it."""
+    """Return, for each field, its value in each row; None where a row lacks it."""
     layouts = set(map(tuple, rows))
     if len(layouts) == 1:
         # rows of one environment mostly look alike, and then this is the fast way
@@ -174,7 +176,7 @@ def fields_of(rows: Sequence[JsonObject]) -> dict[str, Sequence[Any]]:
 
 
 def _usages(responses: Sequence[object]) -> dict[str, Sequence[Any]]:
-    """The fields of `response.usage`, as `fields_of`."""
+    """Return the fields of `response.usage`, in the format of `fields_of`."""
     try:
         usages: list[Any] = list(map(_usage, responses))
     except AttributeError:  # a row without a response, or one that is wholly decoded
@@ -192,7 +194,7 @@ def _usage_of(response: object) -> object:
 
 
 def finite(values: Sequence[Any]) -> "array[float] | None":
-    """The values as doubles; None unless all of them are finite numbers."""
+    """Return the values as doubles; None unless all are finite numbers."""
     try:
         column = array("d", values)
     except (TypeError, OverflowError):
@@ -213,7 +215,7 @@ def _float(value: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The key of each row: rank of its task, and its rollout index."""
+    """The key of each row: the position of its task in task order, and its rollout index."""
 
     task: IntArray
     rollout: IntArray
@@ -222,7 +224,9 @@ class Keys:
         return len(self.task)
 
     def order(self) -> IntArray:
-        """The rows by task, then rollout; rows with one key stay in file order."""
+        """Return the row positions sorted by task, then rollout; rows with equal keys stay in file
+        order.
+        """
         return np.lexsort((self.rollout, self.task))
 
     def take(self, rows: IntArray) -> "Keys":
@@ -230,7 +234,7 @@ class Keys:
 
 
 def duplicates(keys: Keys) -> list[list[int]]:
-    """The rows of each key that occurs more than once, in key order."""
+    """Return the row positions of each key that occurs more than once, in key order."""
     order = keys.order()
     ordered = keys.take(order)
     starts = starts_of_runs(ordered)
@@ -239,14 +243,16 @@ def duplicates(keys: Keys) -> list[list[int]]:
 
 
 def starts_of_runs(ordered: Keys) -> IntArray:
-    """Where each run of equal keys begins, and the number of rows at the end."""
+    """Return the first position of each sequence of equal keys, and the number of rows at the end."""
     changes = (np.diff(ordered.task) != 0) | (np.diff(ordered.rollout) != 0)
     inner = np.flatnonzero(changes) + 1
     return np.concatenate([[0], inner, [len(ordered)]]).astype(np.int64)
 
 
 def positions(sought: Keys, among: Keys) -> IntArray:
-    """Where each wanted key stands in `among`, whose keys ascend without repeats; -1: nowhere."""
+    """Return the position of each key of `sought` in `among`, or -1. The keys of `among` are sorted
+    and unique.
+    """
     source = np.repeat([0, 1], [len(among), len(sought)])
     rollout = np.concatenate([among.rollout, sought.rollout])
     task = np.concatenate([among.task, sought.task])

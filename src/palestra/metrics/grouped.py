@@ -1,4 +1,4 @@
-"""Scored rollouts in numpy columns, grouped by task, and what is reported of each group."""
+"""Scored rollouts in numpy columns, grouped by task, and the statistics of each group."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ ROLLOUT_ID = "rollout_id"
 
 
 def task_order(task: TaskIndex) -> tuple[bool, TaskIndex]:
-    """Sorting key of tasks: numbers by value, then names."""
+    """Return the sorting key of a task: numbers first, by value, then names."""
     return isinstance(task, str), task
 
 
 @dataclass(frozen=True, slots=True)
 class Rollouts:
-    """Scored rollouts, grouped by task. `starts` is as in `palestra.metrics.statistics`."""
+    """Scored rollouts, grouped by task. `starts`: as defined in `palestra.metrics.statistics`."""
 
     tasks: Sequence[TaskIndex]
     starts: IntArray
@@ -33,7 +33,7 @@ class Rollouts:
 
     @classmethod
     def of_sorted(cls, tasks: Sequence[TaskIndex], keys: Keys, columns: Columns) -> "Rollouts":
-        """Group rows that are in key order; `keys.task` are positions in `tasks`."""
+        """Group rows that are sorted by key. `keys.task`: positions in `tasks`."""
         starts = starts_of_sorted(keys.task)
         group_tasks = [tasks[rank] for rank in keys.task[starts[:-1]].tolist()]
         return cls(group_tasks, starts, keys.rollout, columns)
@@ -47,17 +47,19 @@ class Rollouts:
 
     @property
     def per_task(self) -> IntArray:
-        """Rollouts of each task."""
+        """The number of rollouts of each task."""
         return np.diff(self.starts)
 
     def select(self, rows: BoolArray) -> "Rollouts":
-        """Some of the rollouts, at least one; tasks left with none go."""
+        """Return the selected rollouts, at least one; tasks without any are removed."""
         keys = Keys(group_of_rows(self.starts)[rows], self.rollout_index[rows])
         return Rollouts.of_sorted(self.tasks, keys, self.columns.take(rows))
 
 
 def statistics_rows(columns: Columns, starts: IntArray) -> Iterator[dict[str, float]]:
-    """Per group, `mean/f`, `max/f`, `min/f`, `median/f`, `std/f` of every field the group has."""
+    """Yield, per group, `mean/f`, `max/f`, `min/f`, `median/f` and `std/f` of every field f that
+    the group has.
+    """
     names: list[str] = []
     values: list[FloatArray] = []
     for field, column in columns.values.items():
@@ -73,7 +75,7 @@ def statistics_rows(columns: Columns, starts: IntArray) -> Iterator[dict[str, fl
 
 
 def rollout_infos(rollouts: Rollouts) -> Iterator[list[JsonDict]]:
-    """Per task, its rollouts by index with every number they have."""
+    """Yield, per task, its rollouts in index order, each with all its numbers."""
     names, columns = info_columns(rollouts)
     rows = zip(*columns, strict=True)
     for count in rollouts.per_task.tolist():
@@ -82,7 +84,9 @@ def rollout_infos(rollouts: Rollouts) -> Iterator[list[JsonDict]]:
 
 
 def info_columns(rollouts: Rollouts) -> tuple[list[str], list[Sequence[Any]]]:
-    """Names and columns of what is told of a rollout; None where it lacks a number."""
+    """Return the names and columns of the numbers of each rollout; None where a rollout lacks a
+    number.
+    """
     columns = rollouts.columns
     tasks = [rollouts.tasks[group] for group in group_of_rows(rollouts.starts).tolist()]
     indices: list[int] = rollouts.rollout_index.tolist()
@@ -93,7 +97,7 @@ def info_columns(rollouts: Rollouts) -> tuple[list[str], list[Sequence[Any]]]:
 
 
 def _plain(columns: Columns, field: str) -> Sequence[float | int | None]:
-    """A column as Python numbers: integers where all of it is whole, None where it is absent."""
+    """Return a column as Python numbers: integers if all values are whole; None for absent values."""
     column = columns.values[field]
     if not np.isnan(column).any():
         plain: list[float | int | None] = (

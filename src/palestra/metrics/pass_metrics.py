@@ -1,7 +1,8 @@
-"""The metrics of repeated attempts, as environments report them: percent, under the field's keys.
+"""Computes the metrics of repeated attempts that environments report: in percent, under NeMo Gym's
+keys.
 
-Every metric of k attempts is over the tasks that have at least k rollouts. `no_answer` is a
-score of its own where answers are extracted: 1 for a rollout without one.
+A metric of k attempts is computed over the tasks with at least k rollouts. When answers are
+extracted, `no_answer` is an additional score: 1 for a rollout without an answer.
 """
 
 import re
@@ -25,11 +26,11 @@ AVERAGE = "pass@1[avg-of-{k}]"
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """One score of every rollout of every task, and what votes are worth at every k.
+    """One score of all rollouts, and the scores of majority votes for every k.
 
-    `matrices`: tasks with one number of rollouts, a row each in order of rollout index.
-    `majorities`: per task, for k = 1, 2, … what the vote of its first k is worth; None where no
-    answers are extracted.
+    `matrices`: one matrix for all tasks with the same number of rollouts, with one row per task, in
+    order of rollout index. `majorities`: per task, the score of the vote of its first k rollouts,
+    for k = 1, 2, …; None when no answers are extracted.
     """
 
     name: str
@@ -42,7 +43,7 @@ class _Scored:
         return max((rows.shape[1] for rows in self.matrices), default=0)
 
     def first(self, k: int) -> FloatArray:
-        """The first k scores of every task that has k."""
+        """Return the first k scores of every task with at least k."""
         return np.concatenate([rows[:, :k] for rows in self.matrices if rows.shape[1] >= k])
 
 
@@ -52,17 +53,23 @@ def compute_pass_majority_metrics(
     score_names: Sequence[str] = (REWARD,),
     answer_key: str = "extracted_answer",
 ) -> JsonDict:
-    """pass@k, pass^k, pass@1[avg-of-k] and, where answers are extracted, majority@k, for every k.
+    """Return pass@k, pass^k, pass@1[avg-of-k] and, when answers are extracted, majority@k, for
+    every k.
 
-    `pass@{k}/{name}`: expected best score among k of a task's rollouts, which for 0/1 scores is
-    the unbiased pass@k. The field takes the maximum of the *first* k for other scores; this is
-    the same on average, and does not depend on order.
-    `pass^{k}/{name}`: expected worst score among k, for 0/1 scores the chance that all k succeed.
-    `pass@1[avg-of-{k}]/{name}`: mean score of the first k rollouts; with `/std_dev_across_runs`
-    and `/std_err_across_runs` over the k runs (run i is every task's i-th rollout) and
-    `/avg_sample_std_dev`, the mean over tasks of the deviation within a task.
-    `majority@{k}/{name}`: score of the answer the first k vote for; see `majority_at_k`.
-    `per_sample_aggregate`: by score, the mean of every run.
+    `pass@{k}/{name}`: the expected best score among k of a task's rollouts; for 0/1 scores this is
+    the unbiased pass@k. For other scores, NeMo Gym takes the maximum of the *first* k; the expected
+    maximum has the same mean and does not depend on order.
+
+    `pass^{k}/{name}`: the expected worst score among k; for 0/1 scores the probability that all k
+    succeed.
+
+    `pass@1[avg-of-{k}]/{name}`: the mean score of the first k rollouts. `/std_dev_across_runs` and
+    `/std_err_across_runs` are over the k runs (run i is the i-th rollout of every task);
+    `/avg_sample_std_dev` is the mean over tasks of the standard deviation within a task.
+
+    `majority@{k}/{name}`: the score of the majority answer of the first k; see `majority_at_k`.
+
+    `per_sample_aggregate`: for each score, the mean of every run.
     """
     tasks = [task for task in tasks if task]
     metrics: JsonDict = {}
@@ -90,9 +97,10 @@ def compute_subset_metrics(
     score_names: Sequence[str] = (REWARD,),
     answer_key: str = "extracted_answer",
 ) -> JsonDict:
-    """The same metrics for each value of a field, under `{value}/…`; a task's first row decides.
+    """Return the metrics of `compute_pass_majority_metrics` for each value of a field, under
+    `{value}/…`.
 
-    Tasks without the field are in no subset.
+    The first row of a task decides its subset. Tasks without the field are in no subset.
     """
     subsets: dict[str, list[Task]] = {}
     for task in tasks:
@@ -113,9 +121,10 @@ def highest_k_metrics(
     *,
     score_names: Sequence[str] | None = None,
 ) -> JsonDict:
-    """The metrics `pattern/{name}` at the largest k there is; `{k}` stands for k in the pattern.
+    """Return the metrics `pattern/{name}` with the largest k; `{k}` in `pattern` stands for k.
 
-    Without `score_names`, all scores; what follows a second slash (spreads) is left out.
+    Without `score_names`, all scores are returned. Metrics with a second slash (standard deviations
+    and errors) are left out.
     """
     matcher = re.compile(re.escape(pattern).replace(r"\{k\}", r"(\d+)") + r"/([^/]+)")
     matches = [match for match in map(matcher.fullmatch, metrics) if match]
@@ -151,13 +160,15 @@ def _by_size(scores: Sequence[Sequence[float]]) -> list[FloatArray]:
 
 
 def _best_of(ascending: Sequence[FloatArray], k: int) -> float:
-    """Mean over the tasks that have k of the expected maximum of k."""
+    """Return the expected maximum of k scores, averaged over the tasks with at least k. Each row is
+    sorted in ascending order.
+    """
     maxima = [expected_max_of_sorted(rows, k) for rows in ascending if rows.shape[1] >= k]
     return float(np.concatenate(maxima).mean())
 
 
 def _of_first(scored: _Scored, k: int) -> Iterator[tuple[str, float]]:
-    """What is made of the first k rollouts of each task."""
+    """Yield the metrics of the first k rollouts of each task."""
     average = f"{AVERAGE.format(k=k)}/{scored.name}"
     first = scored.first(k)
     yield average, 100 * float(first.mean())
@@ -182,7 +193,7 @@ def _score(row: JsonObject, name: str) -> float:
 
 
 def answer_text(value: object) -> str:
-    """An answer as votes compare it: as text, so that any JSON value can be voted for."""
+    """Return an answer as text for comparing votes, so that any JSON value can be an answer."""
     return value if isinstance(value, str) else repr(value)
 
 

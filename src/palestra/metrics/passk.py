@@ -1,8 +1,8 @@
-"""What k attempts at a task are worth, estimated from n >= k rollouts of it.
+"""Estimates the scores of k attempts at a task from n >= k rollouts of the task.
 
-Every estimate is an expectation over all subsets of k of the n rollouts, so the order of the
-rollouts never matters. Taking the first k instead (as the field does for rewards that are not
-binary) has the same expectation over random orders, and more variance.
+Except for majority votes, every estimate is an expectation over all subsets of k of the n rollouts,
+so the order of rollouts does not matter. Using only the first k (as NeMo Gym does for rewards that
+are not binary) has the same expectation over random orders, but more variance.
 """
 
 from collections.abc import Hashable, Sequence
@@ -15,12 +15,13 @@ from palestra.metrics.columns import FloatArray
 def majority_at_k(
     answers: Sequence[Hashable | None], scores: Sequence[float], k: int | None = None
 ) -> float:
-    """Expected score of the answer that the first k rollouts vote for; all of them by default.
+    """Return the expected score of the majority answer of the first k rollouts; by default, of all
+    rollouts.
 
-    An answer's score is the mean score of those who gave it, which is the same for all of them
-    unless a verifier is unsteady. Answers that tie share the win; a rollout without an answer
-    (None) does not vote, and if nobody votes the score is 0. For k = n this does not depend on
-    order; for k < n it looks at the first k rollouts only, as the field does.
+    The score of an answer is the mean score of the rollouts that gave it; these scores are equal if
+    the verifier is deterministic. Answers with equally many votes share the win. A rollout without
+    an answer (None) does not vote; without any votes the score is 0. For k = n the result does not
+    depend on order; for k < n only the first k rollouts are used, as in NeMo Gym.
     """
     if k is None:
         k = len(answers)
@@ -30,7 +31,7 @@ def majority_at_k(
 
 
 def majorities(answers: Sequence[Hashable | None], scores: Sequence[float]) -> list[float]:
-    """`majority_at_k` for k = 1, 2, …, n in one pass over the votes."""
+    """Return `majority_at_k` for k = 1, 2, …, n, in one pass over the votes."""
     votes: dict[Hashable, int] = {}
     totals: dict[Hashable, float] = {}
     most_votes, worth = 0, 0.0
@@ -48,10 +49,10 @@ def majorities(answers: Sequence[Hashable | None], scores: Sequence[float]) -> l
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Probability that k of n rollouts, c of them correct, include a correct one.
+    """Return the probability that k of n rollouts, c of them correct, include a correct one.
 
-    1 - C(n - c, k) / C(n, k), unbiased (Chen et al. 2021, "Evaluating Large Language Models
-    Trained on Code"), summed in logarithms so that small probabilities keep their digits.
+    1 - C(n - c, k) / C(n, k), unbiased (Chen et al. 2021, "Evaluating Large Language Models Trained
+    on Code"), computed with logarithms so that small probabilities keep their digits.
     """
     _check(n, k)
     _check_correct(n, c)
@@ -66,7 +67,9 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """Probability that k of n rollouts, c of them correct, are all correct: C(c, k) / C(n, k)."""
+    """Return the probability that k of n rollouts, c of them correct, are all correct: C(c, k) /
+    C(n, k).
+    """
     _check(n, k)
     _check_correct(n, c)
     if k > c:
@@ -79,13 +82,15 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
 
 
 def expected_max_at_k(rewards: Sequence[float] | FloatArray, k: int) -> float:
-    """Expected maximum of k rewards drawn without replacement; for 0/1 rewards it is pass@k."""
+    """Return the expected maximum of k rewards drawn without replacement; for 0/1 rewards this is
+    pass@k.
+    """
     ordered = np.sort(np.asarray(rewards, dtype=np.float64))
     return float(expected_max_of_sorted(ordered[np.newaxis, :], k)[0])
 
 
 def expected_max_of_sorted(ordered: FloatArray, k: int) -> FloatArray:
-    """As `expected_max_at_k`, for each row of a matrix whose rows ascend."""
+    """Return `expected_max_at_k` of each row of a matrix; the rows are sorted in ascending order."""
     best = ordered[:, -1:]
     # weighing the distances from the best keeps equal rewards exact
     shortfall = (best - ordered) @ max_weights(ordered.shape[1], k)
@@ -93,9 +98,11 @@ def expected_max_of_sorted(ordered: FloatArray, k: int) -> FloatArray:
 
 
 def max_weights(n: int, k: int) -> FloatArray:
-    """Probability that the i-th smallest of n is the largest of k: C(i - 1, k - 1) / C(n, k).
+    """Return, for each i, the probability that the i-th smallest of n values is the largest of k:
+    C(i - 1, k - 1) / C(n, k).
 
-    From the top, each is its upper neighbour's times (i + 1 - k) / i; what underflows is zero.
+    Computed from the largest i down: each weight is the weight of i + 1 times (i + 1 - k) / i.
+    Weights that underflow are zero.
     """
     _check(n, k)
     below = np.arange(n - 1, 0, -1, dtype=np.float64)

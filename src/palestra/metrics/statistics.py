@@ -1,8 +1,8 @@
-"""Statistics of groups of rows, vectorised over the groups.
+"""Computes statistics of groups of rows, vectorised over the groups.
 
-Rows come sorted by group. `starts` holds each group's first row, and the number of rows at the
-end, so group `g` is `values[starts[g] : starts[g + 1]]`; groups are never empty. A NaN is a row
-that lacks the value, and is left out.
+Rows are sorted by group. `starts` has the first row of each group, and the number of rows at the
+end, so group `g` is `values[starts[g] : starts[g + 1]]`. Groups are never empty. NaN marks a row
+without the value; such rows are left out.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from palestra.metrics.columns import BoolArray, FloatArray, IntArray
 STATISTICS = ("mean", "max", "min", "median", "std")
 HISTOGRAM_BINS = 10
 LARGEST_SQUARED = 1e150
-"""Sums of squares of values up to here do not overflow."""
+"""The largest absolute value for which sums of squares do not overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One number per group and statistic; NaN for a group in which no row has the value."""
+    """The statistics of each group; NaN for a group without any value."""
 
     count: IntArray
     mean: FloatArray
@@ -29,7 +29,7 @@ class Description:
     min: FloatArray
     median: FloatArray
     std: FloatArray
-    """Sample standard deviation (n - 1); 0 for a single value."""
+    """The sample standard deviation (n - 1); 0 for a single value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class Interval:
 
 
 def group_of_rows(starts: IntArray) -> IntArray:
-    """The group of each row."""
+    """Return the group number of each row."""
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
 def starts_of_sorted(group: IntArray) -> IntArray:
-    """`starts` of rows whose group numbers ascend (numbers may have gaps)."""
+    """Return `starts` for rows with ascending group numbers, which may have gaps."""
     changes = np.flatnonzero(np.diff(group)) + 1
     return np.concatenate([[0], changes, [len(group)]]).astype(np.int64)
 
@@ -58,7 +58,7 @@ def mean_by_group(values: FloatArray, starts: IntArray) -> FloatArray:
 
 
 def describe(values: FloatArray, starts: IntArray) -> Description:
-    """Mean, extremes, median and sample standard deviation of each group."""
+    """Return the mean, extremes, median and sample standard deviation of each group."""
     present = ~np.isnan(values)
     if present.all():
         return _describe_dense(values, starts)
@@ -71,7 +71,7 @@ def describe(values: FloatArray, starts: IntArray) -> Description:
 
 
 def wilson_interval(successes: IntArray, trials: IntArray, *, confidence: float) -> Interval:
-    """Wilson's score interval for a proportion (Wilson 1927)."""
+    """Return Wilson's score interval for a proportion (Wilson 1927)."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     proportion = successes / trials
     scale = 1 + z**2 / trials
@@ -84,7 +84,7 @@ def wilson_interval(successes: IntArray, trials: IntArray, *, confidence: float)
 
 
 def learnability_interval(proportion: Interval) -> Interval:
-    """What p(1 - p) can be while p stays in its interval; its peak is 1/4, at p = 1/2."""
+    """Return the range of p(1 - p) for p in its interval. The maximum is 1/4, at p = 1/2."""
     at_low = proportion.low * (1 - proportion.low)
     at_high = proportion.high * (1 - proportion.high)
     holds_peak = (proportion.low <= 0.5) & (proportion.high >= 0.5)
@@ -94,7 +94,9 @@ def learnability_interval(proportion: Interval) -> Interval:
 
 
 def histogram_edges(values: FloatArray) -> FloatArray:
-    """Eleven edges of ten equal bins over all values; one unit wide in all if they are equal."""
+    """Return the eleven edges of ten equal bins over all values; if all values are equal, the bins
+    span one unit.
+    """
     low, high = float(values.min()), float(values.max())
     if low == high:
         low, high = low - 0.5, high + 0.5
@@ -102,7 +104,9 @@ def histogram_edges(values: FloatArray) -> FloatArray:
 
 
 def histogram_by_group(values: FloatArray, starts: IntArray, edges: FloatArray) -> IntArray:
-    """Counts per group and bin; a bin includes its lower edge, the last one both."""
+    """Return the counts per group and bin. A bin includes its lower edge; the last bin includes
+    both edges.
+    """
     bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, HISTOGRAM_BINS - 1)
     cells = group_of_rows(starts) * HISTOGRAM_BINS + bins
     counts = np.bincount(cells, minlength=(len(starts) - 1) * HISTOGRAM_BINS)
@@ -110,7 +114,9 @@ def histogram_by_group(values: FloatArray, starts: IntArray, edges: FloatArray) 
 
 
 def correlation_by_group(first: FloatArray, right: FloatArray, starts: IntArray) -> FloatArray:
-    """Pearson's r of each group over rows that have both; NaN where either does not vary."""
+    """Return Pearson's r of each group, over rows with both values; NaN if either value does not
+    vary.
+    """
     both = ~(np.isnan(first) | np.isnan(right))
     weight = both.astype(np.float64)
     count = np.maximum(sum_by_group(weight, starts), 1)
@@ -142,9 +148,10 @@ def _describe_dense(values: FloatArray, starts: IntArray) -> Description:
 
 
 def _units(low: FloatArray, high: FloatArray) -> FloatArray | None:
-    """What to divide each group by so that its squares fit; None if they all do as they are.
+    """Return a divisor for each group, so that its squares do not overflow; None if no group needs
+    one.
 
-    Powers of two, which cost no precision, and 1 for a group that needs none.
+    The divisors are powers of two, which lose no precision; 1 for a group that needs none.
     """
     peak = np.maximum(np.abs(low), np.abs(high))
     large = peak > LARGEST_SQUARED
@@ -155,9 +162,9 @@ def _units(low: FloatArray, high: FloatArray) -> FloatArray | None:
 
 
 def rows_by_size(values: FloatArray, starts: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
-    """Groups of one size as the rows of a matrix, with their numbers; sizes ascend.
+    """Yield all groups of one size as the rows of a matrix, with the group numbers; sizes ascend.
 
-    Tasks of a run mostly have the same number of rollouts, so there are few matrices.
+    Most tasks of a run have the same number of rollouts, so there are few matrices.
     """
     sizes = np.diff(starts)
     for size in np.unique(sizes).tolist():

@@ -1,4 +1,4 @@
-"""The action that a model marks in its turn: `<action>…</action>`."""
+"""Find the action that a model marks in its response: `<action>…</action>`."""
 
 import re
 from typing import Final
@@ -7,17 +7,17 @@ _TAG: Final = re.compile(r"<(/?)action>", re.IGNORECASE)
 
 
 def last_action(text: str) -> str | None:
-    """What stands between the last `</action>` with an `<action>` before it, and that one.
+    """Return the text of the last `<action>…</action>` in `text`; None when there is none.
 
-    In one pass: a pattern for the whole would look for its end anew at every tag of a text that
-    has thousands of them.
+    The text is scanned once, tag by tag. One regular expression for the whole element would be
+    slow: it would search for the end again at each of thousands of tags.
     """
-    found: str | None = None
-    begun: int | None = None
+    action: str | None = None
+    start: int | None = None
     for tag in _TAG.finditer(text):
         if not tag[1]:
-            begun = tag.end()
-        elif begun is not None:
-            found = text[begun : tag.start()]
-            begun = None
-    return None if found is None else found.strip()
+            start = tag.end()
+        elif start is not None:
+            action = text[start : tag.start()]
+            start = None
+    return None if action is None else action.strip()

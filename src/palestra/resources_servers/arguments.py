@@ -1,4 +1,4 @@
-"""Function calls as environments compare them: name, and arguments by value."""
+"""Compare function calls: the names must be equal, and the arguments equal by value."""
 
 import json
 import re
@@ -11,16 +11,17 @@ from pydantic import Field
 from palestra.schema import FunctionCall, JsonDict, JsonObject, WireModel
 
 DEEPEST = 200
-"""Levels that the encoder surely writes; it gives up at 255, the decoder at 1,025."""
+"""The nesting depth that orjson can always write. It fails to write at 255 levels, to read at
+1,025."""
 
 _LONG: Final = re.compile(r"\d{19}")
-"""What an integer has that does not fit into 64 bits, and others may have."""
+"""Matches 19 digits in a row, as in integers that may not fit into 64 bits."""
 LARGEST_KEPT: Final = 2**64
-"""Integers from here on are floats in rows, which have been read as JSON is read everywhere."""
+"""Rows hold integers of this size or more as floats, because a usual JSON parser has read them."""
 
 
 class ExpectedCall(WireModel):
-    """A call that belongs to the answer, as rows write it."""
+    """A call that the right answer contains, as rows state it."""
 
     name: str = Field(min_length=1)
     arguments: JsonDict = Field(default_factory=dict)
@@ -28,33 +29,33 @@ class ExpectedCall(WireModel):
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call as the model made it. `arguments` is None when they are no JSON object."""
+    """A call that the model made. `arguments` is None when they are not a JSON object."""
 
     name: str
 
     arguments: JsonObject | None
-    """To be reported: integers of more than 64 bits have become floats."""
+    """The arguments for reports: integers of more than 64 bits have become floats."""
 
     exact: JsonObject | None
-    """To be compared: every integer digit for digit."""
+    """The arguments for comparison: every integer is exact."""
 
     @classmethod
     def of(cls, call: FunctionCall) -> "Called":
-        """What an item of a trajectory says."""
+        """Build a `Called` from a function call item of a trajectory."""
         text = call.arguments
         return cls(call.name, json_object(text), exact_object(text))
 
     def is_call(self, name: str, arguments: JsonObject) -> bool:
-        """Whether it is that call: the same tool with the same arguments."""
+        """Whether the model called the tool `name` with exactly these arguments."""
         if self.exact is None:
             return False
         return self.name == name and same_value(arguments, self.exact)
 
 
 def json_object(text: str) -> JsonObject | None:
-    """The object that `text` is as JSON; None when it is anything else. Empty text is `{}`.
+    """Parse `text` as a JSON object; None when it is anything else. Empty text counts as `{}`.
 
-    None too when it is nested so deeply that it could be read but not reported.
+    Also None when the object is nested so deeply that it can be read but not written again.
     """
     try:
         value = orjson.loads(text or "{}")
@@ -66,7 +67,7 @@ def json_object(text: str) -> JsonObject | None:
 
 
 def exact_object(text: str) -> JsonObject | None:
-    """`json_object` with every integer as it is written; they may have more than 64 bits."""
+    """Parse `text` as `json_object` does, but keep every integer exact, even over 64 bits."""
     value = json_object(text)
     if value is None or not _LONG.search(text):
         return value
@@ -74,25 +75,25 @@ def exact_object(text: str) -> JsonObject | None:
     return exact
 
 
-def same_value(expected: Any, given: Any) -> bool:
-    """JSON equality: 1 is 1.0 and not true; order matters in lists and not in objects.
+def same_value(expected: Any, actual: Any) -> bool:
+    """Whether two JSON values are equal: 1 equals 1.0 but not true. Order matters in lists only.
 
-    It goes no deeper than `expected`, so nothing that a model writes can exhaust the stack.
+    The recursion goes no deeper than `expected`, so a model's arguments cannot exhaust the stack.
     """
-    if isinstance(expected, bool) or isinstance(given, bool):
-        return expected is given
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return expected is actual
     if isinstance(expected, dict):
         return (
-            isinstance(given, dict)
-            and expected.keys() == given.keys()
-            and all(same_value(value, given[name]) for name, value in expected.items())
+            isinstance(actual, dict)
+            and expected.keys() == actual.keys()
+            and all(same_value(value, actual[name]) for name, value in expected.items())
         )
     if isinstance(expected, list):
         return (
-            isinstance(given, list)
-            and len(expected) == len(given)
-            and all(map(same_value, expected, given))
+            isinstance(actual, list)
+            and len(expected) == len(actual)
+            and all(map(same_value, expected, actual))
         )
-    if isinstance(expected, float) and isinstance(given, int) and abs(given) >= LARGEST_KEPT:
-        return expected == float(given)
-    return not isinstance(given, dict | list) and bool(expected == given)
+    if isinstance(expected, float) and isinstance(actual, int) and abs(actual) >= LARGEST_KEPT:
+        return expected == float(actual)
+    return not isinstance(actual, dict | list) and bool(expected == actual)

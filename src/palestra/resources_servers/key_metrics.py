@@ -1,4 +1,4 @@
-"""Metrics of repeated attempts, and those of them that a reader looks at first."""
+"""Metrics of repeated attempts, and the key metrics among them."""
 
 from typing import ClassVar
 
@@ -8,22 +8,22 @@ from palestra.server import ResourcesServer
 
 
 class AttemptsServer(ResourcesServer):
-    """An environment that reports pass@k of repeated attempts."""
+    """A resources server that reports pass@k over repeated attempts."""
 
     has_majority: ClassVar[bool] = False
-    """Whether its results have an `extracted_answer`, so that attempts can vote."""
+    """Whether results have an `extracted_answer`, which the majority vote needs."""
 
     def compute_metrics(self, tasks: list[list[JsonDict]]) -> JsonDict:
-        """pass@k, its averages, and majority@k over extracted answers; in percent."""
+        """Compute pass@k, its averages, and majority@k over extracted answers, in percent."""
         return compute_pass_majority_metrics(tasks)
 
     def get_key_metrics(self, agent_metrics: JsonDict) -> JsonDict:
-        """Average and best of as many attempts as there are, and their majority if they vote."""
+        """Return the average and best over all attempts, and the majority vote if `has_majority`."""
         return key_metrics(agent_metrics, majority=self.has_majority)
 
 
 def key_metrics(agent_metrics: JsonObject, *, majority: bool = False) -> JsonDict:
-    """Average and best of as many attempts as there are; with `majority` what they vote for too."""
+    """Return the average and best for the highest k; with `majority` also the majority vote."""
     patterns = ("pass@1[avg-of-{k}]", "pass@{k}") + (("majority@{k}",) if majority else ())
     return {
         name: value

@@ -1,6 +1,6 @@
-r"""LaTeX around a short answer: `\boxed{…}`, `\text{…}`, spaces and escapes. Shared by environments.
+r"""Read LaTeX around a short answer: `\boxed{…}`, `\text{…}`, spaces and escapes.
 
-Everything is linear in the length of the text, and never raises.
+Several environments use it. Every function takes linear time, and never raises.
 """
 
 import re
@@ -15,7 +15,7 @@ _BOXED_OR_FRAMED: Final = re.compile(r"(\\(?:boxed|fbox)\s*\{)|\\.|[{}]", re.DOT
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A closed box: its content and where it stood, command and braces included."""
+    """A closed box: its content, and its position in the text including the command and braces."""
 
     content: str
     start: int
@@ -23,9 +23,9 @@ class Box:
 
 
 def closed_boxes(text: str, *, framed: bool = False) -> Iterator[Box]:
-    r"""The boxes of a text in the order of their ends, without those around others.
+    r"""Yield the boxes of a text in the order of their ends. A box around another is left out.
 
-    `framed`: `\fbox{…}` is one too.
+    `framed`: whether `\fbox{…}` counts as a box too.
     """
     open_braces: list[tuple[int, int] | None] = []
     last = -1
@@ -42,7 +42,9 @@ def closed_boxes(text: str, *, framed: bool = False) -> Iterator[Box]:
 
 
 def last_box(text: str, *, framed: bool = False) -> str | None:
-    r"""The content of the last closed `\boxed{…}`, or None; of nested ones, the innermost."""
+    r"""Return the content of the last closed `\boxed{…}`; None when there is none. Of nested boxes,
+    the innermost counts.
+    """
     last = deque(closed_boxes(text, framed=framed), maxlen=1)
     return last[0].content if last else None
 
@@ -51,7 +53,7 @@ TEXT_COMMANDS: Final = (
     "boxed|fbox|mbox|text|textbf|textit|textrm|textsf|texttt|textup|textnormal|emph|underline|"
     "mathrm|mathbf|mathsf|mathit|mathtt|operatorname"
 )
-"""Commands that only say how their content looks, as alternatives of a pattern."""
+"""Commands that only change the look of their content, as alternatives of a regular expression."""
 
 _TOKEN: Final = re.compile(rf"(\\(?:{TEXT_COMMANDS})\s?\{{)|\\.|[{{}}]", re.DOTALL)
 _DECLARATION: Final = re.compile(r"\\(?:rm|bf|it|sf|tt)(?![A-Za-z])\s*")
@@ -60,14 +62,14 @@ _ESCAPE: Final = re.compile(r"\\([%$&_#])")
 
 
 def plain_text(text: str) -> str:
-    r"""What a text says to its reader: `\textbf{(B)}\ 50\%` is `(B) 50%`.
+    r"""Remove text commands: `\textbf{(B)}\ 50\%` becomes `(B) 50%`.
 
-    Commands other than those of text stay as they are, and so does a `~` that ties no words.
+    Other commands stay, and so does a `~` that does not join two words.
     """
     if "\\" not in text and "~" not in text:
         return text
-    shown = _DECLARATION.sub("", _without_text_commands(text))
-    return _ESCAPE.sub(r"\1", _SPACE.sub(" ", shown))
+    plain = _DECLARATION.sub("", _without_text_commands(text))
+    return _ESCAPE.sub(r"\1", _SPACE.sub(" ", plain))
 
 
 def _without_text_commands(text: str) -> str:
@@ -82,8 +84,8 @@ def _without_text_commands(text: str) -> str:
             opened = open_braces.pop()
             if opened is not None:
                 cuts += (opened.span(), token.span())
-    kept, at = [], 0
+    pieces, at = [], 0
     for start, end in sorted(cuts):
-        kept.append(text[at:start])
+        pieces.append(text[at:start])
         at = end
-    return "".join((*kept, text[at:]))
+    return "".join((*pieces, text[at:]))

@@ -1,18 +1,20 @@
-"""Calls of our own functions that a model's text can make slow, in workers that can be killed.
+"""Call our own functions on a model's text, in worker processes that can be killed.
+
+A model's text can make such a function slow, or crash it.
 
     try:
-        found = await value_of(workers, Call("package.module:function", text), alone=…, limit_s=1.0)
+        found = await value_of(workers, call, row_call=…, field="answer", limit_s=1.0)
     except Stopped:
         ...  # the text's fault
 
-Whose fault it is that a call was stopped, is decided here and nowhere else:
+Only this module decides who is at fault when a call fails:
 
-- What takes more time or memory than it has is the *row's* fault when the row's own part, without
-  the model's text, is stopped too; else it is the text's.
-- A crash of native code counts as the text's when it happens twice, and not without the text.
-  What happens once is a fault of the machine or of ours, and the second call says what the value
-  is; what happens without the text is ours.
-- What our function raises is ours.
+- Too much time, memory or recursion: the *row*, if the row's own part fails too without the
+  model's text; otherwise the text.
+- A crash of native code: the text, if it crashes twice, and not without the text. A single crash
+  is blamed on the machine or on Palestra: the second call gives the value. A crash without the
+  text is blamed on Palestra.
+- Any other exception from our function: Palestra.
 """
 
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from palestra.sandbox import Crashed, Outcome, OutOfMemory, Raised, Returned, Ti
 
 
 class Stopped(Exception):
-    """The model's text takes more time or memory than there is, or crashes what reads it."""
+    """Raised when the model's text takes too much time or memory, or crashes the function."""
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
@@ -32,39 +34,41 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function (`package.module:name`) and what it is called with: plain values."""
+    """A function (`package.module:name`) and its arguments, which are plain values."""
 
     function: str
     arguments: tuple[Any, ...]
 
 
-async def value_of(workers: Workers, call: Call, *, alone: Call, field: str, limit_s: float) -> Any:
-    """What a call returns, in a worker process.
+async def value_of(
+    workers: Workers, call: Call, *, row_call: Call, field: str, limit_s: float
+) -> Any:
+    """Call a function in a worker process and return its result.
 
-    `alone`: the same with what is the row's own, and something harmless for the model's text.
-    `field`: the row's field that is named when that is stopped as well. `limit_s`: seconds of a
-    core.
+    `row_call`: the same call with the row's own part and a harmless text. `field`: the row's field
+    that an error names. `limit_s`: seconds; waiting for a core does not count.
 
-    Raises Stopped, which is the text's fault; RowError, which is the row's; and VerifierError for
-    what the function raises, which is ours, also when there is no worker that works.
+    Raises Stopped: the text is at fault. Raises RowError: the row is at fault. Raises
+    VerifierError: the function raised an exception or crashed on `row_call`, or no worker works.
     """
     outcome = await outcome_of(workers, call, limit_s)
     if isinstance(outcome, Returned):
         return outcome.value
     why = _why(call, outcome)
-    own = await outcome_of(workers, alone, limit_s)
-    if isinstance(own, Crashed):
-        raise VerifierError(f"{alone.function} ends by {own.name}, whatever a model writes")
-    if not isinstance(own, Returned):
+    row_outcome = await outcome_of(workers, row_call, limit_s)
+    if isinstance(row_outcome, Crashed):
+        raise VerifierError(f"{row_call.function} ends by {row_outcome.name} for every answer")
+    if not isinstance(row_outcome, Returned):
         raise RowError(
-            f"{field}: the row's own is stopped, whatever a model writes: {_why(alone, own)}",
-            hint="a row that asks for less",
+            f"{field}: no answer can be verified, as the row's own value takes too much: "
+            f"{_why(row_call, row_outcome)}",
+            hint="simplify the row",
         )
     raise Stopped(why)
 
 
 async def outcome_of(workers: Workers, call: Call, limit_s: float) -> Outcome:
-    """How a call ends; `Crashed` only when it crashes twice."""
+    """Call a function and return how the call ended: `Crashed` only when it crashes twice."""
     outcome = await workers.call(call.function, *call.arguments, limit_s=limit_s)
     if isinstance(outcome, Crashed):
         outcome = await workers.call(call.function, *call.arguments, limit_s=limit_s)
@@ -72,7 +76,9 @@ async def outcome_of(workers: Workers, call: Call, limit_s: float) -> Outcome:
 
 
 def _why(call: Call, outcome: Outcome) -> str:
-    """What stopped it. Raises VerifierError where nothing did."""
+    """Return why a call was stopped. Raises VerifierError: the function raised an exception
+    instead.
+    """
     match outcome:
         case TimedOut(limit_s):
             return f"it takes more than {limit_s:g} s"

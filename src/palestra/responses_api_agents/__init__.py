@@ -1,1 +1,1 @@
-"""Agents: one folder per loop of model calls and tool calls."""
+"""The agents. Each folder holds one agent: a loop of model calls and tool calls."""

@@ -1,7 +1,8 @@
-"""Model servers: each turns Responses API requests into calls of a real endpoint.
+"""Model servers. Each converts Responses API requests to calls of a real endpoint.
 
-One folder per server, with its app.py, configs and README. `chat` holds what those in front of
-a Chat Completions endpoint share; subclass `ChatCompletionsServer` to write another.
+One folder per server, with its app.py, configs and README. `chat` contains the code shared by the
+servers in front of a Chat Completions endpoint. To write another one, subclass
+`ChatCompletionsServer`.
 """
 
 from palestra.responses_api_models.chat import (

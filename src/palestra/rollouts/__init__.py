@@ -1,7 +1,7 @@
-"""Collecting rollouts: materialize rows, run them against agents, record how each one ended.
+"""Collect rollouts: materialize rows, run them against agents, and record how each ended.
 
-`prepare` decides (what rows, what remains), `run` does. Every requested rollout ends exactly
-once, as a scored row or as a typed failure.
+`prepare` decides which rows to run and which remain; `run` runs them. Every requested rollout ends
+exactly once, as a scored row or as a typed failure.
 """
 
 from palestra.datasets import PromptTemplate, load_prompt
@@ -39,7 +39,7 @@ from palestra.rollouts.prepare import (
 from palestra.rollouts.recorded import scored_keys
 from palestra.rollouts.results import (
     ENDED_RUN,
-    Failed,
+    FailedRow,
     Scored,
     checked,
     reverify_command,
@@ -83,7 +83,7 @@ __all__ = [
     "Completeness",
     "Drained",
     "EventFile",
-    "Failed",
+    "FailedRow",
     "FoundTaskRows",
     "Journal",
     "JournalFailed",

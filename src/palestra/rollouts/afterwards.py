@@ -1,4 +1,4 @@
-"""Recording a failure for a collection that cannot do it any more."""
+"""Record a failure for a collection whose process was killed."""
 
 import time
 from pathlib import Path
@@ -7,20 +7,21 @@ from typing import Final
 from palestra.errors import CallError, InputDataError, RowIdentity
 from palestra.rollouts.journal import Journal, repair
 from palestra.rollouts.recorded import REWARD, recorded_rows
-from palestra.rollouts.results import Failed, failed, reverify_command
+from palestra.rollouts.results import FailedRow, failed, reverify_command
 from palestra.schema import FAILURE_CLASS, JsonDict, RunPaths, key_of, read_jsonl
 
 FREE_WITHIN_S: Final = 2.0
-"""How long the journal of a process that was killed may stay locked."""
+"""The time in seconds to wait for the journal's lock, which a killed process may still hold."""
 
 
 def record_afterwards(
     output: Path, error: CallError, *, max_attempts: int, elapsed_s: float, verified_by: str = ""
-) -> Failed | None:
-    """Write the attempt that `error` ended to the failures file of the run at `output`.
+) -> FailedRow | None:
+    """Write the attempt that ended with `error` to the failures file of the run at `output`, and
+    return the row.
 
-    None when the error names no rollout of the run, or one that is recorded already: scored, or
-    with this attempt.
+    Return None when the error names no rollout of the run, or when that rollout is already scored
+    or this attempt already recorded.
     """
     paths, row = RunPaths(output), error.evidence.row
     materialized = None if row is None else _materialized(paths, row)
@@ -33,13 +34,13 @@ def record_afterwards(
         max_attempts=max_attempts,
         started_at=time.time() - elapsed_s,
         elapsed_s=elapsed_s,
-        again=reverify_command(output, verified_by),
+        reverify_command=reverify_command(output, verified_by),
     )
     _append(paths, result)
     return result
 
 
-def _append(paths: RunPaths, result: Failed) -> None:
+def _append(paths: RunPaths, result: FailedRow) -> None:
     deadline = time.monotonic() + FREE_WITHIN_S
     while True:
         try:

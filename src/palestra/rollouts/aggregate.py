@@ -1,4 +1,4 @@
-"""Aggregate metrics of a finished run: each environment reports over its own rollouts."""
+"""Aggregate metrics of a finished run: each environment computes metrics of its own rollouts."""
 
 import asyncio
 import time
@@ -25,9 +25,10 @@ from palestra.transport import CallContext, ServerClient, calling
 
 LONGEST_S = 600.0
 LARGEST = 2000
-"""Bytes as JSON of the largest text or container that a row goes with."""
+"""The maximum size, in bytes of JSON, of a text or container that is sent with a row."""
 ALWAYS = frozenset({"extracted_answer", TASK_INDEX, AGENT_REF})
-"""What goes whatever its size: what rollouts vote with, and whose they are."""
+"""Fields that are sent whatever their size: the answer for majority votes, the task index and the
+agent."""
 _MOST_SHARED = 1 << 14
 _RESPONSE = "response"
 
@@ -35,16 +36,17 @@ _RESPONSE = "response"
 async def aggregate(
     client: ServerClient, output: Path, destination: Path, *, timeout_s: float = LONGEST_S
 ) -> list[JsonDict]:
-    """Ask each agent for the metrics of its rollouts in `output`, and write them.
+    """Request from each agent the metrics of its rollouts in `output`, write them to `destination`,
+    and return them.
 
-    An agent has `timeout_s` to answer, and never more than LONGEST_S. Raises TimeoutError or
-    `CallError` when it does not.
+    Each agent has `timeout_s` to respond, at most LONGEST_S. Raises TimeoutError: the time is over.
+    `CallError`: the call failed.
 
-    Rows go in task order, so that no metric depends on which rollout ended first, and without
-    what would not fit into memory by the hundred thousand: `responses_create_params`, the
-    `response` except its usage, and fields that hold a text or container of more than LARGEST
-    bytes. Such a field is left out of all rows of its agent: metrics of it are absent rather than
-    of a part. The rows of one agent are held at a time, with equal values shared among them.
+    Rows are sent in task order, so that no metric depends on which rollout ended first. To save
+    memory, rows go without `responses_create_params`, without `response` except its usage, and
+    without fields that hold a text or container of more than LARGEST bytes. Such a field is removed
+    from all rows of its agent, so its metrics are absent rather than partial. Only one agent's rows
+    are in memory at a time, and equal values are stored once.
     """
     aggregates = []
     for name, agent_rows in sorted(_by_agent(output).items()):
@@ -66,7 +68,7 @@ async def aggregate(
 
 @dataclass(slots=True)
 class _Own:
-    """Where the rows of one agent begin in the file. `ref`: its `agent_ref`."""
+    """The byte offsets of one agent's rows in the file. `ref`: the agent's `agent_ref`."""
 
     ref: Any
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
@@ -85,7 +87,7 @@ def _by_agent(output: Path) -> dict[str, _Own]:
 
 
 def _rows(output: Path, agent_rows: _Own) -> list[JsonDict]:
-    """The agent's rows as they are sent, in task order."""
+    """Return the agent's rows in the form that is sent, in task order."""
     light = _Lightener()
     rows = []
     with output.open("rb") as file:
@@ -100,7 +102,7 @@ def _rows(output: Path, agent_rows: _Own) -> list[JsonDict]:
 
 
 class _Lightener:
-    """Makes rows light: without bodies and large fields, and with equal values held once."""
+    """Reduces rows for sending: removes bodies and large fields, and stores equal values once."""
 
     def __init__(self) -> None:
         self.too_large: set[str] = set()
@@ -131,7 +133,7 @@ class _Lightener:
         return False
 
     def _share(self, value: Any) -> Any:
-        """An equal value of an earlier row, if there is one not long ago."""
+        """Return the equal value of a recent row if there is one, else `value`."""
         if isinstance(value, str):
             key: str | bytes = value
         elif isinstance(value, list | dict):

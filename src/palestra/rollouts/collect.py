@@ -1,7 +1,7 @@
-"""Collecting: run every remaining row, at most so many at once, and write down how each ended.
+"""Collect rollouts: run every remaining row, with limited concurrency, and record how each ended.
 
-A failed rollout is data: it is recorded and its siblings carry on. Anything else (a full disk,
-a rejected API key, a dead server, cancellation) ends the whole collection.
+A failed rollout is data: it is recorded and the others continue. Any other error (a full disk, a
+rejected API key, a dead server, cancellation) ends the whole collection.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from palestra.errors import (
     status_for,
 )
 from palestra.rollouts.journal import Journal
-from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT, Failed, Scored, failed, scored
+from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT, FailedRow, Scored, failed, scored
 from palestra.schema import (
     AGENT_REF,
     ROLLOUT_INDEX,
@@ -49,47 +49,51 @@ from palestra.transport import RetryCount, ServerClient, add_verify_request
 
 @dataclass(slots=True)
 class Progress:
-    """The state of a collection. `in_flight` is in the order of starting: the oldest first."""
+    """The state of a collection. `in_flight`: the running rollouts, in the order of their start."""
 
     accounting: Accounting
     in_flight: Mapping[Hashable, Job] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     last_failure: str = ""
     done_before: int = 0
-    """Rollouts that had ended before this session began."""
+    """The number of rollouts that ended before this session."""
     tokens_before: int = 0
-    """Their output tokens."""
+    """The number of output tokens of the rollouts that ended before this session."""
     retries: RetryCount = field(default_factory=RetryCount)
-    """Requests that this process sent again."""
+    """The requests that this process retried."""
     max_attempts: int = 1
     standing_still: Callable[[], Sequence[str]] = tuple
-    """Sentences about the server processes whose event loops do not run now."""
+    """Returns one sentence for each server process whose event loop is blocked now."""
     limit: ConcurrencyLimit | None = None
-    """How many may be in flight, when that is decided on the way."""
+    """The adaptive concurrency limit; None when the limit is fixed."""
 
 
 class Observer(Protocol):
-    """Is told what happens to rollouts, on the event loop: it must be quick and never raise."""
+    """Receives events about rollouts. Its methods run on the event loop, so they must be fast and
+    must not raise.
+    """
 
     def rollout_started(self, key: RolloutKey, job: Job, /) -> None:
-        """The first attempt of a rollout begins."""
+        """Handle the start of a rollout's first attempt."""
 
-    def attempt_ended(self, result: Scored | Failed, job: Job, /) -> None:
-        """An attempt has been recorded; it was the last when scored or terminal."""
+    def attempt_ended(self, result: Scored | FailedRow, job: Job, /) -> None:
+        """Handle a recorded attempt. It is the rollout's last when it is scored or terminal."""
 
 
 logger = logging.getLogger("palestra.rollouts")
 
 SYNC_EVERY_S = 2.0
 LOOK_EVERY_S = 0.5
-"""How often refusals are looked for while no rollout ends, where they decide how many may run."""
+"""The interval in seconds between checks for refusals when the concurrency is adaptive, so that
+refusals count even while no rollout ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionLimits:
-    """Bounds of a collection; `rollout_timeout_s` covers one attempt.
+    """The limits of a collection. `rollout_timeout_s` applies to one attempt.
 
-    `attempt_pause_s` comes after the first failed attempt; it grows by as much with each other.
+    `attempt_pause_s`: the pause after the first failed attempt. After each further one, the pause
+    is longer by the same amount.
     """
 
     in_flight: int | None = None
@@ -97,13 +101,16 @@ class CollectionLimits:
     max_attempts: int = 3
     attempt_pause_s: float = 1.0
     patience_s: float | None = None
-    """For how long a model endpoint may refuse everything; None: as long as it takes."""
+    """The time in seconds that a model endpoint may refuse all requests. None: without limit."""
     stuck_after_s: float = 5.0
-    """What an attempt gets beyond its deadline to let itself be stopped. Then it is left behind."""
+    """The extra time in seconds for an attempt to stop after its deadline. After it, the attempt is
+    abandoned."""
 
 
 class Collector:
-    """Runs rows against their agents through `client`: an engine's work, written to a journal."""
+    """Runs rows against their agents through `client` and writes the results to a journal. It is
+    the engine's `Work`.
+    """
 
     def __init__(
         self,
@@ -117,9 +124,10 @@ class Collector:
         room: JobRoom | None = None,
         verified_again: str = "",
     ) -> None:
-        """`room`: how many may run, where that is decided on the way.
+        """Create a collector.
 
-        `verified_again`: the command that verifies again what is kept in the failures file.
+        `room`: adapts the concurrency; None: the concurrency is fixed. `verified_again`: the
+        command that verifies again the responses kept in the failures file.
         """
         self._client = client
         self._verified_again = verified_again
@@ -137,7 +145,7 @@ class Collector:
         self._spent_before: Mapping[RolloutKey, int] = {}
         """Failed attempts of earlier sessions."""
         self._observers = tuple(observers)
-        self._engine: Engine[Job, Scored | Failed] = Engine(
+        self._engine: Engine[Job, Scored | FailedRow] = Engine(
             self, overdue_s=within_s + limits.stuck_after_s
         )
         self.progress = Progress(
@@ -158,9 +166,9 @@ class Collector:
         count: int,
         failed_before: Mapping[RolloutKey, int] | None = None,
     ) -> None:
-        """Run `rows`, of which there are `count`. Raises what ended the collection early.
+        """Run `rows`; `count` is their number. Raises the error that ended the collection early.
 
-        `failed_before`: attempts that earlier sessions spent on a rollout.
+        `failed_before`: the number of attempts that earlier sessions spent on each rollout.
         """
         self._spent_before = failed_before or {}
         self._pending = iter(rows)
@@ -169,7 +177,7 @@ class Collector:
         with closing(self._deadlines):
             async with asyncio.TaskGroup() as tasks:
                 syncing = tasks.create_task(self._sync(no_more_rows), name="journal sync")
-                looking = tasks.create_task(self._look()) if self._room is not None else None
+                looking = tasks.create_task(self._watch()) if self._room is not None else None
                 await self._engine.run(look_every_s=self._limits.stuck_after_s / 4)
                 if looking is not None:
                     looking.cancel()
@@ -177,7 +185,7 @@ class Collector:
                 await syncing
 
     def take(self, running: int, /) -> Job | None:
-        """The job of the next row, when one more may run."""
+        """Return the job of the next row; None when no further job may run or no row is left."""
         if running >= (self._most if self._room is None else self._room.limit.limit):
             return None
         row = next(self._pending, None)
@@ -197,8 +205,10 @@ class Collector:
             observer.rollout_started(key, job)
         return job
 
-    def settle(self, job: Job, result: Scored | Failed, /) -> float | None:
-        """Write down how an attempt ended, count it and tell it."""
+    def settle(self, job: Job, result: Scored | FailedRow, /) -> float | None:
+        """Record how an attempt ended, count it, and notify the observers. Return the pause before
+        the next attempt; None after the last.
+        """
         self._journal.append(result)
         is_last = self._count(result)
         for observer in self._observers:
@@ -211,16 +221,16 @@ class Collector:
         if is_last:
             return None
         pause_s = self._limits.attempt_pause_s * job.attempt
-        if isinstance(result, Failed) and result.spared:
+        if isinstance(result, FailedRow) and result.spared:
             job.spare()
         return pause_s
 
-    def abandoned(self, job: Job, /) -> Failed:
-        """The failure of an attempt that does not let itself be stopped."""
+    def abandoned(self, job: Job, /) -> FailedRow:
+        """Return the failure of an attempt that keeps running after it was cancelled."""
         error = went_on(job.describe(), self._limits.rollout_timeout_s)
         return self._failure(job, add_verify_request(error, job))
 
-    async def _look(self) -> None:
+    async def _watch(self) -> None:
         while self._room is not None:
             await asyncio.sleep(LOOK_EVERY_S)
             self._room.look(len(self.progress.in_flight))
@@ -237,12 +247,12 @@ class Collector:
 
     @property
     def _leaves_files(self) -> bool:
-        """Whether something is on disk that outlives a run which ends early."""
+        """Whether the run has recorded anything that remains on disk if the run ends early."""
         counted = self._accounting
         return bool(counted.ended or counted.retried_attempts or self._spent_before)
 
-    def _count(self, result: Scored | Failed) -> bool:
-        """Account for one attempt; whether it was the rollout's last."""
+    def _count(self, result: Scored | FailedRow) -> bool:
+        """Count one attempt. Return whether it was the rollout's last."""
         if isinstance(result, Scored):
             self._got_something_at = time.monotonic()
             self._accounting.score(result.ending)
@@ -257,14 +267,14 @@ class Collector:
         return False
 
     def _gets_something(self) -> bool:
-        """Whether a rollout has ended, with what endpoints answered, within the run's patience."""
+        """Whether some rollout got responses from endpoints within the last `patience_s` seconds."""
         patience_s, latest = self._limits.patience_s, self._got_something_at
         return (
             patience_s is not None and latest is not None and time.monotonic() - latest < patience_s
         )
 
-    def _tell(self, error: CallError, job: Job) -> None:
-        """Take the secrets out of a failure, and put it on the debug log."""
+    def _report(self, error: CallError, job: Job) -> None:
+        """Mask the secrets in a failure and write it to the debug log."""
         mask_error(error, self._client.mask)
         if self._client.debug:
             hops = error.evidence.hops
@@ -280,8 +290,8 @@ class Collector:
                 encode_json(counts).decode(),
             )
 
-    async def attempt(self, job: Job, /) -> Scored | Failed:
-        """One attempt. Raises `Hopeless` when every other rollout would fail the same way."""
+    async def attempt(self, job: Job, /) -> Scored | FailedRow:
+        """Run one attempt. Raises `Hopeless`: every other rollout would fail in the same way."""
         key = job.key
         try:
             result = await run_attempt(
@@ -310,8 +320,8 @@ class Collector:
                     observer.attempt_ended(failure, job)
             raise
 
-    def _failure(self, job: Job, error: CallError, *, ends_run: bool = False) -> Failed:
-        self._tell(error, job)
+    def _failure(self, job: Job, error: CallError, *, ends_run: bool = False) -> FailedRow:
+        self._report(error, job)
         elapsed_s = time.monotonic() - job.attempt_started
         return failed(
             job.row,
@@ -320,7 +330,7 @@ class Collector:
             max_attempts=self._limits.max_attempts,
             started_at=time.time() - elapsed_s,
             elapsed_s=elapsed_s,
-            again=self._verified_again,
+            reverify_command=self._verified_again,
             ended_run=ends_run,
             spared=isinstance(error, Bystander) and job.spared < MOST_SPARED,
         )

@@ -38,7 +38,7 @@ import orjson
 
 from palestra.engine import Job
 from palestra.errors import ConfigError
-from palestra.rollouts.results import Failed, Scored
+from palestra.rollouts.results import FailedRow, Scored
 from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_LAYER,
@@ -51,21 +51,23 @@ from palestra.schema import (
 FLUSH_EVERY_S: Final = 0.5
 FLUSH_BYTES: Final = 1 << 18
 MOST_WAITING_BYTES: Final = 1 << 26
-"""Events that wait for a reader who does not come; further ones are dropped and counted."""
+"""The maximum size of events that wait to be written. Further events are dropped and counted."""
 LAST_FLUSH_S: Final = 3.0
 LONGEST_END_BYTES: Final = 65_536
-"""Of a file of events that are looked at for its last one."""
+"""The number of bytes at the end of an event file that are searched for its last event."""
 END_WITHIN_S: Final = 1.0
-"""How long `run_ended` may wait for a reader, when the guard of a killed run writes it."""
+"""The maximum time in seconds to write `run_ended` to a slow reader, when the guard process of a
+killed run writes it."""
 
 _DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 _NUMBERED = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 
 
 def open_for_events(target: str) -> int:
-    """A descriptor to append events to: a path, `-` for standard output, `/dev/stderr`, a pipe.
+    """Open `target` for appending events and return the file descriptor. `target`: a path, `-` for
+    standard output, `/dev/stderr`, or a pipe.
 
-    Raises ConfigError when it cannot be written.
+    Raises ConfigError: it cannot be written.
     """
     numbered = _NUMBERED.fullmatch(target)
     number = int(numbered.group(1)) if numbered else _DESCRIPTORS.get(target)
@@ -88,9 +90,9 @@ def open_for_events(target: str) -> int:
 
 @final
 class EventFile:
-    """Where events go. Use as a context manager; `emit` may be called from any thread.
+    """The writer of events. Use it as a context manager; `emit` may be called from any thread.
 
-    `on_problem` is told once, in a sentence, when writing has failed.
+    `on_problem`: called once with a message when writing fails.
     """
 
     def __init__(
@@ -120,7 +122,9 @@ class EventFile:
         self.close()
 
     def close(self) -> bool:
-        """Write what is left; further events are ignored. False when some may still be written."""
+        """Write the remaining events; later ones are ignored. Return False when some could not be
+        written in time.
+        """
         if self._ending:
             return not self._thread.is_alive()
         self._ending = True
@@ -132,7 +136,7 @@ class EventFile:
         return True
 
     def emit(self, event: str, /, **fields: Any) -> None:
-        """Write an event, soon."""
+        """Queue an event, which a thread writes within a second."""
         if self._failed:
             return
         record = {"event": event, "at": self._clock(), **fields}
@@ -183,12 +187,11 @@ class EventFile:
 
 
 def end_events(target: str, *, code: int, message: str, since: float) -> None:
-    """Append `run_ended` for a process that ended before it had said that its end is told.
+    """Append `run_ended` for a process that ended without writing it.
 
-    A file that it ends already is left as it is; `since`: when the process began, as those that
-    went before it may have written to the same file.
-    Raises ConfigError when `target` cannot be written, and OSError when it cannot be written
-    within `END_WITHIN_S`, as a pipe that is full.
+    Do nothing when the file already ends with this event. `since`: the start of the process,
+    because earlier processes may have written to the same file. Raises ConfigError: `target` cannot
+    be opened. OSError: it cannot be written within `END_WITHIN_S`, for example a full pipe.
     """
     tail = _tail(target)
     if _ends_after(tail, since):
@@ -204,7 +207,7 @@ def end_events(target: str, *, code: int, message: str, since: float) -> None:
 
 
 def _tail(target: str) -> bytes:
-    """The end of a file of events; empty for what cannot be read, such as a pipe."""
+    """Return the end of an event file; empty when it is not a regular file, such as a pipe."""
     path = Path("/dev/stdout" if target == "-" else target)
     if not path.is_file():
         return b""
@@ -214,7 +217,7 @@ def _tail(target: str) -> bytes:
 
 
 def _ends_after(tail: bytes, since: float) -> bool:
-    """Whether the last event is a `run_ended` that is not older than `since`."""
+    """Whether the last event is a `run_ended` at or after `since`."""
     last = tail.removesuffix(b"\n").rpartition(b"\n")[2]
     try:
         last_event = orjson.loads(last)
@@ -225,7 +228,9 @@ def _ends_after(tail: bytes, since: float) -> bool:
 
 
 def _write_within(fd: int, data: bytes, timeout_s: float) -> None:
-    """Write `data`. Raises OSError, TimeoutError when there is no room for it in time."""
+    """Write `data`. Raises TimeoutError: the descriptor does not accept it in time. OSError: the
+    write fails.
+    """
     deadline = time.monotonic() + timeout_s
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
@@ -240,18 +245,18 @@ def _write_within(fd: int, data: bytes, timeout_s: float) -> None:
 
 @final
 class RolloutEvents:
-    """Tells an `EventFile` of rollouts (it is an `Observer`)."""
+    """An `Observer` that writes events about rollouts to an `EventFile`."""
 
     def __init__(self, events: EventFile, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._events = events
         self._clock = clock
 
     def rollout_started(self, key: RolloutKey, job: Job, /) -> None:
-        """One line."""
+        """Write a `rollout_started` event."""
         self._events.emit("rollout_started", task=key.task, rollout=key.rollout, agent=job.agent)
 
-    def attempt_ended(self, result: Scored | Failed, job: Job, /) -> None:
-        """One line for a failed attempt, and one for a rollout that has ended."""
+    def attempt_ended(self, result: Scored | FailedRow, job: Job, /) -> None:
+        """Write `attempt_failed` for a failed attempt, and `rollout_ended` for an ended rollout."""
         reward: float | None = None
         tokens = 0
         if isinstance(result, Scored):
@@ -273,8 +278,8 @@ class RolloutEvents:
         )
 
 
-def _failure(result: Failed) -> JsonDict:
-    """What the failures file says of an attempt, under this file's names."""
+def _failure(result: FailedRow) -> JsonDict:
+    """Return the fields of an `attempt_failed` event, from the row of the failures file."""
     row: JsonObject = orjson.loads(result.line)
     return {
         "task": result.key.task,

@@ -1,7 +1,7 @@
-"""The expansion of input rows: each one checked, given its agent and indices, and repeated.
+"""Expand the input rows: check each one, give it an agent and indices, and repeat it.
 
-Every row is checked before anything runs, and all that is wrong is said at once. Rows are
-streamed: memory grows with the number of distinct tasks, by a digest and two numbers each.
+Every row is checked before anything runs, and all problems are reported in one error. Rows are
+streamed: memory use is one digest and two numbers per distinct task.
 """
 
 import hashlib
@@ -35,12 +35,12 @@ AGENT_TYPE = "responses_api_agents"
 
 _KNOWN_PARAMS = frozenset(ResponseCreateParams.model_fields)
 _MISSPELT_FROM = 0.85
-"""Similarity to a known parameter from which an unknown one is taken for it: below that lie
-endpoints' own, such as top_k."""
+"""The minimum similarity at which an unknown parameter counts as a misspelt known one.
+Endpoint-specific parameters such as top_k have a lower similarity."""
 
 
 class Place(NamedTuple):
-    """Where a row stands: an input file and a line from 1."""
+    """The position of a row: an input file and a line number from 1."""
 
     path: Path
     line: int
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 class Expansion:
-    """One pass over the input; collects problems instead of stopping at the first."""
+    """One pass over the input. It collects problems instead of stopping at the first."""
 
     def __init__(self, settings: CollectSettings, agents: frozenset[str]) -> None:
         self._settings = settings
@@ -75,9 +75,11 @@ class Expansion:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What may be a mistake and is passed on all the same."""
+        """Warnings about unknown request parameters that look misspelt. They are passed on
+        unchanged.
+        """
         return tuple(
-            f"warning: {self._said_by(name, first_place)}: /{CREATE_PARAMS}/{name} is no parameter that we know, so the "
+            f"warning: {self._said_by(name, first_place)}: /{CREATE_PARAMS}/{name} is not a parameter that we know, so the "
             f"endpoint gets it as it is; did you mean {near!r}?"
             for name, first_place in self._unknown_params.items()
             if (near := nearest(name, _KNOWN_PARAMS, cutoff=_MISSPELT_FROM))
@@ -89,13 +91,13 @@ class Expansion:
 
     @property
     def tasks(self) -> int:
-        """Distinct tasks so far."""
+        """The number of distinct tasks so far."""
         return len(self.places)
 
     def rows(self, mine: frozenset[int] | None = None) -> Iterator[JsonDict]:
-        """Materialized rows of the tasks in `mine`, of all when that is None.
+        """Yield the materialized rows of the tasks in `mine`; None: of all tasks.
 
-        A bad row yields nothing and is remembered.
+        A bad row is recorded as a problem and not yielded.
         """
         for source, line in self._input():
             self._lines += 1
@@ -105,7 +107,7 @@ class Expansion:
                 yield from self._repeat(row, row_place, source.repeats, mine)
 
     def finish(self) -> None:
-        """Raise for every problem found, and for input without rows."""
+        """Raise InputDataError for all problems found, or for input without rows."""
         if self._with_index is not None and self._without_index is not None:
             same_file = self._with_index.path == self._without_index.path
             indexed_place = f"line {self._with_index.line}" if same_file else str(self._with_index)
@@ -201,7 +203,9 @@ class Expansion:
         row[AGENT_REF] = {"type": AGENT_TYPE, "name": name}
 
     def _only_agent(self) -> str | None:
-        """Where there is one agent, nobody needs to name it."""
+        """Return the only agent's name; None when there are several. With one agent, rows need not
+        name it.
+        """
         return next(iter(self._known_agents)) if len(self._known_agents) == 1 else None
 
     def _index(self, row: JsonObject, row_place: Place) -> Iterator[str]:
@@ -242,14 +246,16 @@ class Expansion:
 
 
 def lines_of_all(inputs: Iterable[InputFile]) -> Iterator[tuple[InputFile, Line]]:
-    """The rows of all files, one after another. Raises InputDataError as reading does."""
+    """Yield the rows of all input files, one file after another. Raises InputDataError: a file
+    cannot be read.
+    """
     for source in inputs:
         for line in _lines_of(source):
             yield source, line
 
 
 def _lines_of(source: InputFile) -> Iterator[Line]:
-    """The rows of one file from `start` to `end`. Raises InputDataError when it cannot be read."""
+    """Yield the rows `start` to `end` of one file. Raises InputDataError: the file cannot be read."""
     content = source.content
     lines = read_jsonl(source.path) if content is None else jsonl_lines(io.BytesIO(content))
     try:
@@ -269,7 +275,7 @@ def _lines_of(source: InputFile) -> Iterator[Line]:
 
 
 def with_seed(params: JsonObject, seed: int) -> JsonDict:
-    """`params` with `seed` in `metadata.extra_body`, which is JSON text."""
+    """Return `params` with `seed` added to `metadata.extra_body`, which is JSON text."""
     metadata = dict(params.get("metadata") or {})
     raw = metadata.get("extra_body")
     extra = orjson.loads(raw) if isinstance(raw, str) else dict(raw or {})

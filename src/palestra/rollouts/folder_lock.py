@@ -1,4 +1,4 @@
-"""One at a time: whoever opens, moves or replaces the files of a run in a folder."""
+"""A lock on a folder of runs: only one process at a time opens, moves or replaces files there."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,9 +12,11 @@ FOLDER_WAIT_S = 30.0
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Keep other collections from moving files in `folder` meanwhile; waits a bounded time.
+    """Lock `folder` against other collections while the body runs. The wait for the lock is
+    bounded.
 
-    Not every file system has such locks; where it has none, the journal's own is what is left.
+    Some file systems do not support such locks; there, only the journal's own lock protects the
+    files.
     """
     with contextlib.ExitStack() as stack:
         try:

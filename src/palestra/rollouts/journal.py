@@ -1,8 +1,9 @@
-"""The journal: append-only files with one writer, each row written whole before it counts.
+"""The journal: append-only files with a single writer. A row counts only after it is completely
+written.
 
-A row reaches the operating system before it is acknowledged, so a killed process loses nothing
-it acknowledged; a crash of the machine may cost what came since the last `sync`. What a kill
-can leave is a torn last line, which `repair` drops on the next start.
+Each row is handed to the operating system before it is acknowledged. So a killed process loses no
+acknowledged row; a crash of the machine may lose the rows since the last `sync`. A kill can leave
+an incomplete last line, which `repair` removes at the next start.
 """
 
 import asyncio
@@ -16,13 +17,13 @@ import orjson
 
 from palestra.errors import InputDataError, KnownCause, RunFailed
 from palestra.rollouts.folder_lock import alone_in
-from palestra.rollouts.results import Failed, Scored
+from palestra.rollouts.results import FailedRow, Scored
 from palestra.schema import RunPaths
 from palestra.system import lock, write_whole
 
 
 class JournalFailed(RunFailed):
-    """A row could not be written; what was acknowledged before is intact."""
+    """A row could not be written. Rows acknowledged earlier are intact."""
 
 
 class Journal:
@@ -62,8 +63,8 @@ class Journal:
             if file is not None:
                 file.close()
 
-    def append(self, result: Scored | Failed) -> None:
-        """Write one row. Raises JournalFailed when the disk will not take it."""
+    def append(self, result: Scored | FailedRow) -> None:
+        """Write one row. Raises JournalFailed: the disk refuses it."""
         file = self._scored if isinstance(result, Scored) else self._failures
         if file is None:
             raise JournalFailed("the journal is not open")
@@ -82,11 +83,11 @@ class Journal:
             ) from error
 
     async def sync_aside(self) -> None:
-        """`sync`, without blocking the event loop."""
+        """Run `sync` in a thread, so that the event loop is not blocked."""
         await asyncio.get_running_loop().run_in_executor(self._syncing, self.sync)
 
     def sync(self) -> None:
-        """Make everything written so far survive a crash of the machine."""
+        """Flush all written rows to the disk, so that they survive a crash of the machine."""
         for file in (self._scored, self._failures):
             if file is None or file.closed:
                 continue
@@ -97,9 +98,9 @@ class Journal:
 
 
 def check_free(path: Path) -> None:
-    """Raise InputDataError when another collection is writing to `path` right now.
+    """Raise InputDataError: another collection is writing to `path`.
 
-    Call it while holding the folder: it takes the lock itself, for a moment.
+    Call it while holding the folder's lock, because it takes the file's lock for a moment.
     """
     if not path.is_file():
         return
@@ -111,7 +112,9 @@ def check_free(path: Path) -> None:
 
 
 def hold(file: IO[bytes], path: Path) -> None:
-    """Be the one writer, until the file is closed."""
+    """Lock the file for this writer until it is closed. Raises InputDataError: another collection
+    holds the lock.
+    """
     try:
         lock(file)
     except BlockingIOError:
@@ -119,7 +122,7 @@ def hold(file: IO[bytes], path: Path) -> None:
 
 
 def being_written(path: Path) -> InputDataError:
-    """Another collection has the file."""
+    """Return the error that another collection is writing to `path`."""
     return InputDataError(
         f"{path} is being written by another collection",
         hint="wait for that one, stop it, or choose another output",
@@ -128,7 +131,7 @@ def being_written(path: Path) -> InputDataError:
 
 
 def _forget(file: IO[bytes], size: int) -> None:
-    """Cut a half-written row off again, if the disk still allows that."""
+    """Truncate the file to `size` to remove an incomplete row, if the disk allows it."""
     try:
         file.truncate(size)
     except OSError:
@@ -136,9 +139,9 @@ def _forget(file: IO[bytes], size: int) -> None:
 
 
 def repair(path: Path) -> int:
-    """Drop a torn last line; the number of bytes dropped.
+    """Remove an incomplete last line and return the number of bytes removed.
 
-    A line is torn when its line break is missing, whatever it looks like: it was never
+    A last line without a line break is incomplete, whatever it contains, because it was never
     acknowledged.
     """
     if not path.exists():
@@ -165,7 +168,9 @@ def _end_of_last_whole_line(file: IO[bytes], size: int) -> int:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write `value` as indented JSON, whole or not at all. Raises JournalFailed."""
+    """Write `value` as indented JSON, completely or not at all. Raises JournalFailed: the disk
+    refuses it.
+    """
     try:
         write_whole(path, orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:

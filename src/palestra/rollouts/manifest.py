@@ -1,6 +1,7 @@
-"""The manifest: what a run was made from, so that it is never continued as something else.
+"""The manifest: records the inputs of a run, so that the run cannot be continued with different
+ones.
 
-Of the settings it has those that a reward depends on; `semantics_of` tells them apart.
+It contains only settings that rewards depend on; `semantics_of` selects them.
 """
 
 import hashlib
@@ -30,16 +31,16 @@ OPERATIONAL = frozenset(
         "verbose",
     }
 )
-"""Settings that may change between the start of a run and its continuation."""
+"""Settings that may differ when a run is continued, because rewards do not depend on them."""
 
 
 def semantics_of(
     instances: Mapping[str, tuple[str, str, JsonObject]], extra: JsonObject
 ) -> JsonDict:
-    """What the manifest remembers of a configuration.
+    """Return the part of a configuration that the manifest stores.
 
-    `instances`: name -> (server type, implementation, its own settings). `extra`: settings of
-    the command that shape the rows.
+    `instances`: name -> (server type, implementation, its own settings). `extra`: settings of the
+    command that affect the rows.
     """
     servers = {
         name: {
@@ -70,7 +71,9 @@ _ABSENT: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class ShardOf:
-    """Which share of which whole: shard `index` of `of`, and what the whole run asks for."""
+    """The position of a shard: shard `index` of `of`, and the rollouts and tasks requested by the
+    whole run.
+    """
 
     index: int
     of: int
@@ -80,9 +83,10 @@ class ShardOf:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`semantics`: what rewards depend on (rows, model, sampling, verifier settings, prompt).
+    """The recorded inputs of a run or shard. `semantics`: the settings that rewards depend on
+    (rows, model, sampling, verifier settings, prompt).
 
-    `requested` and `tasks` are those of the files beside it: a shard's own, or the run's.
+    `requested` and `tasks`: the counts of the shard for a shard's manifest, else of the whole run.
     """
 
     input_digest: str
@@ -93,18 +97,19 @@ class Manifest:
     format: int = FORMAT
     shard: ShardOf | None = None
     inputs: tuple[str, ...] = field(default=(), compare=False)
-    """The files of tasks that the rows are from, for whoever looks for them later."""
+    """The paths of the task files that the rows come from."""
     accounted: int = field(default=0, compare=False)
-    """Rollouts in the counts that the run left, all of them once it has come to its end."""
+    """The number of ended rollouts when the manifest was last written; all of them once the run is
+    complete."""
 
     @property
     def digest(self) -> str:
-        """One fingerprint of everything that rewards depend on; the same for all shards."""
+        """The digest of everything that rewards depend on; the same for all shards of a run."""
         identity = orjson.dumps([self.input_digest, self.semantics], option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(identity).hexdigest()
 
-    def write(self, path: Path, *, ended: Mapping[str, int] | None = None) -> None:
-        """Write it whole, with the counts so far."""
+    def write(self, path: Path, *, ended_counts: Mapping[str, int] | None = None) -> None:
+        """Write the manifest atomically. `ended_counts`: the number of ended rollouts by outcome."""
         write_json(
             path,
             {
@@ -118,13 +123,13 @@ class Manifest:
                 "tasks": self.tasks,
                 "palestra_version": self.version,
                 "shard": None if self.shard is None else asdict(self.shard),
-                "ended": dict(ended or {}),
+                "ended": dict(ended_counts or {}),
             },
         )
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read one. Raises InputDataError when it is missing, broken, or of a newer version."""
+    """Read a manifest. Raises InputDataError: it is missing, broken, or written by a newer version."""
     try:
         fields = orjson.loads(path.read_bytes())
         if fields["format"] > FORMAT:
@@ -137,7 +142,7 @@ def read_manifest(path: Path) -> Manifest:
         shard = fields.get("shard")
         wrong = [name for name, kind in _TYPES.items() if not isinstance(fields[name], kind)]
         if wrong:
-            raise TypeError(f"{', '.join(wrong)} of the wrong type")
+            raise TypeError(f"{', '.join(wrong)} has the wrong type")
         return Manifest(
             input_digest=fields["input_digest"],
             semantics=fields["semantics"],
@@ -167,15 +172,15 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def differences(old: Any, new: Any, at: str = "") -> list[str]:
-    """What differs between two values, one line per leaf: `path: old -> new`."""
+    """Return the differences between two values, one line per leaf: `path: old -> new`."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         changes: list[str] = []
         for key in sorted({*old, *new}):
             below = f"{at}.{key}" if at else str(key)
             changes += differences(old.get(key, _ABSENT), new.get(key, _ABSENT), below)
         return changes
-    return [] if old == new else [f"{at}: {_shown(old)} -> {_shown(new)}"]
+    return [] if old == new else [f"{at}: {_value_text(old)} -> {_value_text(new)}"]
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "absent" if value is _ABSENT else repr(value)

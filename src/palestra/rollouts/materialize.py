@@ -1,8 +1,8 @@
-"""Materialization: from input files to one row per requested rollout.
+"""Materialization: expand the input files to one row per requested rollout.
 
-The result is written beside a temporary name and renamed, so a run's materialized inputs are
-whole or absent. A shard reads all of the input, so that its indices are those of the whole run,
-and writes the rows of its own share.
+The result is written under a temporary name and then renamed, so a run's materialized inputs are
+complete or absent. A shard reads the whole input, so that its indices match the whole run, and
+writes only the rows of its share.
 """
 
 import contextlib
@@ -23,9 +23,10 @@ from palestra.system import remove_empty, replacing
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """What was written, or counted: numbers, and the digest of the input rows that were used.
+    """The result of materializing or counting rows: their numbers, and the digest of the input
+    rows.
 
-    `tasks` and `rollouts` are those of these rows, a shard's or the whole run's.
+    `tasks` and `rollouts`: the counts of these rows, which belong to a shard or to the whole run.
     """
 
     tasks: int
@@ -33,17 +34,17 @@ class Materialized:
     input_digest: str
     agents: tuple[str, ...]
     run_tasks: int
-    """Tasks of the whole run."""
+    """The number of tasks in the whole run."""
     run_rollouts: int
-    """Rollouts of the whole run."""
+    """The number of rollouts in the whole run."""
     places: Mapping[int, Place] = field(default_factory=dict)
-    """Task index -> where its first row stands, for messages."""
+    """Task index -> the position of the task's first row, for messages."""
     repeats: Mapping[int, int] = field(default_factory=dict)
-    """Task index -> how many rollouts of it there are."""
+    """Task index -> the number of its rollouts."""
     made_folders: tuple[Path, ...] = ()
-    """Folders that did not exist before, innermost first."""
+    """The folders that were created, innermost first."""
     notices: tuple[str, ...] = ()
-    """What may be a mistake and runs all the same."""
+    """Warnings about possible mistakes that do not stop the run."""
 
 
 def materialize(
@@ -51,8 +52,8 @@ def materialize(
 ) -> Materialized:
     """Write the materialized inputs of `settings` to `output`.
 
-    `agents`: the agent instances that exist. Raises InputDataError, with every offending line,
-    before `output` exists.
+    `agents`: the existing agent instances. Raises InputDataError that lists every bad line, before
+    `output` is created.
     """
     with whole_or_absent(output) as (file, made_folders):
         counted = _expanded(settings, file.write, frozenset(agents))
@@ -60,14 +61,16 @@ def materialize(
 
 
 def count(settings: CollectSettings, *, agents: Collection[str]) -> Materialized:
-    """What `materialize` would write. Raises InputDataError with every offending line."""
+    """Return the result of `materialize` without writing. Raises InputDataError that lists every
+    bad line.
+    """
     return _expanded(settings, len, frozenset(agents))
 
 
 def _expanded(
     settings: CollectSettings, write: Callable[[bytes], object], agents: frozenset[str]
 ) -> Materialized:
-    """Give each line of the materialized inputs to `write`."""
+    """Pass each line of the materialized inputs to `write`, and return the counts."""
     if settings.given is not None:
         return _taken_over(settings, settings.given, write, agents)
     mine = None if settings.shard is None else _share(settings, agents)
@@ -98,7 +101,7 @@ def _taken_over(
     write: Callable[[bytes], object],
     agents: frozenset[str],
 ) -> Materialized:
-    """Take rows that are materialized already; only their identity and agent are looked at."""
+    """Copy rows that are already materialized; check only their indices and agent."""
     problems = RowProblems()
     first_places: dict[int, Place] = {}
     repeats: dict[int, int] = {}
@@ -130,7 +133,7 @@ def _taken_over(
 
 
 def _no_identity(row: Any, agents: frozenset[str]) -> str:
-    """Why a row is no materialized one; empty when it is."""
+    """Return why a row is not a valid materialized row; empty when it is valid."""
     if not isinstance(row, dict):
         return "not a JSON object"
     for name in (TASK_INDEX, ROLLOUT_INDEX):
@@ -145,7 +148,9 @@ def _no_identity(row: Any, agents: frozenset[str]) -> str:
 
 
 def _line_of(row: JsonObject) -> bytes:
-    """A materialized row. Raises InputDataError when it grew beyond what is read again."""
+    """Return the line of a materialized row. Raises InputDataError: it is longer than the maximum
+    that can be read back.
+    """
     line = orjson.dumps(row) + b"\n"
     if len(line) > MAX_ROW_BYTES:
         raise InputDataError(
@@ -156,7 +161,9 @@ def _line_of(row: JsonObject) -> bytes:
 
 
 def _share(settings: CollectSettings, agents: frozenset[str]) -> frozenset[int]:
-    """The tasks of this shard: known only when every task of the run is."""
+    """Return the tasks of this shard. This needs a pass over the whole input, because all tasks
+    must be known first.
+    """
     assert settings.shard is not None  # noqa: S101  # for the type checker: the caller asked
     expansion = Expansion(settings, agents)
     for _ in expansion.rows(frozenset()):
@@ -168,9 +175,10 @@ def _share(settings: CollectSettings, agents: frozenset[str]) -> frozenset[int]:
 
 @contextlib.contextmanager
 def whole_or_absent(output: Path) -> Iterator[tuple[IO[bytes], tuple[Path, ...]]]:
-    """A file that is `output` once the body succeeds, and the folders that were made for it.
+    """Yield a temporary file, which becomes `output` when the body succeeds, and the folders
+    created for it.
 
-    Neither is left behind when the body does not succeed.
+    When the body fails, the file and the folders are removed.
     """
     new_folders: tuple[Path, ...] = ()
     try:

@@ -1,8 +1,9 @@
-"""Before the first rollout: what exists on disk, what is asked for, and what remains to run.
+"""Before the first rollout: check the existing files, the requested rows, and which rollouts
+remain.
 
-In two steps. `plan` reads and checks, and writes nothing but the new inputs under a name of their
-own; whatever is wrong, an earlier run stays as it is. `begin` puts the files of the new run in
-place, or mends those of the run to be continued.
+There are two steps. `plan` reads and checks, and writes only the new inputs, under a temporary
+name; an error leaves an earlier run unchanged. `begin` moves the new run's files into place, or
+repairs the files of the run to be continued.
 """
 
 import contextlib
@@ -35,14 +36,15 @@ from palestra.system import is_gone, move, on_failure, process_name, remove_empt
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
-"""New inputs that another machine has not begun with for so long belong to a killed command."""
+"""The age in seconds after which another machine's unused new inputs are treated as left by a
+killed command."""
 
 
 _OTHER_ROWS: Final = "the input rows differ"
 
 
 class StaleRun(InputDataError):
-    """What is on disk was made from something else than what is asked for now."""
+    """The existing run was made from other rows or settings than the requested one."""
 
     layer = Layer.CACHE
     cause = KnownCause.SETTINGS_CHANGED
@@ -50,12 +52,12 @@ class StaleRun(InputDataError):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What earlier sessions of a run left: how it ended for whom, and attempts spent."""
+    """The state left by earlier sessions of a run: how rollouts ended, and the attempts used."""
 
     accounting: Accounting
     done: frozenset[RolloutKey]
     attempts: Mapping[RolloutKey, int] = field(default_factory=dict)
-    """Failed attempts of rollouts that are still to run."""
+    """The number of failed attempts of each rollout that is still to run."""
 
 
 RUN_ID_DIGITS = 12
@@ -63,30 +65,30 @@ RUN_ID_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that can start. `notices` are for the user to read."""
+    """A run that is ready to start. `notices`: messages for the user."""
 
     paths: RunPaths
     manifest: Manifest
     accounting: Accounting
     done: frozenset[RolloutKey]
     attempts: Mapping[RolloutKey, int] = field(default_factory=dict)
-    """Failed attempts in earlier sessions of rollouts that are still to run."""
+    """The number of failed attempts in earlier sessions, for rollouts still to run."""
     notices: tuple[str, ...] = ()
     made_folders: tuple[Path, ...] = ()
-    """Folders that exist for this run alone, innermost first."""
+    """The folders created for this run, innermost first."""
     places: Mapping[int, Place] = field(default_factory=dict)
-    """Task index -> where its first row stands in the input."""
+    """Task index -> the position of the task's first row in the input."""
     resumes: bool = False
     new_inputs: Path | None = None
-    """The materialized rows while they are not in place; None once the run has begun."""
+    """The temporary path of the materialized rows; None once the run has begun."""
     made_inputs: tuple[InputFile, ...] = ()
-    """Input files that the command makes; they are written when the run begins."""
+    """Input files that the command generates; `begin` writes them."""
     found: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
-    """Files of an earlier run that were there at planning: inode and size."""
+    """The existing files of an earlier run at planning time: path -> (inode, size)."""
 
     @property
     def run_id(self) -> str:
-        """Which run a call is made for: the same for all sessions and shards of one run."""
+        """The run's id, sent with each call; the same for all sessions and shards of one run."""
         return self.manifest.digest[:RUN_ID_DIGITS]
 
     @property
@@ -96,16 +98,16 @@ class PreparedRun:
 
     @property
     def remaining(self) -> int:
-        """Rollouts still to run."""
+        """The number of rollouts still to run."""
         return self.manifest.requested - len(self.done)
 
     @property
     def inputs(self) -> Path:
-        """The materialized rows: under a name of their own until the run has begun."""
+        """The path of the materialized rows, which is temporary until the run has begun."""
         return self.new_inputs or self.paths.materialized_inputs
 
     def rows(self) -> Iterator[JsonDict]:
-        """The materialized rows still to run, streamed from disk."""
+        """Yield the materialized rows still to run, streamed from disk."""
         for line in read_jsonl(self.inputs):
             if key_of(line.row) not in self.done:
                 yield line.row
@@ -118,7 +120,7 @@ def prepare(
     semantics: JsonObject,
     version: str,
 ) -> PreparedRun:
-    """`plan` and `begin` in one, where nothing can go wrong between the two."""
+    """Call `plan` and then `begin`, for callers with no checks between the two."""
     return begin(plan(settings, agents=agents, semantics=semantics, version=version))
 
 
@@ -129,10 +131,10 @@ def plan(
     semantics: JsonObject,
     version: str,
 ) -> PreparedRun:
-    """Materialize a run, and find out what it still needs when it is to be continued.
+    """Materialize a run. When it continues an earlier run, find out which rollouts remain.
 
-    Raises InputDataError for bad rows and for outputs that would be lost, StaleRun when a run to
-    be resumed was made from something else.
+    Raises InputDataError: rows are bad, or existing outputs would be lost. StaleRun: the run to
+    resume was made from other rows or settings.
     """
     paths = RunPaths(settings.output_jsonl_fpath)
     found_files = _found_by(settings, paths)
@@ -175,7 +177,7 @@ def plan(
         if changed:
             reason = ("the run was made from something else, so it starts again:", *changed)
             return replace(fresh, notices=(*inputs.notices, "\n  ".join(reason)))
-        ended_rollouts = _ended(paths, inputs, settings.max_attempts)
+        ended_rollouts = _read_ended(paths, inputs, settings.max_attempts)
     count = f"resuming: {len(ended_rollouts.done)} of {old.requested} rollouts have ended already"
     return replace(
         fresh,
@@ -189,16 +191,16 @@ def plan(
 
 
 def begin(planned: PreparedRun) -> PreparedRun:
-    """Put the run's files in place, and return it as one that has begun.
+    """Move the run's files into place and return the run as begun.
 
-    Raises InputDataError when another collection is writing there, or has begun since the plan.
+    Raises InputDataError: another collection is writing there, or has begun there since `plan`.
     """
     paths, new_inputs = planned.paths, planned.new_inputs
     if new_inputs is None:
         return planned
     with on_failure(lambda: discard(planned)), alone_in(paths.output.parent):
         check_free(paths.output)
-        if _found(paths) != planned.found or not new_inputs.exists():
+        if _files_present(paths) != planned.found or not new_inputs.exists():
             raise overtaken(paths)
         notices = _mend(paths) if planned.resumes else _replace_earlier(planned)
         # Those of a run that is continued are the same, byte for byte: the digest says so.
@@ -209,7 +211,7 @@ def begin(planned: PreparedRun) -> PreparedRun:
 
 
 def _write_made(planned: PreparedRun) -> None:
-    """Write the input files that the command made; a run that goes on keeps those it has."""
+    """Write the input files that the command generates. A resumed run keeps its existing ones."""
     for source in planned.made_inputs:
         if source.content is None or (planned.resumes and source.path.exists()):
             continue
@@ -218,7 +220,7 @@ def _write_made(planned: PreparedRun) -> None:
 
 
 def _mend(paths: RunPaths) -> tuple[str, ...]:
-    """Drop what a kill has torn."""
+    """Remove incomplete last lines that a killed process left."""
     return tuple(
         f"{path}: dropped a torn last line of {dropped} bytes"
         for path in (paths.output, paths.failures)
@@ -227,7 +229,7 @@ def _mend(paths: RunPaths) -> tuple[str, ...]:
 
 
 def _replace_earlier(planned: PreparedRun) -> tuple[str, ...]:
-    """Move an earlier run aside and put the manifest of the new one in its place."""
+    """Move an earlier run's files aside and write the new run's manifest."""
     paths = planned.paths
     # A disk that will not even take this must not cost the earlier run its names.
     planned.manifest.write(paths.new_manifest)
@@ -237,7 +239,7 @@ def _replace_earlier(planned: PreparedRun) -> tuple[str, ...]:
 
 
 def overtaken(paths: RunPaths) -> InputDataError:
-    """Another collection came first."""
+    """Return the error that another collection has begun at this output first."""
     return InputDataError(
         f"another collection has begun at {paths.output} in the meantime",
         hint="choose another output, or wait for that one and --resume it",
@@ -246,10 +248,10 @@ def overtaken(paths: RunPaths) -> InputDataError:
 
 
 def discard(prepared: PreparedRun) -> bool:
-    """Remove a run that never recorded anything; whether it was one.
+    """Remove the files of a run that has recorded nothing. Return whether they were removed.
 
-    So a start that failed leaves nothing behind. Of a run that has begun only whoever holds its
-    journal may say so: its files may be somebody else's by now.
+    So a failed start leaves no files. For a run that has begun, call this only while holding its
+    journal, because the files may belong to another collection by now.
     """
     if prepared.new_inputs is not None:
         prepared.new_inputs.unlink(missing_ok=True)
@@ -266,19 +268,21 @@ def discard(prepared: PreparedRun) -> bool:
 
 
 def _recorded(paths: RunPaths) -> bool:
-    """Whether any rollout has left anything."""
+    """Whether any rollout has been recorded, as a score or a failure."""
     files = (paths.output, paths.failures)
     return any(path.exists() and path.stat().st_size for path in files)
 
 
-def _found(paths: RunPaths) -> dict[Path, tuple[int, int]]:
-    """Which files of a run are there, and enough of each to see that it is still the same."""
+def _files_present(paths: RunPaths) -> dict[Path, tuple[int, int]]:
+    """Return the run's existing files with inode and size, which show later whether a file was
+    changed.
+    """
     stats = {path: path.stat() for path in paths.recorded() if path.exists()}
     return {path: (stat.st_ino, stat.st_size) for path, stat in stats.items()}
 
 
 def _forget_others(paths: RunPaths) -> None:
-    """Remove what commands that were killed while they planned have left here."""
+    """Delete temporary files of commands that were killed between `plan` and `begin`."""
     with contextlib.suppress(OSError):
         paths.new_manifest.unlink()
     # Not by a pattern: an output's name may look like one.
@@ -311,13 +315,13 @@ def _manifest(
 
 
 def _found_by(settings: CollectSettings, paths: RunPaths) -> dict[Path, tuple[int, int]]:
-    """The run's files that are there. Raises InputDataError where none may be written."""
+    """Return the run's existing files. Raises InputDataError: the output cannot be written."""
     try:
         _check_places(settings, paths)
         if paths.output.parent.is_dir():
             with alone_in(paths.output.parent):
                 check_free(paths.output)
-        return _found(paths)
+        return _files_present(paths)
     except OSError as error:  # a name that is too long, a folder that may not be looked into
         raise InputDataError(
             f"cannot write {paths.output}: {error.strerror}", hint="choose another output"
@@ -325,7 +329,7 @@ def _found_by(settings: CollectSettings, paths: RunPaths) -> dict[Path, tuple[in
 
 
 def _check_places(settings: CollectSettings, paths: RunPaths) -> None:
-    """Raise InputDataError when the run would write over its own input, or over a folder."""
+    """Raise InputDataError: the run would overwrite its own input, or a folder."""
     for path in paths.recorded():
         if path.is_dir():
             raise InputDataError(f"{path} is a folder", hint="give the output a name of its own")
@@ -336,11 +340,12 @@ def _check_places(settings: CollectSettings, paths: RunPaths) -> None:
 
 
 def _move_aside(paths: RunPaths) -> tuple[str, ...]:
-    """Keep an earlier run's files under another name.
+    """Rename an earlier run's files to backup names.
 
-    The manifest goes first, so that what a kill in between leaves is not taken for a run that
-    has recorded nothing; scored rows go last, so that the rest still follows them next time. A
-    run that has recorded nothing never takes the place of an earlier `.bak`.
+    The manifest is renamed first, so that a half-moved run does not look like one that has recorded
+    nothing. The scored rows are renamed last, so that the next start still moves the remaining
+    files. The files of a run that has recorded nothing are deleted instead, so they never replace
+    an earlier `.bak`.
     """
     other_files = (paths.materialized_inputs, paths.aggregate_metrics, *paths.derived())
     ordered = (paths.manifest, *other_files, paths.failures, paths.output)
@@ -357,9 +362,9 @@ def _move_aside(paths: RunPaths) -> tuple[str, ...]:
 
 
 def _free_suffix(paths: Collection[Path]) -> str:
-    """`.bak`, or `.bak2` and so on: the first under which none of `paths` is kept already.
+    """Return the first suffix of `.bak`, `.bak2` and so on that is free for all `paths`.
 
-    What a kill has left half moved thus ends under the suffix it began with.
+    So files that a killed process left half-moved get the same suffix as the rest.
     """
     for number in itertools.count(1):
         suffix = ".bak" if number == 1 else f".bak{number}"
@@ -375,15 +380,15 @@ def intended(
     semantics: JsonObject,
     version: str,
 ) -> Manifest:
-    """The manifest of the run that `settings` would begin. Nothing is written.
+    """Return the manifest of the run that `settings` would start, without writing anything.
 
-    Raises InputDataError for bad rows.
+    Raises InputDataError: rows are bad.
     """
     return _manifest(settings, count(settings, agents=agents), semantics, version)
 
 
 def unfinished_rollouts(paths: RunPaths, *, requested: int, max_attempts: int) -> int:
-    """How many rollouts resuming would run. Raises InputDataError for a broken file."""
+    """Return how many rollouts a resumed run would run. Raises InputDataError: a file is broken."""
     scored = scored_keys(paths.output)
     ended_keys = {
         key for key, last in last_attempts(paths.failures).items() if last.ended(max_attempts)
@@ -392,7 +397,9 @@ def unfinished_rollouts(paths: RunPaths, *, requested: int, max_attempts: int) -
 
 
 def why_not_writable(paths: RunPaths) -> str:
-    """Why no collection can write there now: another process does. Empty when one can."""
+    """Return why no collection can write to the output now (another process does); empty when one
+    can.
+    """
     try:
         with alone_in(paths.output.parent):
             check_free(paths.output)
@@ -402,7 +409,7 @@ def why_not_writable(paths: RunPaths) -> str:
 
 
 def changes(old: Manifest, new: Manifest) -> list[str]:
-    """What a run to be continued was made from and is not any more, one line each."""
+    """Return the differences between the existing run's manifest and the new one, one line each."""
     changed = differences(old.semantics, new.semantics)
     if old.input_digest != new.input_digest:
         changed.insert(0, _OTHER_ROWS)
@@ -420,7 +427,9 @@ def _share_of(manifest: Manifest) -> str:
 
 
 def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
-    """How the answers of a stale run are scored by what has changed, when it has any."""
+    """Return a hint with the command that verifies the stale run's responses again; empty without
+    responses.
+    """
     scored = paths.output.exists() and paths.output.stat().st_size > 0
     if not (scored or has_answers(paths.failures)):
         return ""
@@ -428,8 +437,8 @@ def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
     return f"; what the model has answered already, {reverify} verifies as things are now"
 
 
-def _ended(paths: RunPaths, inputs: Materialized, max_attempts: int) -> Ended:
-    """What the files of a run say: scored, failed for good, or worth another attempt."""
+def _read_ended(paths: RunPaths, inputs: Materialized, max_attempts: int) -> Ended:
+    """Read which rollouts of a run were scored, failed for good, or get another attempt."""
     accounting = Accounting(inputs.rollouts)
     scored_keys = _scored(paths.output, accounting, inputs.repeats)
     attempts: dict[RolloutKey, int] = {}
@@ -447,18 +456,18 @@ def _ended(paths: RunPaths, inputs: Materialized, max_attempts: int) -> Ended:
 
 
 def _own_key(row: JsonDict, *, path: Path, repeats: Mapping[int, int]) -> RolloutKey:
-    """Which rollout of this run a recorded row is of. Raises InputDataError when it is of none."""
+    """Return the key of a recorded row. Raises InputDataError: the rollout is not part of this run."""
     key = key_of(row)
     if not 0 <= key.rollout < repeats.get(key.task, 0):
         raise InputDataError(
-            f"{path} has a row of rollout {key} (task:rollout), which this run has not",
+            f"{path} has a row of rollout {key} (task:rollout), which is not part of this run",
             hint=AS_IT_WAS,
         )
     return key
 
 
 def _scored(path: Path, accounting: Accounting, repeats: Mapping[int, int]) -> set[RolloutKey]:
-    """Rollouts with a reward; the accounting gets them."""
+    """Return the rollouts with a reward, and count each in `accounting`."""
     scored_keys: set[RolloutKey] = set()
     for row in recorded_rows(path, REWARD):
         key = _own_key(row, path=path, repeats=repeats)

@@ -1,4 +1,4 @@
-"""Reading back what a run has recorded: rows of its output and of its failures file."""
+"""Read the recorded rows of a run: its output and its failures file."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 @dataclass(frozen=True, slots=True)
 class LastAttempt:
-    """The failed attempt of a rollout that none was recorded after. It decides what comes next."""
+    """The latest recorded failed attempt of a rollout. It decides whether another attempt follows."""
 
     number: int
     outcome: Outcome
@@ -41,7 +41,9 @@ class LastAttempt:
 
     @classmethod
     def after(cls, before: "LastAttempt | None", row: JsonObject) -> "LastAttempt":
-        """The last one when `row` stands behind what told of `before`."""
+        """Return the last attempt after reading `row`, which follows the row of `before` in the
+        file.
+        """
         earlier = 0 if before is None else before.number
         number = row.get("attempt", earlier + 1)
         if before is not None and number < earlier:
@@ -57,10 +59,10 @@ class LastAttempt:
         )
 
     def ended(self, max_attempts: int) -> bool:
-        """Whether no other attempt is to follow, now that so many are allowed.
+        """Whether no further attempt follows when `max_attempts` are allowed.
 
-        One that ended its rollout for having been the last allowed does so no more when more are.
-        Merging, which knows of no `max_attempts`, goes by `terminal`.
+        A rollout that ended because its attempts were used up continues when more are now allowed.
+        Merging has no `max_attempts` and uses `terminal` instead.
         """
         if self.terminal and not self.retriable:
             return True
@@ -68,9 +70,10 @@ class LastAttempt:
 
 
 def recorded_rows(path: Path, field_name: str) -> Iterator[JsonDict]:
-    """Whole rows of one of a run's files, each with `field_name`; a torn last line is no row.
+    """Yield the complete rows of a run's file. Each must contain `field_name`. An incomplete last
+    line is skipped.
 
-    Raises InputDataError for a line that no run wrote.
+    Raises InputDataError: a line is not a row of a run.
     """
     if not path.exists():
         return
@@ -90,7 +93,9 @@ def recorded_rows(path: Path, field_name: str) -> Iterator[JsonDict]:
 def last_attempts(
     path: Path, key_in: Callable[[JsonDict], RolloutKey] = key_of
 ) -> dict[RolloutKey, LastAttempt]:
-    """Per rollout of a failures file: its last attempt that failed. Raises as `recorded_rows`."""
+    """Return the last failed attempt of each rollout in a failures file. Raises the errors of
+    `recorded_rows`.
+    """
     attempts: dict[RolloutKey, LastAttempt] = {}
     for row in recorded_rows(path, FAILURE_CLASS):
         key = key_in(row)
@@ -99,7 +104,7 @@ def last_attempts(
 
 
 def _problem(row: Any, needed: set[str]) -> str:
-    """Why this is no row that a run writes; empty when it is one."""
+    """Return why `row` is not a valid row of a run; empty when it is valid."""
     if not isinstance(row, dict) or needed - row.keys():
         return f"it needs {', '.join(sorted(needed))}"
     for name in (TASK_INDEX, ROLLOUT_INDEX):
@@ -119,7 +124,7 @@ class _Key(msgspec.Struct):
 
 
 def scored_keys(path: Path) -> frozenset[RolloutKey]:
-    """The rollouts that a run's output holds; lines that are no rows are passed over."""
+    """Return the keys of the rollouts in a run's output. Invalid lines are skipped."""
     if not path.exists():
         return frozenset()
     decoder = msgspec.json.Decoder(_Key)

@@ -1,7 +1,7 @@
-"""How one requested rollout ended, ready to be written down.
+"""The result of a requested rollout, in the form that is written to file.
 
-A failure whose verification failed keeps the model's answer, so that it can be verified again. A
-result that an agent marked as none is a failure too.
+When verification failed, the failure row keeps the model's response, so that it can be verified
+again. A verify response that an agent marked as failed is a failure too.
 """
 
 import shlex
@@ -55,28 +55,31 @@ from palestra.transport import encoded_with, fields_of_request
 RESPONSE: Final = "response"
 VERIFY_FIELDS: Final = "verify_fields"
 LOST_ANSWER: Final = "response_left_out"
-"""Why a failures-file row has no `response` although the model gave one."""
+"""The field of a failures-file row that states why the model's response is missing from it."""
 
 
 def answer_in(row: JsonObject) -> JsonObject | None:
-    """The model's answer that a failures-file row holds; None when it holds none."""
+    """Return the model's response in a failures-file row; None when the row has none."""
     response = row.get(RESPONSE)
     return response if isinstance(response, Mapping) and "output" in response else None
 
 
 def asked_of_result(result: JsonObject) -> JsonDict | None:
-    """What a result that is none tells of what was verified: not what the verifier made of it."""
+    """Return the parts of a failed result that were the verifier's input, without the verifier's
+    output; None without a response.
+    """
     if result.get(RESPONSE) is None:
         return None
     return {name: result[name] for name in (CREATE_PARAMS, RESPONSE) if name in result}
 
 
 def line_with_answer(failure_row: JsonObject, row: JsonObject, request: Any) -> bytes:
-    """A failures-file row as JSON: `failure_row`, and of the verify request what `row` does not hold.
+    """Return a failures-file row as JSON: `failure_row`, plus the fields of the verify request that
+    `row` lacks.
 
-    A row that would be too long to be read again says so instead of holding the answer.
+    When the line would be too long to be read back, it contains the reason instead of the response.
     """
-    answer_fields = dict(_kept(row, fields_of_request(request)))
+    answer_fields = dict(_kept_fields(row, fields_of_request(request)))
     if not answer_fields:
         return encode_json(failure_row)
     line = encoded_with(failure_row, answer_fields)
@@ -88,7 +91,7 @@ def line_with_answer(failure_row: JsonObject, row: JsonObject, request: Any) -> 
     return line
 
 
-def _kept(row: JsonObject, request: JsonObject) -> Iterator[tuple[str, Any]]:
+def _kept_fields(row: JsonObject, request: JsonObject) -> Iterator[tuple[str, Any]]:
     if request.get(RESPONSE) is None:
         return
     yield RESPONSE, request[RESPONSE]
@@ -102,7 +105,7 @@ def _kept(row: JsonObject, request: JsonObject) -> Iterator[tuple[str, Any]]:
 
 
 def _same(row_value: Any, request_value: Any) -> bool:
-    """Whether `request_value`, which may hold objects, says what the row holds."""
+    """Whether `request_value`, which may contain model objects, equals the row's value as JSON."""
     if row_value is request_value or row_value == request_value:
         return True
     try:
@@ -112,9 +115,9 @@ def _same(row_value: Any, request_value: Any) -> bool:
 
 
 def reverify_command(output: Path, verified_by: str = "") -> str:
-    """The command that verifies everything again that the run at `output` has answers to.
+    """Return the command that verifies all responses of the run at `output` again.
 
-    `verified_by`: the arguments that name the environment.
+    `verified_by`: the arguments that select the environment.
     """
     reverified = output.with_name(f"{output.stem}_reverified.jsonl")
     words = ["palestra", "reverify", "--rollouts", shown(output), "--with-failures"]
@@ -122,7 +125,9 @@ def reverify_command(output: Path, verified_by: str = "") -> str:
 
 
 def has_answers(failures: Path) -> bool:
-    """Whether a failures file holds answers of the model. Never raises for what is in it."""
+    """Whether a failures file contains model responses. Never raises because of the file's
+    contents.
+    """
     marked = f'"{RESPONSE}":'.encode()
     try:
         with failures.open("rb") as file:
@@ -137,7 +142,8 @@ _BY_WORD: Final[Mapping[str, type[CallError]]] = {
     "timeout": DeadlineExceeded,
     "timed_out": DeadlineExceeded,
 }
-"""Words in classes of others' own: `judge_failed`, `sandbox_timeout`."""
+"""Words in the failure classes of other tools, such as `judge_failed` or `sandbox_timeout` -> the
+error class."""
 
 
 class _Cancelled(InfraError):
@@ -145,7 +151,9 @@ class _Cancelled(InfraError):
 
 
 def raise_if_marked(fields: MutableMapping[str, Any]) -> None:
-    """Raise the failure that a result says it is; marks that are not set are taken away."""
+    """Raise the failure that the result is marked with. Without a failure, remove the unset marks
+    from `fields`.
+    """
     name = fields.get(FAILURE_CLASS)
     if name:
         error = _error_of(str(name))(f"the result says that it failed: {name}{_why(fields)}")
@@ -174,7 +182,7 @@ def _why(fields: JsonObject) -> str:
 
 
 class Scored(msgspec.Struct, frozen=True):
-    """A rollout with its reward. `line` is the result row as JSON, without a line break."""
+    """A rollout with a reward. `line`: the result row as JSON, without a line break."""
 
     key: RolloutKey
     ending: ScoredEnding
@@ -182,15 +190,15 @@ class Scored(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome:
-        """Its class, as a failure has one."""
+        """The rollout's outcome; `FailedRow` has the same attribute."""
         return self.ending.outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """One failed attempt. `terminal` means that no other attempt will follow.
+class FailedRow:
+    """One failed attempt. `terminal`: no other attempt follows.
 
-    `spared`: it is not counted against its rollout.
+    `spared`: the failure does not count as an attempt.
     """
 
     key: RolloutKey
@@ -207,22 +215,25 @@ _OF_VERIFYING = frozenset({Outcome.VERIFIER_ERROR, Outcome.JUDGE_ERROR})
 WORTH_ANOTHER_ATTEMPT = frozenset(
     {Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcome.JUDGE_ERROR, Outcome.TIMEOUT}
 )
-"""Classes that another attempt may turn into a score. Code that raised would raise again."""
+"""Failure classes for which another attempt may succeed. Code that raised an exception would raise
+it again."""
 
 SPARED = "spared"
-"""Field of a failures-file row: another rollout's code caused this failure, so it is not counted as
-an attempt."""
+"""The field of a failures-file row that marks a failure caused by another rollout's code. It does
+not count as an attempt."""
 ENDED_RUN = "ended_run"
-"""Field of a failures-file row: what failed ended the whole collection (a rejected key). Such an
-attempt is not held against its rollout, which runs again once that is mended."""
+"""The field of a failures-file row that marks a failure which ended the whole collection (a
+rejected API key). It does not count as an attempt, and the rollout runs again when the run is
+resumed."""
 
 
 def scored(row: JsonObject, result: BaseModel | JsonObject) -> Scored:
-    """The result row of a verify response.
+    """Return the result row for a verify response.
 
-    Raises VerifierError without a finite reward, and what the result says it failed of. Where that
-    is its verification, with what was verified, as far as the result tells; what else fails
-    leaves a trajectory that a model did not end, and whose reward would be none.
+    Raises VerifierError: the reward is missing or not finite. When the result is marked as failed,
+    raises that failure. A verification failure keeps the verify request if the result contains it.
+    Other failures do not: the model did not finish the trajectory, so its reward would be
+    meaningless.
     """
     fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
     try:
@@ -244,14 +255,16 @@ def _scored(row: JsonObject, fields: JsonDict) -> Scored:
 
 
 def checked(result: BaseModel | JsonObject) -> tuple[JsonDict, float]:
-    """The fields of a verify response, and its reward. Raises as `scored`."""
+    """Return the fields and the reward of a verify response. Raises the errors of `scored`."""
     fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
     raise_if_marked(fields)
     return fields, reward_in(fields)
 
 
 def reward_in(fields: JsonObject) -> float:
-    """The reward of a verify response. Raises VerifierError without a finite one."""
+    """Return the reward of a verify response. Raises VerifierError: the reward is missing or not
+    finite.
+    """
     reward = finite_reward(fields.get("reward"))
     if reward is None:
         raise VerifierError(
@@ -262,9 +275,8 @@ def reward_in(fields: JsonObject) -> float:
 
 
 def line_of(fields: JsonObject) -> bytes:
-    """A result row as JSON. Raises VerifierError when the verifier reported what is none.
-
-    A row that is too long to be read again is none either.
+    """Return a result row as JSON. Raises VerifierError: the verifier returned values that are not
+    JSON, or the row is too long to be read back.
     """
     try:
         line = encode_json(fields)
@@ -284,7 +296,7 @@ def line_of(fields: JsonObject) -> bytes:
 
 
 def described(error: CallError) -> JsonDict:
-    """A failure as the failures file tells it: class, layer, message, hint, evidence."""
+    """Return a failure in the form of the failures file: class, layer, message, hint, evidence."""
     evidence = error.evidence
     fields: JsonDict = {
         FAILURE_CLASS: error.outcome.value,
@@ -315,22 +327,23 @@ def failed(
     max_attempts: int,
     started_at: float,
     elapsed_s: float,
-    again: str = "",
+    reverify_command: str = "",
     ended_run: bool = False,
     spared: bool = False,
-) -> Failed:
-    """The failures-file row of one attempt. `started_at`: seconds since the epoch.
+) -> FailedRow:
+    """Return the failures-file row of one attempt. `started_at`: seconds since the epoch.
 
-    `again`: the command that verifies what the model has answered another time. `ended_run`: the
-    collection ends with it, and the rollout has not ended. `spared`: see `Failed`.
+    `reverify_command`: the command that verifies the model's response again. `ended_run`: the
+    failure ended the whole collection, so the rollout itself has not ended. `spared`: see
+    `FailedRow`.
     """
     outcome = error.outcome
     retriable = ended_run or (error.retriable and outcome in WORTH_ANOTHER_ATTEMPT)
     terminal = not (ended_run or spared) and (not retriable or attempt >= max_attempts)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     fields = described(error)
-    if again and error.verify_request:
-        fields["hint"] = hint_with(fields["hint"], again)
+    if reverify_command and error.verify_request:
+        fields["hint"] = hint_with(fields["hint"], reverify_command)
     line = line_with_answer(
         {
             TASK_INDEX: key.task,
@@ -348,4 +361,4 @@ def failed(
         row,
         error.verify_request,
     )
-    return Failed(key, outcome, error.layer, fields["message"], line, terminal, spared)
+    return FailedRow(key, outcome, error.layer, fields["message"], line, terminal, spared)

@@ -1,8 +1,8 @@
-"""Rows against the request models of the servers they will meet, before the first rollout.
+"""Check rows against the request models of their servers, before the first rollout.
 
-Servers publish those models as JSON Schema in their `/openapi.json`. A row that an agent's `/run`
-or its environment's `/seed_session` or `/verify` would reject with a 422 after a night of model
-calls is found here, with its line.
+Servers publish these models as JSON Schema in `/openapi.json`. This check finds, with its line
+number, a row that `/run`, `/seed_session` or `/verify` would otherwise reject with status 422 after
+many model calls.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ ANSWER_WITHIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class AgentRoute:
-    """The servers that a row of one agent reaches."""
+    """The servers that receive the rows of one agent."""
 
     agent: str
     environments: tuple[str, ...]
-    """The resources servers that the agent's settings name."""
+    """The names of the resources servers in the agent's settings."""
     is_shipped: bool
-    """Whether the agent's code came with Palestra; see `rows_are_whole`."""
+    """Whether the agent's code is part of Palestra; see `rows_are_whole`."""
 
     @classmethod
     def of(cls, agent: InstanceConfig) -> Self:
-        """The route through an agent of a configuration."""
+        """Return the route of an agent in the configuration."""
         return cls(agent.name, agent.referenced(ServerType.RESOURCES), agent.is_shipped)
 
 
 async def check_rows(
     planned: PreparedRun, client: ServerClient, routes: Iterable[AgentRoute]
 ) -> None:
-    """Raise InputDataError naming every row that a server would reject; see `doors_behind`."""
+    """Raise InputDataError that lists every row that a server would reject; see `doors_behind`."""
     doors = await doors_behind(client, routes)
     if any(doors.values()):
         await asyncio.to_thread(_check, planned, doors)
@@ -49,11 +49,11 @@ async def check_rows(
 async def doors_behind(
     client: ServerClient, routes: Iterable[AgentRoute]
 ) -> dict[str, list[RowEndpoint]]:
-    """What a row of each agent has to pass: its agent's `/run`, and its environments' endpoints.
+    """Return, for each agent, the endpoints that receive its rows: the agent's `/run`, and its
+    environments' endpoints.
 
-    Where rows are not all that an environment is given (`rows_are_whole`), only what a row has is
-    checked. A server that publishes nothing, or that the client does not know, is not checked
-    against.
+    Where an agent may add fields (`rows_are_whole` is false), only fields present in a row are
+    checked. A server that publishes no schema, or that the client does not know, is skipped.
     """
     doors: dict[str, list[RowEndpoint]] = {}
     for route in routes:
@@ -73,7 +73,9 @@ async def doors_of(
     *,
     are_whole: bool = True,
 ) -> list[RowEndpoint]:
-    """What `server` publishes about the bodies of `paths`; `are_whole`: rows are all of a body."""
+    """Return the body schemas that `server` publishes for `paths`. `are_whole`: a row contains the
+    complete body.
+    """
     if server not in client.targets:
         return []
     try:

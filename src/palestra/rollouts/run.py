@@ -1,4 +1,4 @@
-"""One collection from start to finish."""
+"""Run one collection from start to finish."""
 
 import contextlib
 import itertools
@@ -22,22 +22,24 @@ from palestra.transport import ServerClient
 
 
 class Drained(RunFailed):
-    """No more rollouts were started, as asked; what has ended is recorded and can be resumed."""
+    """The collection stopped starting rollouts on request. Ended rollouts are recorded, and the run
+    can be resumed.
+    """
 
     exit_code = 75  # EX_TEMPFAIL of sysexits.h: the same again goes on from here
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A collection that reached its end, whether or not every rollout was scored."""
+    """A collection in which every rollout has ended, scored or not."""
 
     accounting: Accounting
     metrics: tuple[JsonDict, ...] = ()
     aggregation_problem: str = ""
-    """Why there are no metrics, when asking for them failed."""
+    """The reason why the aggregation failed; empty without a failure."""
 
     def covered(self, minimum: float) -> bool:
-        """Whether at least that share of the requested rollouts was scored."""
+        """Whether at least the share `minimum` of the requested rollouts was scored."""
         return self.accounting.coverage >= minimum
 
 
@@ -48,16 +50,18 @@ async def run(
     *,
     on_start: Callable[[Progress], None] | None = None,
     observers: Sequence[Observer] = (),
-    most: int | None = None,
+    most_rollouts: int | None = None,
     draining: Callable[[], bool] | None = None,
 ) -> Collected:
-    """Run what remains of `prepared`, which has begun; account for it, and aggregate.
+    """Run the remaining rollouts of `prepared`, which has begun. Then check the accounting and
+    aggregate the metrics.
 
-    `most`: what a bound that is decided on the way must not exceed. `draining`: whether to start
-    no further rollout; Drained is raised when some are left then.
+    `most_rollouts`: the upper bound for an adaptive concurrency. `draining`: returns whether to
+    start no further rollouts; if rollouts then remain, Drained is raised.
 
-    Raises what ended the collection early (a rejected key, a full disk, a dead server); what
-    was recorded until then stays and can be resumed. Nothing recorded leaves no files.
+    Raises the error that ended the collection early (a rejected key, a full disk, a dead server).
+    Recorded rollouts are kept, and the run can be resumed. If nothing was recorded, all files of
+    the run are removed.
     """
     accounting = prepared.accounting
     limits = CollectionLimits(
@@ -76,7 +80,7 @@ async def run(
             limits=limits,
             run_id=prepared.run_id,
             observers=observers,
-            room=_room(prepared, settings, client, most),
+            room=_room(prepared, settings, client, most_rollouts),
             verified_again=reverify_command(prepared.paths.output, settings.verified_by),
         )
         if on_start is not None:
@@ -102,7 +106,7 @@ async def run(
 async def _aggregated(
     prepared: PreparedRun, settings: CollectSettings, client: ServerClient
 ) -> Collected:
-    """The run with its environments' metrics, or with what kept them from being made."""
+    """Return the collection with its environments' metrics, or with the reason why there are none."""
     try:
         # A server that hangs has cost its rollouts their deadline; it must not cost more here.
         metrics = await aggregate(
@@ -120,7 +124,7 @@ async def _aggregated(
 
 
 def _check_nothing_left(accounting: Accounting) -> None:
-    """Raise Drained when rollouts were not started."""
+    """Raise Drained: some rollouts were not started."""
     ended_count = accounting.scored + accounting.failed
     if ended_count < accounting.requested:
         raise Drained(
@@ -144,7 +148,9 @@ def _room(
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """The first failure of ours inside exception groups, else the first of any kind."""
+    """Return the first PalestraError inside nested exception groups, else the first error of any
+    kind.
+    """
     if not isinstance(error, BaseExceptionGroup):
         return error
     leaves = [first_cause(inner) for inner in error.exceptions]
@@ -153,7 +159,9 @@ def first_cause(error: BaseException) -> BaseException:
 
 
 def _confirm(prepared: PreparedRun) -> None:
-    """Now that the journal is ours: is it still of the run that was prepared?"""
+    """Raise InputDataError: another run replaced the prepared one before this process locked the
+    journal.
+    """
     if read_manifest(prepared.paths.manifest).digest != prepared.manifest.digest:
         raise overtaken(prepared.paths)
 
@@ -168,4 +176,4 @@ def _leave_resumable(prepared: PreparedRun) -> None:
 
 def _write_counts(prepared: PreparedRun) -> None:
     counts = {outcome.value: n for outcome, n in sorted(prepared.accounting.ended.items())}
-    prepared.manifest.write(prepared.paths.manifest, ended=counts)
+    prepared.manifest.write(prepared.paths.manifest, ended_counts=counts)

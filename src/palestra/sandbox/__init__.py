@@ -1,10 +1,10 @@
-"""One door for untrusted code: run a program within limits, and see what it did. And heavy work
-of our own that must not run on the event loop: killable workers.
+"""Run untrusted programs within limits, and return what they did. Also run heavy work of Palestra
+itself in workers that can be killed, outside the event loop.
 
-`Sandbox.run` takes a `Program` and `Limits` and gives a `SandboxResult`, whatever the program
-does. Where it runs is a setting: isolated by bubblewrap, on a machine that serves a sandbox, or,
-for code that is trusted, in a plain process. `open_workers` gives the CPU workers: on this
-machine's cores, or spread over a Ray cluster.
+`Sandbox.run` takes a `Program` and `Limits` and returns a `SandboxResult`, whatever the program
+does. A setting chooses where the program runs: isolated by bubblewrap, on a machine with a sandbox
+service, or, for trusted code, in a plain process. `open_workers` starts CPU workers, on this
+machine's cores or on a Ray cluster.
 """
 
 from typing import TYPE_CHECKING
@@ -97,7 +97,7 @@ __all__ = [
 
 
 def sandbox_service(sandbox: Sandbox, *, token: str) -> "SandboxService":
-    """`sandbox` for other machines, at an address: `app()` of the result answers the calls."""
+    """Return a service that offers `sandbox` to other machines. Its `app()` is the ASGI app."""
     # Workers import this package when they start, and need no web server.
     from palestra.sandbox.service import SandboxService
 

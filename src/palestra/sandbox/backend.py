@@ -1,4 +1,4 @@
-"""What every back end can do: run a program to its end, and hold a conversation with one."""
+"""The interface of every sandbox backend: run a program to its end, or exchange messages with one."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -9,46 +9,50 @@ from palestra.sandbox.program import Program
 
 
 class Conversation(Protocol):
-    """A running program that answers message by message.
+    """A running program that answers one message at a time.
 
-    The program reads and writes frames (four bytes of length, most significant first, then the
+    The program reads and writes frames (a length of four bytes, most significant first, then the
     content) on its standard input and output.
     """
 
     async def ask(self, message: bytes, /, *, within_s: float) -> bytes:
-        """The program's answer to `message`.
+        """Send `message` and return the program's answer.
 
-        Raises `ConversationEnded` when there is none: the program has ended, or was stopped, or
-        did not answer in time. Nothing can be asked after that.
+        Raises `ConversationEnded` when the program ended, was stopped, or did not answer in time.
+        No further message can be sent then.
         """
         ...
 
     async def end(self) -> SandboxResult:
-        """Stop the program if it still runs; how it ended, without standard output."""
+        """Stop the program if it still runs. Return how it ended, without its standard output."""
         ...
 
 
 class ConversationEnded(Exception):
-    """The program gave no answer. `end()` says how it ended."""
+    """The program gave no answer. `end()` returns how the program ended."""
 
 
 class ProgramNotStarted(InfraError):
-    """No machine's fault: there is no such command, or it is no program, or it has too long words."""
+    """The command cannot be executed, and the machine is not the cause: the command does not exist,
+    is not a program, or has too long arguments.
+    """
 
     reason = "program_not_started"
 
 
 class Backend(Protocol):
-    """Where programs run. Methods raise `InfraError` when that place fails."""
+    """A place where programs run. Its methods raise `InfraError` when the place itself fails."""
 
     @property
     def name(self) -> str:
-        """As settings name it."""
+        """The backend's name in the settings."""
         ...
 
     @property
     def isolates(self) -> bool:
-        """Whether a hostile program is kept from the machine's files, network and processes."""
+        """Whether the backend protects the machine's files, network and processes from a hostile
+        program.
+        """
         ...
 
     async def run(self, program: Program, stdin: bytes, limits: Limits, /) -> SandboxResult:
@@ -58,13 +62,13 @@ class Backend(Protocol):
     def converse(
         self, program: Program, limits: Limits, /, *, rests: bool
     ) -> AbstractAsyncContextManager[Conversation]:
-        """A program to talk to; it is stopped when the context ends.
+        """Start a program that answers messages. It is stopped when the context ends.
 
-        `rests`: it may do nothing for long, and needs a place only while it answers; a back end
-        that has places of its own is to know.
+        `rests`: the program may be idle for long, and needs a slot only while it answers. A backend
+        that manages its own slots uses this.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of what the back end holds; programs that still run are stopped."""
+        """Release the backend's resources. Programs that still run are stopped."""
         ...

@@ -1,9 +1,9 @@
-"""The bubblewrap command line of a program, and which ways of isolating this machine permits.
+"""The bubblewrap command line of a program, and which methods of isolation this machine permits.
 
-Inside, a program sees an empty root with the system's libraries and Python, all read-only; a
-/tmp of its own, in memory; the few harmless devices; no /proc; no network but a loopback
-interface of its own; no process but its own; and no capability. Its user is one that nobody
-has, or, where we are no root, ours, which in there has nothing and may do nothing more.
+An isolated program sees an empty root with the system's libraries and Python, all read-only. It has
+its own /tmp in memory, a few harmless devices, no /proc, no network except its own loopback
+interface, no other processes, and no capabilities. If we are root, the program's user id belongs to
+no user of the machine. Otherwise the program runs as our own user, who has no rights inside.
 """
 
 import os
@@ -36,20 +36,20 @@ _EXTRAS: Final = ("/usr/local/lib", "/usr/share/zoneinfo", "/etc/ld.so.cache")
 
 
 class IsolationMethod(StrEnum):
-    """How a program comes to be isolated, and as whom it runs."""
+    """How a program is isolated, and as which user it runs."""
 
     ROOT = "root"
-    """We are root: bubblewrap uses that, and `setpriv` gives it up before the program starts. Its
-    user is one that owns nothing."""
+    """We are root. bubblewrap runs as root, and `setpriv` gives up its rights before the program
+    starts. The program's user owns nothing."""
 
     USER_NAMESPACE = "user namespace"
-    """We are an ordinary user: a user namespace, in which bubblewrap may do what it must. The
-    program's user is ours under another number."""
+    """We are an ordinary user. bubblewrap gets its rights in a user namespace. The program's user
+    is ours, with another id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What isolating takes: the executables, and what of the file system a program may read."""
+    """What isolation needs: the executables, and the paths that a program may read."""
 
     bwrap: str
     setpriv: str
@@ -57,7 +57,7 @@ class Tools:
     python: str
     readable: tuple[str, ...]
     hidden: tuple[str, ...] = ()
-    """Directories that are empty for programs, though they lie in what is readable."""
+    """Folders inside the readable paths that appear empty to programs."""
 
 
 def find_tools(
@@ -67,7 +67,7 @@ def find_tools(
     as_root: bool | None = None,
     status: Path = Path("/proc/self/status"),
 ) -> Tools | str:
-    """The tools of this machine, or what is missing, in words."""
+    """Return the isolation tools of this machine, or a text with what is missing."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return "bubblewrap is not installed (no bwrap on the PATH)"
@@ -90,7 +90,9 @@ def find_tools(
 
 
 def is_root() -> bool:
-    """Whether we are the machine's root, and not just a container's that some user started."""
+    """Whether this process runs as the machine's root, and not as root of a container that an
+    ordinary user started.
+    """
     try:
         own_range = Path("/proc/self/uid_map").read_text().split()
     except OSError:
@@ -99,7 +101,7 @@ def is_root() -> bool:
 
 
 def missing_capabilities(status: Path) -> list[str]:
-    """Which of the capabilities that isolating as root takes we do not have."""
+    """Return the capabilities that isolation as root needs and this process does not have."""
     try:
         lines = status.read_text("ascii").splitlines()
         capability_bits = next(
@@ -111,7 +113,9 @@ def missing_capabilities(status: Path) -> list[str]:
 
 
 def python_paths(python: str) -> tuple[str, ...]:
-    """What an interpreter reads: itself, its library, and that of its virtual environment."""
+    """Return the paths that a Python interpreter reads: itself, its library, and its virtual
+    environment's library.
+    """
     prefixes = {Path(python).parent.parent, Path(python).resolve().parent.parent}
     if python == sys.executable:
         prefixes |= {Path(sys.prefix), Path(sys.base_prefix)}
@@ -135,10 +139,10 @@ def command_line(
     seccomp: bool,
     user: int | None = None,
 ) -> tuple[str, ...]:
-    """The bubblewrap command for a program.
+    """Return the bubblewrap command for a program.
 
-    Descriptors are those of `palestra.sandbox.keeping.order`. `user`: the number of the user that
-    the program becomes when we are root; one that nobody has, by default.
+    The descriptor numbers are the constants of `palestra.sandbox.keeping.order`. `user`: the user
+    id of the program when we are root; by default a random id that no user has.
     """
     inner: list[str] = list(program.argv)
     if inner[0] == PYTHON:
@@ -176,7 +180,7 @@ def _options(tools: Tools, program: Program, tmp_mib: int, *, seccomp: bool) -> 
 
 
 def _root(tools: Tools) -> Iterator[str]:
-    """The read-only part of what the program sees."""
+    """Yield the options for the read-only part of the program's file system."""
     own_tools = [tools.setpriv] if tools.way is IsolationMethod.ROOT else []
     extras = [path for path in _EXTRAS if Path(path).exists()]
     links = {path: str(Path(path).readlink()) for path in _LIBRARIES if Path(path).is_symlink()}
@@ -204,7 +208,9 @@ def _memory(path: str, size_bytes: int) -> tuple[str, ...]:
 
 
 def _files(program: Program) -> Iterator[str]:
-    """The program's files. They come through descriptors: nothing of them is on a disk."""
+    """Yield the options for the program's files. Their contents come through descriptors and are
+    never on a disk.
+    """
     made_folders: set[str] = set()
     for number, name in enumerate(program.files):
         for parent in reversed(Path(name).parents):
@@ -215,7 +221,9 @@ def _files(program: Program) -> Iterator[str]:
 
 
 def forbidden_by(sysctls: Path = Path("/proc/sys")) -> str:
-    """Which setting of the kernel keeps ordinary users from making user namespaces, if one does."""
+    """Return the kernel setting that forbids ordinary users to create user namespaces; empty when
+    none does.
+    """
     for name, forbids in (
         ("user/max_user_namespaces", "0"),
         ("kernel/unprivileged_userns_clone", "0"),

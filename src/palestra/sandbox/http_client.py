@@ -1,4 +1,4 @@
-"""The back end that asks a `palestra sandbox serve`."""
+"""The backend that runs programs on a machine with `palestra sandbox serve`."""
 
 import asyncio
 import contextlib
@@ -33,20 +33,21 @@ M = TypeVar("M", bound=BaseModel)
 
 CHECK_WITHIN_S: Final = 30.0
 QUEUE_S: Final = 3600.0
-"""How long a program may wait for a place in the service, beyond its own limits."""
+"""The seconds that a program may wait for a free slot on the service, in addition to its own
+limits."""
 
 ENDS_WITHIN_S: Final = 120.0
-"""How long the service may take to stop a program and to say so."""
+"""The seconds that the service may take to stop a program and to report it."""
 
 RENEWALS: Final = 3
-"""In the time of a lease: two may be lost."""
+"""Renewals per lease. Two of them may get lost."""
 
 _JSON: Final = "application/json"
 
 
 @final
 class HttpBackend:
-    """Programs on the machine of the service."""
+    """Runs programs on the service's machine."""
 
     def __init__(
         self, host: str, port: int, token: str = "", *, http: HttpTransport | None = None
@@ -59,16 +60,18 @@ class HttpBackend:
 
     @property
     def name(self) -> str:
-        """`http`."""
+        """The backend's name in the sandbox settings: `http`."""
         return "http"
 
     @property
     def isolates(self) -> bool:
-        """As the service says of itself."""
+        """Whether the service isolates programs, according to its status."""
         return self._isolates
 
     async def check(self) -> ServiceStatus:
-        """Ask the service what it is. Raises ConfigError when it is not there, or not ours."""
+        """Request the service's status. Raises ConfigError when it does not answer, or is not a
+        palestra sandbox service.
+        """
         try:
             reply = await self.send("GET", "/", None, within_s=CHECK_WITHIN_S)
             status = ServiceStatus.model_validate_json(reply.body)
@@ -82,7 +85,7 @@ class HttpBackend:
             status = ServiceStatus(service="", backend="", isolates=False)
         if status.service != SERVICE:
             raise ConfigError(
-                f"what answers at {self._url} is no palestra sandbox service",
+                f"what answers at {self._url} is not a palestra sandbox service",
                 cause=KnownCause.NO_SANDBOX,
             )
         self._isolates = status.isolates
@@ -99,13 +102,13 @@ class HttpBackend:
     async def converse(
         self, program: Program, limits: Limits, /, *, rests: bool
     ) -> AsyncIterator["HttpConversation"]:
-        """A program to talk to; it is stopped when the context ends."""
+        """Start a program that answers messages. It is stopped when the context ends."""
         message = ProgramMessage.of(program, limits, rests=rests)
-        begun = self.read(
+        opened = self.read(
             BegunConversation, await self._post("/conversations", message, within_s=QUEUE_S)
         )
-        conversation = HttpConversation(self, begun.id, waits_s=QUEUE_S if rests else 0.0)
-        renewing = asyncio.ensure_future(conversation.renew(begun.lease_s))
+        conversation = HttpConversation(self, opened.id, waits_s=QUEUE_S if rests else 0.0)
+        renewing = asyncio.ensure_future(conversation.renew(opened.lease_s))
         try:
             yield conversation
         finally:
@@ -132,9 +135,10 @@ class HttpBackend:
         kind: str = RAW,
         answer_s: float | None = None,
     ) -> HttpReply:
-        """One request. `answer_s`: how long a program may take to answer it.
+        """Send one request. `answer_s`: the seconds that the program may take to answer it.
 
-        Raises `ConversationEnded` for a conversation that is over, else `InfraError`.
+        Raises `ConversationEnded` when the conversation is over, and `InfraError` for any other
+        failure.
         """
         headers = {"content-type": kind}
         if answer_s is not None:
@@ -157,7 +161,7 @@ class HttpBackend:
         return reply
 
     def read(self, model: type[M], reply: HttpReply) -> M:
-        """What a reply says. Raises `InfraError` when that is nothing of ours."""
+        """Parse a response as `model`. Raises `InfraError` when the response has another format."""
         try:
             return model.model_validate_json(reply.body)
         except ValidationError as error:
@@ -169,9 +173,9 @@ class HttpBackend:
 
 @final
 class HttpConversation:
-    """A program on the machine of the service that answers message by message.
+    """A program on the service's machine that answers one message at a time.
 
-    `waits_s`: how long a message may wait there for a place.
+    `waits_s`: the seconds that a message may wait for a free slot on the service.
     """
 
     def __init__(self, backend: HttpBackend, name: str, *, waits_s: float) -> None:
@@ -181,7 +185,9 @@ class HttpConversation:
         self._result: SandboxResult | None = None
 
     async def ask(self, message: bytes, /, *, within_s: float) -> bytes:
-        """The program's answer. Raises `ConversationEnded` when there is none."""
+        """Send a message and return the program's answer. Raises `ConversationEnded` when it gives
+        none.
+        """
         limit_s = within_s + self._waits_s + ENDS_WITHIN_S
         reply = await self._backend.send(
             "POST", self._path, message, within_s=limit_s, answer_s=within_s
@@ -189,7 +195,9 @@ class HttpConversation:
         return reply.body
 
     async def renew(self, lease_s: float) -> None:
-        """Have the service hold it, until it is over there or this is cancelled."""
+        """Renew the conversation's lease regularly, until the conversation is over or this task is
+        cancelled.
+        """
         pause_s = lease_s / RENEWALS
         with contextlib.suppress(ConversationEnded):
             while True:
@@ -198,7 +206,7 @@ class HttpConversation:
                     await self._backend.send("PUT", self._path, None, within_s=pause_s)
 
     async def end(self) -> SandboxResult:
-        """Stop the program if it still runs; how it ended."""
+        """Stop the program if it still runs, and return how it ended."""
         if self._result is None:
             try:
                 reply = await self._backend.send("DELETE", self._path, None, within_s=ENDS_WITHIN_S)

@@ -1,4 +1,4 @@
-"""Our end of the launcher: started on first use, handed a control socket for each run."""
+"""Our side of the launcher: it starts on first use, and receives a control socket for each run."""
 
 import asyncio
 import os
@@ -26,14 +26,16 @@ for name in ("palestra", "palestra.sandbox"):
 from palestra.sandbox.keeping.__main__ import main
 main(int(sys.argv[1]))
 """
-"""Makes the keeping modules importable without what the packages above them import."""
+"""A program that makes the keeping modules importable without the imports of their parent packages.
+"""
 
 
 @final
 class KeeperLauncher:
-    """A process that forks keepers for us. It ends with us, however we end.
+    """A process that forks keepers for us. It ends when our process ends, for whatever reason.
 
-    It is not our child: it would be reported as running still when it is only waiting for us.
+    It is not our child process: otherwise it would be reported as still running when it only waits
+    for us.
     """
 
     def __init__(self) -> None:
@@ -44,20 +46,20 @@ class KeeperLauncher:
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no use any more."""
+        """Whether `close` was called."""
         return self._closed
 
     async def hand_over(self, control: socket.socket, *further_sockets: socket.socket) -> None:
-        """Have a keeper serve `control`. Raises `InfraError`."""
+        """Start a keeper that serves `control`. Raises `InfraError`."""
         # On a thread, as a launcher that has to be started first takes its time; and with copies,
         # as a thread goes on when we are cancelled and the caller closes its own.
         copies = [sock.dup() for sock in (control, *further_sockets)]
         await asyncio.shield(asyncio.to_thread(self._hand_over, copies))
 
     def close(self) -> None:
-        """Let the launcher end, for good; keepers end with their own control sockets.
+        """End the launcher for good. Keepers end when their own control sockets close.
 
-        Does not block: a launcher that is just being started ends when it has started.
+        Does not block: a launcher that is just starting ends after its start.
         """
         self._closed = True
         self._drop_when_closed()

@@ -1,7 +1,7 @@
-"""The conversations that a service holds for others, each until nobody has spoken of it for long.
+"""The conversations that a service holds for its clients, each for the time of a lease.
 
-Who began one may be gone without a word: it is ended when its lease runs out, and its place is
-free again. Every message, and every renewal, begins the lease anew.
+A client may disappear without ending its conversation. Then the conversation ends when its lease
+expires, and its slot is free again. Every message and every renewal restarts the lease.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class _Held:
 
 @final
 class LeasedConversations:
-    """Conversations by their ids, which nobody guesses."""
+    """The held conversations by id. The ids are random and cannot be guessed."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
@@ -37,7 +37,7 @@ class LeasedConversations:
         return len(self._held)
 
     def add(self, conversation: Conversation, stack: AsyncExitStack, *, lease_s: float) -> str:
-        """Hold a conversation that ends with `stack`; its id."""
+        """Hold a conversation that is closed with `stack`, and return its id."""
         if self._closed:
             raise InfraError("the sandbox service is stopping")
         name = secrets.token_urlsafe(16)
@@ -46,11 +46,12 @@ class LeasedConversations:
         return name
 
     async def ask(self, name: str, message: bytes, *, within_s: float) -> bytes:
-        """The program's answer. Raises `ConversationEnded` as the conversation itself does, and
-        when there is none of that id; ValueError while it answers another message.
+        """Send a message and return the program's answer. Raises `ConversationEnded` when the
+        conversation is over or the id is unknown, and ValueError while the program answers another
+        message.
 
-        Cancelled, it ends the conversation: an answer that nobody took would be read as the one
-        to the next message.
+        Cancelling this call ends the conversation. Otherwise the next message would get the answer
+        of this one.
         """
         leased = self._find(name)
         if leased.answering is not None:
@@ -69,14 +70,16 @@ class LeasedConversations:
             self._begin_lease(name)
 
     def renew(self, name: str) -> None:
-        """Begin its lease anew. Raises `ConversationEnded` when there is none of that id."""
+        """Restart the conversation's lease. Raises `ConversationEnded` when the id is unknown."""
         leased = self._find(name)
         self._end_lease(leased)
         if leased.answering is None:
             self._begin_lease(name)
 
     async def end(self, name: str) -> SandboxResult:
-        """Stop the program; how it ended. Raises `ConversationEnded` as `renew` does."""
+        """Stop the program and return how it ended. Raises `ConversationEnded` when the id is
+        unknown.
+        """
         leased = self._find(name)
         del self._held[name]
         self._end_lease(leased)
@@ -87,7 +90,7 @@ class LeasedConversations:
             return await leased.conversation.end()
 
     async def aclose(self) -> None:
-        """End all of them, and take no more."""
+        """End all conversations, and accept no new ones."""
         self._closed = True
         for name in list(self._held):
             await self._forget(name)

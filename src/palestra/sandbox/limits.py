@@ -1,4 +1,4 @@
-"""What a program may use, the settings that say so, and how its run ended."""
+"""The limits of a program, the sandbox settings, and the result of a run."""
 
 from enum import StrEnum
 from typing import Literal
@@ -14,138 +14,143 @@ DEFAULT_PORT = 6000
 
 
 class SandboxSettings(BaseModel):
-    """Settings of the sandbox; part of the settings of an environment that uses one."""
+    """The settings of the sandbox. They are part of the settings of an environment that uses one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     backend: BackendName = "auto"
-    """`auto`: the service when `host` is given, or the variable NEMO_SKILLS_SANDBOX_HOST; else
-    bubblewrap where it works; else `process` where `allow_process` permits it."""
+    """Where programs run. `auto`: the service at `host` (or at NEMO_SKILLS_SANDBOX_HOST), if one is
+    set; else bubblewrap where it works; else `process` if `allow_process` is true."""
 
     allow_process: bool = False
-    """Whether `auto` may run programs without isolation when it must, here or on a service that
-    does not isolate. Naming `process`, or `http`, is enough."""
+    """Whether `auto` may run programs without isolation, on this machine or on a service that does
+    not isolate, when nothing else works. Setting `backend` to `process` or `http` needs no such
+    permission."""
 
     host: str = ""
-    """Of a `palestra sandbox serve`; else NEMO_SKILLS_SANDBOX_HOST."""
+    """The host of a `palestra sandbox serve`. Default: NEMO_SKILLS_SANDBOX_HOST."""
 
     port: int = Field(default=0, ge=0, le=65_535)
-    """Else NEMO_SKILLS_SANDBOX_PORT, else 6000."""
+    """The port of the sandbox service. 0: NEMO_SKILLS_SANDBOX_PORT, else 6000."""
 
     token: str = ""
-    """Of that service; else PALESTRA_SANDBOX_TOKEN."""
+    """The token of the sandbox service. Default: PALESTRA_SANDBOX_TOKEN."""
 
     at_once: int = Field(default=0, ge=0)
-    """Programs that run at the same time; the others wait. 0: one per core."""
+    """How many programs run at the same time. Others wait. 0: one per core."""
 
     python: str = ""
-    """The interpreter of Python programs; by default the one that runs us."""
+    """The interpreter of Python programs. Default: the interpreter that runs Palestra."""
 
     read_only: tuple[str, ...] = ()
-    """More paths that isolated programs may read."""
+    """Additional paths that isolated programs may read."""
 
 
 MIB = 1 << 20
 
 
 class Limits(BaseModel):
-    """Limits of one program, of its whole process tree together.
+    """The limits of one program, for its whole process tree together.
 
-    `cpu_s` is the one that tells slow programs from fast ones: it does not depend on what else
-    the machine does. `wall_s` is for programs that wait for something that never comes, and so it
-    is generous. Time spent waiting for a free place counts as neither.
+    `cpu_s` separates slow programs from fast ones, because it does not depend on what else the
+    machine does. `wall_s` is for programs that wait forever, so it is generous. The time spent
+    waiting for a free slot counts for neither.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     cpu_s: float = Field(default=10.0, gt=0, le=86_400)
-    """CPU seconds of all its processes and threads."""
+    """CPU seconds of all processes and threads of the program."""
 
     wall_s: float = Field(default=100.0, gt=0, le=86_400)
-    """Seconds from its start to its end, without those in which it was ready to run and a busy
-    machine had no core for it, up to ten times as many."""
+    """Seconds from the program's start to its end. Time in which the program was ready to run but a
+    busy machine had no core for it is not counted, up to ten times this limit."""
 
     memory_mib: int = Field(default=1024, ge=16, le=1 << 20)
-    """Memory of all its processes; pages that they share count once."""
+    """Memory of all the program's processes, in MiB. A page that they share counts once."""
 
     processes: int = Field(default=32, ge=1, le=4096)
-    """Processes and threads at the same time."""
+    """The maximum number of processes and threads at the same time."""
 
     output_kib: int = Field(default=1024, ge=1, le=1 << 19)
-    """Of standard output, and the same again of standard error. More stops the program."""
+    """The maximum number of KiB of standard output, and of standard error. A program that writes
+    more is stopped."""
 
     file_mib: int = Field(default=64, ge=1, le=1 << 16)
-    """The largest file that it may write."""
+    """The size in MiB of the largest file that the program may write."""
 
     tmp_mib: int = Field(default=128, ge=1, le=1 << 16)
-    """All its files, which are in memory. Only isolating back ends hold it."""
+    """MiB for all the program's files, which are in memory. Only isolating backends enforce this
+    limit."""
 
 
 class Stop(StrEnum):
     """Why a program was stopped before it ended by itself."""
 
     CPU = "cpu"
-    """It used its CPU time."""
+    """The program used up its CPU time."""
 
     WALL = "wall"
-    """It took longer than it may, however little it did."""
+    """The program ran longer than `wall_s`, even if it used little CPU time."""
 
     MEMORY = "memory"
-    """Its processes held more memory than they may."""
+    """The program's processes used more memory than `memory_mib`."""
 
     OUTPUT = "output"
-    """It wrote more than it may to standard output or standard error."""
+    """The program wrote more than `output_kib` to standard output or standard error."""
 
     PROCESSES = "processes"
-    """It had more processes than it may. Isolated, starting one more fails instead."""
+    """The program had too many processes. With isolation, starting one more fails instead, and the
+    program is not stopped."""
 
     FILES = "files"
-    """It made more files than it may."""
+    """The program created too many files."""
 
     US = "us"
-    """It was not wanted any longer."""
+    """The caller stopped the program because it no longer needed it."""
 
 
 class SandboxResult(BaseModel):
-    """How one program ended, and what it wrote."""
+    """How one program ended, and its output."""
 
     model_config = ConfigDict(frozen=True)
 
     stdout: str
     stderr: str
-    """Text, with replacement characters where the program wrote none; cut at `output_kib`."""
+    """Standard error as text, cut at `output_kib`. Bytes that are not UTF-8 are replaced."""
 
     exit_code: int
-    """As a shell tells it: 128 and the signal's number when a signal ended it."""
+    """The exit code as in a shell: 128 plus the signal's number when a signal ended the program."""
 
     stopped_by: Stop | None = None
     cpu_s: float = 0.0
     wall_s: float = 0.0
 
     peak_memory_bytes: int = 0
-    """The most that was seen; what a program held for a few hundredths of a second may not be."""
+    """The most memory that was measured. A peak of a few hundredths of a second may be missed."""
 
     machine_full: bool = False
-    """Whether the kernel killed some process of the machine for want of memory meanwhile. It may
-    have been a process of this program; when it was the program itself, there is no result."""
+    """Whether the kernel killed a process of the machine for lack of memory during the run. It may
+    have been a process that this program started. If it was the program itself, there is no result.
+    """
 
     @property
     def ok(self) -> bool:
-        """It ended by itself, and without an error."""
+        """Whether the program ended by itself with exit code 0."""
         return self.stopped_by is None and self.exit_code == 0
 
     @property
     def timed_out(self) -> bool:
-        """It was stopped at one of its two time limits."""
+        """Whether the program was stopped at one of its two time limits."""
         return self.stopped_by in {Stop.CPU, Stop.WALL}
 
     @property
     def out_of_memory(self) -> bool:
-        """It was stopped at its memory limit, or was refused memory and ended for that."""
+        """Whether the program was stopped at its memory limit, or ended with a MemoryError."""
         refused = self.stderr.rstrip().rpartition("\n")[2].startswith("MemoryError")
         return self.stopped_by is Stop.MEMORY or (self.exit_code != 0 and refused)
 
     @property
     def output_truncated(self) -> bool:
-        """It wrote more than is here."""
+        """Whether the program wrote more output than this result contains."""
         return self.stopped_by is Stop.OUTPUT

@@ -1,4 +1,6 @@
-"""The two back ends of this machine: isolated by bubblewrap, and a plain process that is not."""
+"""The two backends of this machine: programs isolated by bubblewrap, and plain processes without
+isolation.
+"""
 
 import asyncio
 import contextlib
@@ -19,20 +21,23 @@ from palestra.sandbox.seccomp import seccomp_filter
 from palestra.system import on_failure
 
 TMP_FILES: Final = 20_000
-"""Files that an isolated program may have at a time: the kernel keeps half a KiB for each."""
+"""The maximum number of files that an isolated program may have at the same time. The kernel needs
+half a KiB for each."""
 
 ENDS_WITHIN_S: Final = 60.0
-"""How long a keeper may take to end a program's processes and to report."""
+"""The seconds that a keeper may take to end a program's processes and to report."""
 
 LINGERS_S: Final = 2.0
-"""How long a program may take to end after it has left the conversation."""
+"""The seconds that a program may take to exit after it has closed the conversation."""
 
 _LENGTH: Final = struct.Struct(">I")
 
 
 @final
 class LocalBackend:
-    """Programs on this machine. With `tools` each is isolated by bubblewrap; without, none is."""
+    """Runs programs on this machine. With `tools`, bubblewrap isolates every program. Without
+    `tools`, no program is isolated.
+    """
 
     def __init__(self, python: str, tools: Tools | None) -> None:
         self._python = python
@@ -43,16 +48,20 @@ class LocalBackend:
 
     @property
     def name(self) -> str:
-        """`bubblewrap` or `process`."""
+        """The backend's name in the settings: `bubblewrap` or `process`."""
         return "process" if self._tools is None else "bubblewrap"
 
     @property
     def isolates(self) -> bool:
-        """Whether a hostile program is kept from the machine's files, network and processes."""
+        """Whether the backend protects the machine's files, network and processes from a hostile
+        program.
+        """
         return self._tools is not None
 
     async def run(self, program: Program, stdin: bytes, limits: Limits, /) -> SandboxResult:
-        """Run a program to its end. Raises `InfraError` when that says nothing about it."""
+        """Run a program to its end. Raises `InfraError` when the run failed for a reason outside
+        the program.
+        """
         async with self._keeper(program, stdin, limits) as keeper:
             return await keeper.result(within_s=MOST_STARVED * limits.wall_s + ENDS_WITHIN_S)
 
@@ -60,7 +69,7 @@ class LocalBackend:
     async def converse(
         self, program: Program, limits: Limits, /, *, rests: bool
     ) -> AsyncIterator["LocalConversation"]:
-        """A program to talk to; it is stopped when the context ends."""
+        """Start a program that answers messages. It is stopped when the context ends."""
         del rests  # places are the sandbox's affair
         ours, theirs = socket.socketpair()
         with theirs:
@@ -75,7 +84,7 @@ class LocalBackend:
                 yield LocalConversation(keeper, reader, writer, longest)
 
     async def aclose(self) -> None:
-        """End the launcher, and what still runs: who waits for it is told."""
+        """End the launcher and all running programs. Calls that wait for a program raise an error."""
         self._launcher.close()
         for keeper in list(self._keepers):
             keeper.let_go()
@@ -126,7 +135,7 @@ class LocalBackend:
 
 @final
 class _Keeper:
-    """Our end of one keeper's control socket."""
+    """Our side of one keeper's control socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -134,17 +143,17 @@ class _Keeper:
         self._reported = False
 
     def stop(self) -> None:
-        """Have the program ended; its result is still reported."""
+        """Stop the program. Its result is still reported."""
         with contextlib.suppress(OSError, RuntimeError):  # we have let go of it
             self._writer.write_eof()
 
     def let_go(self) -> None:
-        """Whatever still runs ends with this, at once, and without a result."""
+        """Close the control socket, which kills the program at once, without a result."""
         with contextlib.suppress(RuntimeError):  # its event loop has gone, and it with that
             self._writer.transport.abort()
 
     async def gone(self, *, within_s: float) -> None:
-        """Have the program ended, and wait until nothing of it is left."""
+        """Stop the program, and wait until all its processes have ended."""
         if not self._reported:
             self.stop()
             with contextlib.suppress(TimeoutError, OSError):
@@ -166,7 +175,7 @@ class _Keeper:
 
 @final
 class LocalConversation:
-    """A running program that answers message by message."""
+    """A running program that answers one message at a time."""
 
     def __init__(
         self,
@@ -186,7 +195,9 @@ class LocalConversation:
         """For what we ended it, when it was not at a limit of its own."""
 
     async def ask(self, message: bytes, /, *, within_s: float) -> bytes:
-        """The program's answer. Raises `ConversationEnded` when there is none."""
+        """Send a message and return the program's answer. Raises `ConversationEnded` when it gives
+        none.
+        """
         if self._result is not None:
             raise ConversationEnded
         try:
@@ -205,7 +216,7 @@ class LocalConversation:
         raise ConversationEnded
 
     async def end(self) -> SandboxResult:
-        """Stop the program if it still runs; how it ended."""
+        """Stop the program if it still runs, and return how it ended."""
         if self._result is None:
             self._keeper.stop()
             result = await self._reported()
@@ -236,7 +247,9 @@ class LocalConversation:
 
 
 async def _to_its_end(work: Coroutine[None, None, None]) -> None:
-    """Await `work`, which is bounded in time, however often we are cancelled meanwhile."""
+    """Await `work` to its end, even if this task is cancelled meanwhile. `work` must have its own
+    time limit.
+    """
     working = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not working.done():

@@ -1,4 +1,4 @@
-"""How many processors we have: places for programs, and no more."""
+"""Count the processors that this process may use."""
 
 import math
 import os
@@ -8,9 +8,10 @@ from palestra.sandbox.keeping.cgroups import ROOT, processors_allowed
 
 
 def usable_processors(root: Path = ROOT) -> int:
-    """Processors that this process may use: those it is bound to, within its group's quota.
+    """Return how many processors this process may use: its CPU affinity, limited by its control
+    group's quota.
 
-    A container that may use one and a half of a machine's 64 has two.
+    The quota is rounded up: a container that may use 1.5 of a machine's 64 processors has 2.
     """
     try:
         bound = len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""`Program`: what to run, in terms that hold wherever it runs."""
+"""`Program`: what to run, described independently of where it runs."""
 
 import os
 from collections.abc import Mapping
@@ -8,20 +8,20 @@ from typing import Final, Self
 DEEPEST: Final = 100
 LONGEST_NAME: Final = 1000
 LONGEST_PART_BYTES: Final = 255
-"""Of a file's name without its folders: more than that no file system takes."""
+"""The maximum number of bytes of one part of a path, because file systems accept no more."""
 
 PYTHON: Final = "python"
-"""As the first word of a command: the Python interpreter of whatever back end runs it."""
+"""The first word of a command that runs the Python interpreter of the backend."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """A command and its files.
 
-    `files`: path to content, relative to the working directory, which is otherwise empty.
+    `files`: path -> content. Paths are relative to the working folder, which contains nothing else.
 
-    Raises ValueError for what no system can execute or store: a command without a first word, a
-    null byte, a file below another file.
+    Raises ValueError for a program that no system can execute or store: a command without a first
+    word, a null byte, or a file below another file.
     """
 
     argv: tuple[str, ...]
@@ -32,10 +32,10 @@ class Program:
         if not self.argv or not self.argv[0]:
             raise ValueError("the command has no first word: name the program to run")
         if any("\0" in word for word in (*self.argv, *self.env, *self.env.values())):
-            raise ValueError("a null byte can be in no argument and in no environment variable")
+            raise ValueError("arguments and environment variables must not contain a null byte")
         for name in self.env:
             if not name or "=" in name:
-                raise ValueError(f"{name!r} is no name of an environment variable")
+                raise ValueError(f"{name!r} is not a name of an environment variable")
         folders = {parent for name in self.files for parent in _folders_of(name)}
         for name in self.files:
             _check_path(name)
@@ -46,7 +46,9 @@ class Program:
     def python(
         cls, code: str | bytes, *args: str, files: Mapping[str, bytes] | None = None
     ) -> Self:
-        """Python source as `main.py`, run with the packages that the interpreter has."""
+        """Return a program that runs the Python source `code` as `main.py`, with the packages of
+        the interpreter.
+        """
         # What cannot be encoded (half a surrogate pair) is no Python source either: it must fail
         # in the interpreter, as any other program that is none.
         source = code if isinstance(code, bytes) else code.encode("utf-8", "surrogatepass")
@@ -55,19 +57,19 @@ class Program:
 
 
 def _folders_of(name: str) -> list[str]:
-    """The folders above a file."""
+    """Return the folders above a file."""
     parts = name.split("/")
     return ["/".join(parts[:depth]) for depth in range(1, min(len(parts), DEEPEST))]
 
 
 def _check_path(name: str) -> None:
-    """Raises ValueError when no file of that name can be made in the working directory."""
+    """Raise ValueError when no file with this name can be created in the working folder."""
     parts = name.split("/")
     longest = max(len(os.fsencode(part)) for part in parts)
     if len(parts) > DEEPEST or len(name) > LONGEST_NAME or longest > LONGEST_PART_BYTES:
         raise ValueError(f"{name[:40]!r}... is too deep a path, or too long")
     if not name or "\0" in name or name.startswith("/") or {"", ".", ".."} & set(parts):
-        raise ValueError(f"{name!r} is no plain relative path")
+        raise ValueError(f"{name!r} is not a plain relative path")
 
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -81,4 +83,5 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     # For each thread the C library would reserve 64 MiB of the address space that is limited.
     "MALLOC_ARENA_MAX": "2",
 }
-"""All that a program sees of an environment, before its own: nothing of ours."""
+"""The environment variables of every program, before its own are added. None of ours are passed on.
+"""

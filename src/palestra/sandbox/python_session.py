@@ -1,4 +1,4 @@
-"""Python sessions: an interpreter for each rollout, in the sandbox, that remembers its cells."""
+"""Python sessions: one interpreter per rollout, in the sandbox, that keeps what its cells define."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from palestra.sandbox.sandbox import Sandbox
 SESSION_LIMITS: Final = Limits(
     cpu_s=86_400, wall_s=86_400, memory_mib=1024, processes=32, output_kib=4096
 )
-"""Of a whole session. Its cells have limits of their own."""
+"""The limits of a whole session. Each cell has its own limits, too."""
 
 _WORDS: Final = {
     Stop.CPU: "the session used all its CPU time",
@@ -27,45 +27,46 @@ _WORDS: Final = {
     Stop.OUTPUT: "the cell wrote more than it may",
 }
 OVERRAN: Final = 128 + signal.SIGPROF
-"""How the interpreter ends when a cell cannot be stopped at its CPU time."""
+"""The interpreter's exit code when a cell cannot be stopped at its CPU limit."""
 
 RESTARTED: Final = "The interpreter was restarted: what earlier cells defined is gone."
 
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """What one cell printed and showed."""
+    """The output and the value of one cell."""
 
     stdout: str = ""
     stderr: str = ""
-    """With the traceback, when it raised."""
+    """Standard error, followed by the traceback if the cell raised an exception."""
 
     result: str | None = None
-    """The value of its last line, as `repr` shows it, when that is an expression."""
+    """The `repr` of the last line's value, when the last line is an expression; else None."""
 
     failed: bool = False
     notice: str = ""
-    """For the model, about the session: that it was stopped, begins anew, or has something running
-    that the cell left behind. Mostly empty."""
+    """A notice for the model about its session: it was stopped, it was restarted, or the cell left
+    something running. Usually empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellLimits:
-    """Limits of one cell."""
+    """The limits of one cell."""
 
     cpu_s: float = 10.0
-    """CPU seconds. A cell that is stopped there leaves its variables behind."""
+    """CPU seconds. When a cell is stopped at this limit, the variables that it has set remain."""
 
     wall_s: float = 60.0
-    """Seconds. A cell that is stopped there takes the interpreter with it."""
+    """Seconds of wall time. When a cell reaches this limit, the whole interpreter is stopped."""
 
     output_chars: int = 20_000
-    """Characters of standard output, of standard error, and of the result, that are kept."""
+    """The maximum number of characters kept of standard output, of standard error, and of the
+    result, each."""
 
 
 @final
 class PythonSession:
-    """One interpreter. Cells run one after the other; it starts with the first."""
+    """One interpreter. It starts with the first cell, and runs one cell at a time."""
 
     def __init__(
         self,
@@ -83,10 +84,11 @@ class PythonSession:
         self._notice = ""
 
     async def execute(self, code: str) -> CellResult:
-        """Run a cell. Whatever it does is in the result.
+        """Run a cell and return its result, also when the cell fails.
 
-        Raises `InfraError` as `Sandbox` does, and when the interpreter is lost: how the cell went
-        is unknown then, and the next one begins anew, and is told so.
+        Raises `InfraError` for the same reasons as `Sandbox`, and when the interpreter is lost. It
+        is then unknown how the cell ended. The next cell starts a new interpreter, and its notice
+        reports the restart.
         """
         async with self._turn:
             conversation = self._conversation or await self._begin()
@@ -100,12 +102,12 @@ class PythonSession:
                 raise
 
     async def aclose(self) -> None:
-        """End the interpreter. A later cell would begin a new one."""
+        """End the interpreter. A later cell starts a new one."""
         async with self._turn:
             await self._end()
 
     def forget(self, notice: str) -> None:
-        """Say `notice` with the next cell."""
+        """Add `notice` to the result of the next cell."""
         self._notice = notice
 
     async def _execute(self, conversation: Conversation, code: str, notice: str) -> CellResult:
@@ -151,7 +153,9 @@ class PythonSession:
 
 
 def _cell_result(answer: bytes, notice: str) -> CellResult:
-    """What the interpreter says. The model's code runs beside it, and may have said this itself."""
+    """Parse the interpreter's answer. It is untrusted: the model's code runs in the same process
+    and may have written it.
+    """
     fields = json.loads(answer)
     result = fields["result"]
     return CellResult(
@@ -179,30 +183,31 @@ class _Kept:
 @final
 @dataclass(slots=True)
 class PythonSessions:
-    """Sessions by the id of their rollout's session: bounded in number, and in idle time."""
+    """The Python sessions of a server, by session id. Their number and their idle time are limited."""
 
     sandbox: Sandbox
     limits: Limits = SESSION_LIMITS
     cell_limits: CellLimits = field(default_factory=CellLimits)
     most: int = 256
-    """Interpreters at the same time. One more ends the one that was idle the longest."""
+    """The maximum number of interpreters at the same time. One more ends the one that was idle
+    longest."""
 
     idle_s: float = 1800.0
-    """Seconds without a cell after which an interpreter is ended."""
+    """An interpreter is ended after this many seconds without a cell."""
 
     clock: Callable[[], float] = time.monotonic
-    _kept: dict[str, _Kept] = field(default_factory=dict)
-    _ended: set[str] = field(default_factory=set)
+    _sessions: dict[str, _Kept] = field(default_factory=dict)
+    _ended_ids: set[str] = field(default_factory=set)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._sessions)
 
     async def execute(self, session_id: str, code: str) -> CellResult:
-        """Run a cell in the session of that id, which its first cell begins."""
+        """Run a cell in the session `session_id`. Its first cell starts the session."""
         await self._make_room(session_id)
-        session = self._kept.get(session_id)
+        session = self._sessions.get(session_id)
         if session is None:
-            session = self._kept[session_id] = self._begin(session_id)
+            session = self._sessions[session_id] = self._begin(session_id)
         session.busy += 1
         try:
             return await session.session.execute(code)
@@ -211,21 +216,21 @@ class PythonSessions:
             session.last_used = self.clock()
 
     async def close(self, session_id: str) -> None:
-        """The rollout has ended, and its interpreter with it. Unknown ids are fine."""
-        self._ended.discard(session_id)
-        session = self._kept.pop(session_id, None)
+        """End the session's interpreter, because its rollout has ended. Unknown ids are ignored."""
+        self._ended_ids.discard(session_id)
+        session = self._sessions.pop(session_id, None)
         if session is not None:
             await session.session.aclose()
 
     async def aclose(self) -> None:
-        """End all of them."""
-        for session_id in list(self._kept):
+        """End all sessions."""
+        for session_id in list(self._sessions):
             await self.close(session_id)
 
     def _begin(self, session_id: str) -> _Kept:
         session = PythonSession(self.sandbox, limits=self.limits, cell_limits=self.cell_limits)
-        if session_id in self._ended:
-            self._ended.discard(session_id)
+        if session_id in self._ended_ids:
+            self._ended_ids.discard(session_id)
             session.forget(RESTARTED)
         return _Kept(session, self.clock())
 
@@ -233,11 +238,11 @@ class PythonSessions:
         now = self.clock()
         idle = sorted(
             (session.last_used, session_id)
-            for session_id, session in self._kept.items()
+            for session_id, session in self._sessions.items()
             if not session.busy and session_id != newcomer
         )
-        too_many = len(self._kept) + (newcomer not in self._kept) - self.most
+        too_many = len(self._sessions) + (newcomer not in self._sessions) - self.most
         for number, (last_used, session_id) in enumerate(idle):
             if number < too_many or now - last_used > self.idle_s:
                 await self.close(session_id)
-                self._ended.add(session_id)
+                self._ended_ids.add(session_id)

@@ -1,4 +1,4 @@
-"""`Sandbox`: the one door to untrusted code."""
+"""`Sandbox`: the only way to run untrusted code."""
 
 import asyncio
 import contextlib
@@ -39,9 +39,10 @@ NOT_ISOLATED: Final = (
 
 @final
 class Sandbox:
-    """Runs programs that nobody has looked at, so many at a time.
+    """Runs untrusted programs, a limited number at a time.
 
-    Start it before the first run, or let the first run do so; close it after the last.
+    Call `start` before the first run, or let the first run do it. Close the sandbox after the last
+    run.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Sandbox:
         await self.aclose()
 
     async def start(self) -> Backend:
-        """Choose the back end, by trying it. Raises `ConfigError` when there is none to use."""
+        """Choose the backend by testing it. Raises `ConfigError` when no backend works."""
         if self._backend is None:
             async with self._choice():
                 if self._backend is None:
@@ -73,7 +74,7 @@ class Sandbox:
         return self._backend
 
     async def aclose(self) -> None:
-        """Stop what still runs."""
+        """Close the backend, and stop programs that still run."""
         backend, self._backend = self._backend, None
         if backend is not None:
             await backend.aclose()
@@ -81,41 +82,42 @@ class Sandbox:
     async def run(
         self, program: Program, *, stdin: str | bytes = b"", limits: Limits | None = None
     ) -> SandboxResult:
-        """Run a program to its end, once there is a place for it.
+        """Run a program to its end, once a slot is free.
 
-        What the program does is in the result, whatever it is. Raises `InfraError` when the
-        sandbox failed, which says nothing about the program, and `ConfigError` as `start` does.
-        Cancelled, it ends the program.
+        The result describes whatever the program does. Raises `InfraError` when the sandbox itself
+        failed, and `ConfigError` as `start` does. Cancelling the call ends the program.
         """
         backend = await self.start()
         stdin_bytes = stdin.encode("utf-8", "replace") if isinstance(stdin, str) else stdin
-        async with self._place():
+        async with self._slots():
             return await backend.run(program, stdin_bytes, limits or Limits())
 
     @contextlib.asynccontextmanager
     async def converse(
         self, program: Program, *, limits: Limits | None = None, rests: bool = False
     ) -> AsyncIterator[Conversation]:
-        """A program to talk to; it is stopped when the context ends.
+        """Start a program that answers messages. It is stopped when the context ends.
 
-        It begins once there is a place for it, and holds that to its end. With `rests`, for one
-        that may do nothing for long, it begins at once and has a place while it answers a
-        message. Waiting for a place counts to no limit. Raises as `run` does.
+        It starts once a slot is free, and keeps the slot to its end. With `rests`, for a program
+        that may be idle for long, it starts at once and takes a slot only while it answers a
+        message. Waiting for a slot counts for no limit. Raises the same errors as `run`.
         """
         backend = await self.start()
         bounds = limits or Limits()
         if rests:
             async with backend.converse(program, bounds, rests=True) as conversation:
-                yield _Resting(conversation, self._place)
+                yield _Resting(conversation, self._slots)
         else:
             async with (
-                self._place(),
+                self._slots(),
                 backend.converse(program, bounds, rests=False) as conversation,
             ):
                 yield conversation
 
-    def _place(self) -> asyncio.Semaphore:
-        """The places for programs that work; taking one waits until there is one."""
+    def _slots(self) -> asyncio.Semaphore:
+        """Return the semaphore of the slots for running programs. Acquiring it waits until a slot
+        is free.
+        """
         loop = asyncio.get_running_loop()
         if self._places is None or self._places[0] is not loop:
             at_once = self._settings.at_once or self._default_places()
@@ -123,7 +125,9 @@ class Sandbox:
         return self._places[1]
 
     def _default_places(self) -> int:
-        """One per core, here; a service has places of its own, and lets what comes wait."""
+        """Return the default number of slots: one per core on this machine. A service limits its
+        own slots, so many requests may wait there.
+        """
         remote = self._backend is not None and self._backend.name == "http"
         return REMOTE_PLACES if remote else usable_processors()
 
@@ -136,24 +140,26 @@ class Sandbox:
 
 @final
 class _Resting:
-    """A conversation with a program that has a place only while it works on a message."""
+    """A conversation with a program that takes a slot only while it answers a message."""
 
     def __init__(self, inner: Conversation, semaphore_of: Callable[[], asyncio.Semaphore]) -> None:
         self._inner = inner
-        self._place = semaphore_of
+        self._slots = semaphore_of
 
     async def ask(self, message: bytes, /, *, within_s: float) -> bytes:
-        """The program's answer; `within_s` begins once there is a place."""
-        async with self._place():
+        """Return the program's answer. `within_s` counts from when a slot is free."""
+        async with self._slots():
             return await self._inner.ask(message, within_s=within_s)
 
     async def end(self) -> SandboxResult:
-        """Stop the program if it still runs; how it ended."""
+        """Stop the program if it still runs, and return how it ended."""
         return await self._inner.end()
 
 
 async def choose(settings: SandboxSettings, environ: Mapping[str, str]) -> Backend:
-    """The back end that the settings name, or for `auto` the best that works here."""
+    """Return the backend that the settings name; for `auto`, the best one that works on this
+    machine.
+    """
     python = settings.python or sys.executable
     host = settings.host or environ.get(HOST_VARIABLE, "")
     if settings.backend == "http" or (settings.backend == "auto" and host):
@@ -185,7 +191,7 @@ async def choose(settings: SandboxSettings, environ: Mapping[str, str]) -> Backe
 
 
 async def _problem_with(backend: Backend) -> str:
-    """Why the back end cannot be used, after a real run; empty when it can."""
+    """Run a test program; return why the backend cannot be used, or empty text when it works."""
     try:
         result = await backend.run(_PROBE, b"well ", _PROBE_LIMITS)
     except InfraError as error:
@@ -197,7 +203,7 @@ async def _problem_with(backend: Backend) -> str:
 
 
 def _explained(tools: Tools, problem: str) -> str:
-    """With the cause that such a problem usually has."""
+    """Return the problem as a message, with its usual cause."""
     if tools.way is IsolationMethod.ROOT:
         return f"bubblewrap does not work here, as root: {problem}"
     setting = forbidden_by()
@@ -212,7 +218,7 @@ async def _service(settings: SandboxSettings, host: str, environ: Mapping[str, s
     try:
         port = int(port_text)
     except ValueError:
-        raise ConfigError(f"{PORT_VARIABLE} is no port: {port_text!r}") from None
+        raise ConfigError(f"{PORT_VARIABLE} is not a port: {port_text!r}") from None
     backend = HttpBackend(host, port, settings.token or environ.get(TOKEN_VARIABLE, ""))
     async with contextlib.AsyncExitStack() as unused:
         unused.push_async_callback(backend.aclose)

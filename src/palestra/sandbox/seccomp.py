@@ -1,8 +1,8 @@
-"""The system calls that no program in the sandbox needs, as a filter that the kernel runs.
+"""A kernel filter that refuses system calls which no program in the sandbox needs.
 
-The namespaces already keep a program from reaching anything; the filter keeps it from trying the
-corners of the kernel from which namespaces have been escaped, from sockets of families that no
-namespace holds (VSOCK, for one), and from memory that no limit counts.
+The namespaces already isolate a program. The filter also blocks the parts of the kernel through
+which programs have escaped from namespaces, sockets of families that namespaces do not cover (for
+example VSOCK), and memory that no limit counts.
 """
 
 import errno
@@ -25,14 +25,14 @@ _NUMBER_AT, _MACHINE_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
 _AF_UNIX: Final = 1
 _SIGCHLD: Final = 17
 _NEW_NAMESPACES: Final = 0x7E020080
-"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, and NEWTIME."""
+"""The flags CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, and NEWTIME."""
 
 _X32_CALLS: Final = 0x40000000
-"""From here on, x86-64 numbers the calls of another interface to the same kernel."""
+"""The first call number of the x32 interface on x86-64."""
 
 # Numbers from 424 on are the same everywhere.
 _NEWER = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 443, 447)
-"""io_uring_*, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, pidfd_getfd,
+"""Numbers of io_uring_*, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, pidfd_getfd,
 mount_setattr, quotactl_fd, memfd_secret."""
 
 _CLONE3: Final = 435
@@ -74,7 +74,9 @@ _MACHINES: Final = {
 
 
 def seccomp_filter(machine: str = platform.machine()) -> bytes:
-    """The filter for this kind of machine, as bubblewrap takes it; empty where we have none."""
+    """Return the filter for this type of machine, in bubblewrap's format; empty when no filter
+    exists for it.
+    """
     if machine not in _MACHINES:
         return b""
     code, refused, socket, clone, sigaction = _MACHINES[machine]
@@ -109,9 +111,9 @@ def _each_refused(numbers: tuple[int, ...]) -> Iterator[bytes]:
 
 
 def _children_are_waited_for(sigaction: int) -> list[bytes]:
-    """Refuse to set what becomes of SIGCHLD; to ask is fine.
+    """Refuse to change the handling of SIGCHLD. Reading it is allowed.
 
-    Of a program that ignores it the kernel forgets the children, and the CPU time that they used.
+    When a program ignores SIGCHLD, the kernel does not count the CPU time of its children.
     """
     return [
         _step(_JUMP_EQUAL, sigaction, on_no=8),
@@ -127,7 +129,7 @@ def _children_are_waited_for(sigaction: int) -> list[bytes]:
 
 
 def _looked_at(number: int, test: int, value: int, *, yes: int, no: int) -> list[bytes]:
-    """Decide a call by its first argument."""
+    """Return instructions that allow or refuse a call by its first argument."""
     return [
         _step(_JUMP_EQUAL, number, on_no=4),
         _step(_LOAD, _FIRST_ARGUMENT_AT),

@@ -1,21 +1,21 @@
-"""The sandbox as a service: an app over a `Sandbox`, for machines that cannot isolate programs.
+"""The sandbox as a service: an app around a `Sandbox`, for machines that cannot isolate programs.
 
-    GET    /                     what it is
-    GET    /openapi.json         these, as a document
-    POST   /run                  a program; answers with its result
-    POST   /conversations        a program to talk to; answers, once it has begun, with an id
-    POST   /conversations/ID     a message, raw; answers with the program's, raw
-    PUT    /conversations/ID     whoever began it still wants it
-    DELETE /conversations/ID     stops it; answers with its result
+    GET    /                     the service's status
+    GET    /openapi.json         this interface as an OpenAPI document
+    POST   /run                  run a program; the response is its result
+    POST   /conversations        start a program that answers messages; the response is an id
+    POST   /conversations/ID     send raw bytes as a message; the response is the program's answer
+    PUT    /conversations/ID     renew the lease
+    DELETE /conversations/ID     stop the program; the response is its result
 
-410 means that a conversation has ended, 422 that the request is at fault or its program cannot be
-executed, 503 that the sandbox failed. Failures have the body of every server's
-(`palestra.errors.to_body`). Who goes away while a program runs, or waits for its place, takes it
-along.
+Status 410: the conversation has ended. 422: the request is wrong, or its program cannot be
+executed. 503: the sandbox failed. Error bodies have the same format as those of every server
+(`palestra.errors.to_body`). When a client disconnects while its program runs or waits for a slot,
+the program is ended.
 
-A page in a browser of this machine must not reach it: bodies have a type that no form can send,
-and without a token it answers to names of this machine alone, as another name may be a page's own
-that has come to mean this address.
+A web page in a browser on this machine must not reach the service. So request bodies have a content
+type that no HTML form can send. Without a token, the service accepts only Host headers that name
+this machine, because another name may belong to a web page and resolve to this address.
 """
 
 import asyncio
@@ -70,20 +70,21 @@ from palestra.schema import (
 T = TypeVar("T")
 
 LEASE_S: Final = 60.0
-"""Of a conversation that holds a place."""
+"""The lease, in seconds, of a conversation that holds a slot."""
 IDLE_S: Final = 600.0
-"""Of one that rests: it keeps nobody waiting, and what it remembers would be lost."""
+"""The lease, in seconds, of a conversation that may rest. It is longer because it blocks no slot,
+and its state would be lost."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _GoneAway(Exception):
-    """Who asked is not there any more."""
+    """The client has disconnected."""
 
 
 @final
 class SandboxService:
-    """The service. It ends the conversations that are open when its context ends."""
+    """The sandbox service. When its context ends, it ends all open conversations."""
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class SandboxService:
         await self._conversations.aclose()
 
     def app(self) -> Starlette:
-        """The app."""
+        """Return the service's ASGI app."""
         return Starlette(
             routes=[
                 self._route("GET", "/", self._status),
@@ -139,7 +140,9 @@ class SandboxService:
         return Route(path, guarded, methods=[method])
 
     def _refusal(self, request: Request, takes: str) -> Response | None:
-        """Why a request is none of ours to answer; None when it is."""
+        """Return the response that refuses a request (token, Host header, content type); None when
+        the request is accepted.
+        """
         credentials = request.headers.get("authorization", "")
         if self._token:
             if not hmac.compare_digest(credentials.encode(), f"Bearer {self._token}".encode()):
@@ -175,9 +178,9 @@ class SandboxService:
 
     async def _begin(self, request: Request) -> Response:
         message = ProgramMessage.model_validate_json(await request.body())
-        return _json(await _while_connected(request, self._begun(message)))
+        return _json(await _while_connected(request, self._open(message)))
 
-    async def _begun(self, message: ProgramMessage) -> BegunConversation:
+    async def _open(self, message: ProgramMessage) -> BegunConversation:
         lease_s = self._idle_s if message.rests else self._lease_s
         async with AsyncExitStack() as stack:
             conversation = await stack.enter_async_context(
@@ -191,7 +194,7 @@ class SandboxService:
     async def _ask(self, request: Request) -> Response:
         within_s = float(request.headers.get(WITHIN_HEADER, "60"))
         if not (math.isfinite(within_s) and within_s > 0):
-            raise ValueError(f"{WITHIN_HEADER} is no number of seconds: {within_s}")
+            raise ValueError(f"{WITHIN_HEADER} is not a number of seconds: {within_s}")
         asking = self._conversations.ask(
             request.path_params["id"], await request.body(), within_s=within_s
         )
@@ -206,7 +209,9 @@ class SandboxService:
 
 
 def _names_this_machine(host: str) -> bool:
-    """Whether a Host header is one that no page of another machine's can have."""
+    """Whether a Host header names this machine, so that it cannot come from another machine's web
+    page.
+    """
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
@@ -215,9 +220,9 @@ def _names_this_machine(host: str) -> bool:
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when nobody waits for it any more.
+    """Return the result of `work`, and cancel `work` when the client disconnects.
 
-    Raises `_GoneAway` then.
+    Raises `_GoneAway` when the client has disconnected.
     """
     working = asyncio.ensure_future(work)
     async with _cancelled_at_the_end(_disconnected(request)) as gone:
@@ -259,7 +264,7 @@ def _problem(status: int, failure: CallError) -> Response:
 
 
 def _described() -> JsonDict:
-    """The OpenAPI document of the service."""
+    """Return the OpenAPI document of the service."""
     document: JsonDict = {
         "openapi": "3.1.0",
         "info": {"title": SERVICE, "version": "1"},

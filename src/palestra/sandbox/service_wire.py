@@ -1,4 +1,4 @@
-"""What the sandbox service and its client say to each other: JSON, with content in base64."""
+"""The messages between the sandbox service and its client: JSON, with content in base64."""
 
 import base64
 
@@ -10,11 +10,11 @@ from palestra.sandbox.program import Program
 SERVICE = "palestra sandbox"
 WITHIN_HEADER = "x-within-s"
 RAW = "application/octet-stream"
-"""The type of messages to programs, and of their answers."""
+"""The content type of messages to programs, and of their answers."""
 
 
 class ProgramMessage(BaseModel):
-    """A program with its limits, and its standard input."""
+    """A program with its limits and its standard input."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -24,13 +24,13 @@ class ProgramMessage(BaseModel):
     limits: Limits
     stdin: str = ""
     rests: bool = False
-    """Of a program to talk to: it needs a place only while it answers."""
+    """For a conversation: the program needs a slot only while it answers a message."""
 
     @classmethod
     def of(
         cls, program: Program, limits: Limits, stdin: bytes = b"", *, rests: bool = False
     ) -> "ProgramMessage":
-        """The message about a program."""
+        """Return the message that describes a program."""
         return cls(
             argv=list(program.argv),
             files={name: _text(content) for name, content in program.files.items()},
@@ -41,25 +41,28 @@ class ProgramMessage(BaseModel):
         )
 
     def program(self) -> Program:
-        """The program. Raises ValueError when its files have no plain names, or no base64."""
+        """Return the program. Raises ValueError: a file has no plain relative name, or its content
+        is not base64.
+        """
         files = {name: _content(text) for name, text in self.files.items()}
         return Program(tuple(self.argv), files, self.env)
 
     def input(self) -> bytes:
-        """Its standard input. Raises ValueError when that is no base64."""
+        """Return the program's standard input. Raises ValueError: it is not base64."""
         return _content(self.stdin)
 
 
 class BegunConversation(BaseModel):
-    """A conversation that has begun."""
+    """The response to a started conversation: its id and its lease."""
 
     id: str
     lease_s: float
-    """Seconds without a word from who began it after which it is ended."""
+    """The conversation ends after this many seconds without a message or renewal from its client.
+    """
 
 
 class ServiceStatus(BaseModel):
-    """What the service says of itself."""
+    """The status of the service: its name, its backend, and whether it isolates programs."""
 
     service: str
     backend: str

@@ -1,7 +1,7 @@
 """Wire types: Responses API, Chat Completions, rows on disk, outcomes, requests between servers.
 
-Imports nothing of ours. What authors touch are pydantic models that keep unknown fields; what
-an upstream answers is decoded with msgspec.
+This package imports nothing else of Palestra. Types that environment authors use are pydantic
+models that keep unknown fields. Responses from model endpoints are decoded with msgspec.
 """
 
 from palestra.schema.chat import (

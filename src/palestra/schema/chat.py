@@ -1,16 +1,17 @@
-"""Chat Completions: the wire types most inference servers speak.
+"""Chat Completions: the wire types of most inference servers.
 
-Two halves. The pydantic models are for authors and for our own `/v1/chat/completions`
-endpoint; unknown fields are kept. The msgspec structs decode what an upstream answered: they
-name only the fields the conversion reads, and are several times cheaper.
+The pydantic models are for authors and for Palestra's own `/v1/chat/completions` endpoint; they
+keep unknown fields. The msgspec structs decode responses of model endpoints (the upstream): they
+contain only the fields that the conversion reads, and are several times faster.
 
-Endpoints that answer in parts spell a thought in ways of their own, and want it back in the same:
+Some endpoints return content in parts. They write reasoning in different forms, and expect the same
+form back:
 
 - Mistral: `{"type": "thinking", "thinking": [{"type": "text", "text": …}]}`
 - Databricks: `{"type": "reasoning", "summary": [{"type": "summary_text", "text": …}]}`
-- others: `{"type": "reasoning", "text": …}`, or with its words as `content`
+- others: `{"type": "reasoning", "text": …}`, or with the text in `content`
 
-So a block of a reasoning item keeps the part that it was as `chat_part`, beside its text.
+Therefore a block of a reasoning item keeps the original part as `chat_part`, next to its text.
 """
 
 import json
@@ -25,7 +26,7 @@ from palestra.schema.json_types import JsonDict, JsonObject
 
 
 class ChatMessage(WireModel):
-    """One message of a chat. `content` is None when an assistant message only calls tools."""
+    """One message of a chat. `content`: None when an assistant message contains only tool calls."""
 
     role: str
     content: str | list[JsonDict] | None = None
@@ -36,7 +37,7 @@ class ChatMessage(WireModel):
 
 
 class ChatCreateParams(WireModel):
-    """What is asked of a Chat Completions endpoint."""
+    """The request parameters of a Chat Completions call."""
 
     messages: list[ChatMessage]
     model: str | None = None
@@ -48,11 +49,11 @@ class ChatCreateParams(WireModel):
     temperature: float | None = None
     top_p: float | None = None
     stream: bool | None = None
-    """Whether the answer is wanted as an event stream; it comes whole, in one piece, all the same."""
+    """Whether the client requests an event stream. The whole response is then sent as one event."""
 
 
 class ChatChoice(WireModel):
-    """One completion among `n`."""
+    """One of the `n` completions in a response."""
 
     index: int = 0
     message: ChatMessage
@@ -61,7 +62,7 @@ class ChatChoice(WireModel):
 
 
 class ChatCompletion(WireModel):
-    """What a Chat Completions endpoint answers."""
+    """The response of a Chat Completions endpoint."""
 
     id: str
     created: int
@@ -79,9 +80,9 @@ class UpstreamFunction(msgspec.Struct):
 
 
 class UpstreamToolCall(msgspec.Struct):
-    """One tool call of an upstream message.
+    """One tool call in an upstream message.
 
-    `extra_content` is Gemini's, which refuses a call that comes back without it.
+    `extra_content`: Gemini's signature; Gemini rejects a call that is sent back without it.
     """
 
     function: UpstreamFunction
@@ -90,10 +91,11 @@ class UpstreamToolCall(msgspec.Struct):
 
 
 class UpstreamMessage(msgspec.Struct):
-    """An upstream assistant message; both spellings of the reasoning field are in use.
+    """An assistant message from an upstream. Servers use either of two names for the reasoning
+    field.
 
-    Beside the reasoning stands what only its provider can read of it: OpenRouter's
-    `reasoning_details`, LiteLLM's `thinking_blocks`.
+    `reasoning_details` (OpenRouter) and `thinking_blocks` (LiteLLM) contain reasoning in a form
+    that only the provider can read.
     """
 
     content: Any = None
@@ -106,7 +108,7 @@ class UpstreamMessage(msgspec.Struct):
 
 
 class UpstreamChoice(msgspec.Struct):
-    """The first of the upstream's choices."""
+    """One choice of an upstream completion."""
 
     message: UpstreamMessage
     finish_reason: str | None = None
@@ -114,19 +116,19 @@ class UpstreamChoice(msgspec.Struct):
 
 
 class UpstreamPromptDetails(msgspec.Struct):
-    """Part of the upstream's usage."""
+    """The number of cached prompt tokens in an upstream's usage."""
 
     cached_tokens: int | None = None
 
 
 class UpstreamCompletionDetails(msgspec.Struct):
-    """Part of the upstream's usage."""
+    """The number of reasoning tokens in an upstream's usage."""
 
     reasoning_tokens: int | None = None
 
 
 class UpstreamUsage(msgspec.Struct):
-    """Token counts as Chat Completions names them."""
+    """Token counts under their Chat Completions names."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -136,7 +138,7 @@ class UpstreamUsage(msgspec.Struct):
 
 
 class UpstreamCompletion(msgspec.Struct):
-    """A chat completion as an upstream sent it, reduced to what the conversion reads."""
+    """An upstream's chat completion, with only the fields that the conversion reads."""
 
     choices: list[UpstreamChoice]
     model: str = ""
@@ -152,11 +154,11 @@ _NOT_FINITE = re.compile(rb"NaN|Infinity")
 
 
 def completion_decoder(kind: type[C]) -> Callable[[bytes], C]:
-    """What decodes an upstream's chat completion into a struct of `kind`.
+    """Return a function that decodes an upstream's chat completion into a struct of `kind`.
 
-    A null is taken as absent, as some endpoints write one for whatever they do not know. The
-    decoder raises `msgspec.DecodeError` for what is no chat completion. The NaN and Infinity that
-    some servers write, and JSON has not, are read as such: they stand among log probs.
+    A null counts as absent, because some endpoints send null for unknown values. The function
+    raises `msgspec.DecodeError`: the body is not a chat completion. NaN and Infinity, which some
+    servers write although JSON does not allow them, are accepted: they occur in log probs.
     """
     decoder = msgspec.json.Decoder(kind)
 
@@ -184,7 +186,7 @@ decode_completion = completion_decoder(UpstreamCompletion)
 
 
 def _without_nulls(plain: Any) -> Any:
-    """A completion without nulls of its own and of its usage. What the model wrote is left."""
+    """Remove null fields from a completion and its usage. The model's output is not changed."""
     if not isinstance(plain, dict):
         return plain
     present = {key: value for key, value in plain.items() if value is not None}
@@ -194,23 +196,23 @@ def _without_nulls(plain: Any) -> Any:
 
 
 BESIDE_REASONING = ("reasoning_details", "thinking_blocks")
-"""Fields of a chat message that hold what only its provider can read of its reasoning."""
+"""Message fields with reasoning in a form that only the provider can read."""
 
 CALL_SIGNATURE = "extra_content"
-"""A field of a tool call: Gemini's signature of the thought behind it."""
+"""The field of a tool call with Gemini's signature of the reasoning behind the call."""
 
 _KINDS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text"})
 _WORDS = ("thinking", "reasoning", "summary", "content", "text")
-"""Where such a part has its words, as text or as parts again."""
+"""The fields of a reasoning part that may contain its text, as a string or as nested parts."""
 
 CHAT_PART = "chat_part"
-"""A field of a block: the part of a chat's content that it was."""
+"""The field of a block that keeps its original chat content part."""
 
 
 def thought_in(part: Any) -> str | None:
-    """The reasoning that a part of a content is; None when it is of another kind.
+    """Return the reasoning text of a content part; None when the part is not reasoning.
 
-    Empty for one that only its provider can read.
+    The text is empty when only the provider can read the reasoning.
     """
     if not isinstance(part, Mapping) or str(part.get("type")) not in _KINDS:
         return None
@@ -218,18 +220,20 @@ def thought_in(part: Any) -> str | None:
 
 
 def block_of_part(part: JsonObject) -> JsonDict:
-    """The fields of a summary text for a part that is a thought."""
+    """Return the fields of a `SummaryText` for a reasoning part."""
     return {"type": "summary_text", "text": thought_in(part) or "", CHAT_PART: part}
 
 
 def part_of_block(block: SummaryText) -> JsonObject | None:
-    """The part that a block was, unless it was none or its text was changed since."""
+    """Return the original content part of a block; None when there is none or the block's text was
+    changed.
+    """
     part = (block.model_extra or {}).get(CHAT_PART)
     return part if part is not None and thought_in(part) == block.text else None
 
 
 def blocks_of(reasoning: Reasoning) -> list[str]:
-    """What was thought: the thoughts themselves where they are given, else their summary."""
+    """Return the reasoning texts: the full reasoning if present, else its summary."""
     blocks = [_words([part]) for part in reasoning.content or ()]
     return blocks if any(blocks) else [block.text for block in reasoning.summary]
 

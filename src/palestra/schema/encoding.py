@@ -1,6 +1,6 @@
-"""Encoding what we send and store: objects of the schema, plain JSON, or a mix of both.
+"""Encode data to send or store: schema objects, plain JSON, or a mix of both.
 
-Fields that nobody set are not invented on the wire.
+Fields that were not set are not written.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,8 @@ WIRE_TYPES = frozenset(
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, items.WireModel)
 )
-"""Types whose fields are JSON as they are: no aliases, no serializers, nothing excluded."""
+"""Types whose fields are written to JSON unchanged: no aliases, no serializers, no excluded fields.
+"""
 
 _ONLY_JSON = (
     orjson.OPT_PASSTHROUGH_DATACLASS
@@ -27,10 +28,10 @@ _ONLY_JSON = (
 
 
 def encode_json(value: Any) -> bytes:
-    """JSON bytes of schema objects, plain values, or mappings that hold both.
+    """Return schema objects, plain values, or mappings of both as JSON bytes.
 
-    Not-a-number becomes null, as JSON has no such value; a reward is therefore checked to be
-    finite before it is encoded. Raises TypeError for what is no JSON.
+    NaN becomes null, because JSON has no NaN; so a reward must be checked to be finite before
+    encoding. Raises TypeError: a value cannot be encoded.
     """
     try:
         return orjson.dumps(value, default=_shallow, option=_ONLY_JSON)
@@ -41,7 +42,7 @@ def encode_json(value: Any) -> bytes:
 
 
 def to_plain(value: Any) -> Any:
-    """The same value as plain dicts, lists and scalars, without a detour through text."""
+    """Return the value as plain dicts, lists and scalars, without encoding it to text."""
     if isinstance(value, BaseModel):
         return _dumped(value)
     if isinstance(value, dict):
@@ -52,10 +53,11 @@ def to_plain(value: Any) -> Any:
 
 
 def fields_of(model: BaseModel) -> dict[str, Any]:
-    """The top level of a model as a mapping, its values left as objects.
+    """Return the top-level fields of a model as a dict; the values remain objects.
 
-    Holds every field that was set, and defaults that say something: an author's
-    `accuracy: bool = False` is an answer, an absent optional is not.
+    It contains every field that was set, and unset fields with a default other than None. For
+    example, an author's default `accuracy: bool = False` is included, an absent optional field is
+    not.
     """
     set_names = model.model_fields_set
     declared = {
@@ -67,7 +69,9 @@ def fields_of(model: BaseModel) -> dict[str, Any]:
 
 
 def set_fields(model: BaseModel) -> Mapping[str, Any]:
-    """Every field of a model that was set, unknown ones included, values left as objects."""
+    """Return every field of a model that was set, including unknown fields; the values remain
+    objects.
+    """
     set_names = model.__pydantic_fields_set__
     fields = model.__dict__
     if not set_names.issuperset(fields):
@@ -77,7 +81,9 @@ def set_fields(model: BaseModel) -> Mapping[str, Any]:
 
 
 def _shallow(value: Any) -> Any:
-    """The set fields of a wire object, for orjson to walk on: half the cost of `model_dump`."""
+    """Return the set fields of a wire object for orjson to encode, at half the cost of
+    `model_dump`.
+    """
     return set_fields(value) if type(value) in WIRE_TYPES else _dumped(value)
 
 

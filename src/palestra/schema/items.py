@@ -1,12 +1,11 @@
-"""Items of a Responses API conversation: what a model reads and what it writes.
+"""Items of a Responses API conversation: the model's input and output.
 
-Unknown fields are kept on every object, and an item of a type not listed here passes through
-as `UnknownItem`, so that a newer endpoint or an environment's own item is never lost.
+Every object keeps unknown fields. An item of an unlisted type becomes an `UnknownItem`, so items of
+newer endpoints or of an environment are never lost.
 
-Items that a model under training produced may carry `prompt_token_ids`,
-`generation_token_ids` and `generation_log_probs` (one list each, the last two of equal
-length). They are long and already checked where they were made, so they are not re-validated
-hop by hop.
+Items from a model in training may have `prompt_token_ids`, `generation_token_ids` and
+`generation_log_probs` (one list each; the last two have equal length). These lists are long and are
+checked where they are created, so they are not validated again at each server.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from pydantic.config import JsonDict
 
 
 class WireModel(BaseModel):
-    """A JSON object of the protocol; fields it does not know are kept."""
+    """A JSON object of the protocol. Unknown fields are kept."""
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
 
@@ -34,7 +33,7 @@ _UNCHECKED = WithJsonSchema({"description": "numbers, or null; not checked here"
 
 
 class Item(WireModel):
-    """What every conversation item may carry."""
+    """The optional fields of every conversation item."""
 
     prompt_token_ids: Annotated[SkipValidation[list[int] | None], _UNCHECKED] = None
     generation_token_ids: Annotated[SkipValidation[list[int] | None], _UNCHECKED] = None
@@ -74,7 +73,7 @@ class Refusal(WireModel):
 
 
 def _other_than(kinds: frozenset[str]) -> Any:
-    """A field for the types that have no class here; its JSON Schema leaves out those that have."""
+    """Return a type field for unlisted types. Its JSON Schema excludes the listed `kinds`."""
     left_out: JsonDict = {"not": {"enum": [*sorted(kinds)]}}
     return Field(json_schema_extra=left_out)
 
@@ -83,7 +82,7 @@ _PART_TYPES = frozenset({"input_text", "input_image", "output_text", "refusal"})
 
 
 class UnknownPart(WireModel):
-    """A content part of a type not listed here, kept as it came."""
+    """A content part of an unlisted type, kept unchanged."""
 
     type: str = _other_than(_PART_TYPES)
 
@@ -141,7 +140,7 @@ class OutputMessage(Message):
 
 
 class FunctionCall(Item):
-    """The model asks for a tool; `arguments` is the JSON text exactly as it wrote it."""
+    """A tool call by the model. `arguments`: the JSON text exactly as the model wrote it."""
 
     name: str
     arguments: str
@@ -152,7 +151,7 @@ class FunctionCall(Item):
 
 
 class FunctionCallOutput(Item):
-    """What the tool answered, as text."""
+    """The output of a tool call."""
 
     call_id: str
     output: str | list[Any]
@@ -162,14 +161,14 @@ class FunctionCallOutput(Item):
 
 
 class SummaryText(WireModel):
-    """One block of a reasoning item."""
+    """One text block of a reasoning item."""
 
     text: str
     type: Literal["summary_text"] = "summary_text"
 
 
 class Reasoning(Item):
-    """What the model thought before it answered, one summary part per block."""
+    """The model's reasoning before its answer, with one summary part per block."""
 
     id: str | None = None
     summary: list[SummaryText] = Field(default_factory=list)
@@ -183,7 +182,7 @@ _ITEM_TYPES = frozenset({"message", "function_call", "function_call_output", "re
 
 
 class UnknownItem(Item):
-    """An item of a type not listed here, kept as it came."""
+    """An item of an unlisted type, kept unchanged."""
 
     type: str = _other_than(_ITEM_TYPES)
 

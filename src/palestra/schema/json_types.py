@@ -1,13 +1,14 @@
-"""A JSON object as it is read from a file or the wire, or written to one: a row, a body, a schema.
+"""Types for JSON objects that are read from or written to a file or the network: rows, bodies,
+schemas.
 
-Its fields are whatever others put there. What Palestra defines is a model or a dataclass inside.
+Their fields are defined by others. Data that Palestra defines uses models or dataclasses.
 """
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 JsonDict: TypeAlias = dict[str, Any]
-"""An object to fill or to change."""
+"""A JSON object that may be changed."""
 
 JsonObject: TypeAlias = Mapping[str, Any]
-"""An object that is only read."""
+"""A read-only JSON object."""

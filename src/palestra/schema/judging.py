@@ -1,17 +1,17 @@
-"""Judge answers that a stored row holds, so that it can be verified again without the judge.
+"""Recorded judge answers in a stored row, so that the row can be verified again without the judge.
 
-A verifier that asks a judge keeps each exchange in what it reports, under `judge_evaluations`:
-what was asked (`responses_create_params`) and what came back (`response`). The row is then
-stored with them. A request to verify such a row again says `_ng_judge_replay: true`; an ordinary
-one never does, so nothing in a task's row can pass for a verdict.
+A verifier with a judge adds each exchange to its response, under `judge_evaluations`: the question
+(`responses_create_params`) and the answer (`response`). They are stored with the row. A request to
+verify such a row again contains `_ng_judge_replay: true`. Ordinary requests never contain it, so a
+field of a task row cannot pass as a judge's answer.
 
     replay = JudgeReplay.of(body)
-    answer = replay.answer(params)      # None: not asked before, so ask the judge
+    answer = replay.answer(params)      # None: not recorded, so call the judge
     # and without a judge: raise JudgeFailure, never a reward
 
-Asked is asked: a question counts as the same when its instructions and its input are. A row of
-another tool, or of an older version, asked the same in other words. There an exchange counts
-whose question quotes the same passages in the same order, whatever stands around them:
+Two questions are equal when their instructions and input are equal. A row from another tool or an
+older version may word the question differently. For such rows, an exchange also matches when its
+question quotes the same passages in the same order:
 
     replay.exchange(params, quoting=[(reference, candidate)])
 """
@@ -34,9 +34,10 @@ JUDGE_REPLAY = "_ng_judge_replay"
 
 @dataclass(frozen=True, slots=True)
 class JudgeExchange:
-    """A question that was put to the judge, with its answer.
+    """A recorded question to the judge, with its answer.
 
-    `held`: as the row has it. `in_other_words`: it was not this question, letter for letter.
+    `held`: the exchange as stored in the row. `in_other_words`: whether the recorded question is
+    worded differently.
     """
 
     answer: Response
@@ -46,7 +47,7 @@ class JudgeExchange:
 
 @final
 class JudgeReplay:
-    """The recorded answers of one row, each given once, in the order they were recorded."""
+    """The recorded judge answers of one row. Each is used once, in recorded order."""
 
     def __init__(self, exchanges: Sequence[Any] = (), *, replays: bool = False) -> None:
         self._left = [exchange for exchange in exchanges if isinstance(exchange, Mapping)]
@@ -55,7 +56,9 @@ class JudgeReplay:
 
     @classmethod
     def of(cls, body: WireModel) -> Self:
-        """What a verify request lets its verifier replay: nothing unless it says so."""
+        """Return the recorded answers in a verify request; none unless the request asks for a
+        replay.
+        """
         if getattr(body, JUDGE_REPLAY, None) is not True:
             return cls()
         evaluations = to_plain(getattr(body, JUDGE_EVALUATIONS, None))
@@ -63,21 +66,22 @@ class JudgeReplay:
 
     @property
     def left(self) -> int:
-        """How many recorded answers have not been given yet."""
+        """The number of recorded answers that are not used yet."""
         return len(self._left)
 
     def answer(self, params: ResponseCreateParams) -> Response | None:
-        """What the judge answered to this question; None when the row does not tell."""
+        """Return the recorded answer to this question; None when the row has none."""
         exchange = self.exchange(params)
         return None if exchange is None else exchange.answer
 
     def exchange(
         self, params: ResponseCreateParams, *, quoting: Sequence[Sequence[str]] = ()
     ) -> JudgeExchange | None:
-        """The recorded exchange of this question, else the first that quotes the same passages.
+        """Return the recorded exchange with this question, else the first one that quotes the same
+        passages.
 
-        `quoting`: the passages in their order; several times where they may have been cut out of
-        the answer in several ways.
+        `quoting`: the passages in order. Several alternatives are possible, when the passages may
+        have been extracted from the answer in different ways.
         """
         question = _question(to_plain(params))
         same = self._take(lambda recorded: _question(recorded) == question)
@@ -105,7 +109,7 @@ def _question(params: Any) -> bytes:
 
 
 def _quotes(params: Any, passages: Sequence[str]) -> bool:
-    """Whether a recorded question holds all the passages, one after the other."""
+    """Whether a recorded question contains all passages, one after another."""
     fields = params if isinstance(params, Mapping) else {}
     items = plain_input(fields.get("input"))
     messages = items if isinstance(items, list) else []
@@ -121,10 +125,10 @@ def _quotes(params: Any, passages: Sequence[str]) -> bool:
 
 
 def plain_input(value: Any) -> Any:
-    """An `input` in one spelling, so that equal conversations are equal.
+    """Return an `input` in a normalized form, so that equal conversations compare equal.
 
-    A text is a user's message, parts of nothing but text are their text, and what is left out
-    or null means the same.
+    A string becomes a user message, a list of text parts becomes one string, and null fields are
+    removed.
     """
     if isinstance(value, str):
         return [{"role": "user", "content": value}]

@@ -1,8 +1,7 @@
-"""A server's OpenAPI document: every endpoint with its body, its answers and its failures.
+"""A server's OpenAPI document: every endpoint with its body, responses and failures.
 
-A document is valid by itself: whatever a schema refers to is in `components/schemas`. The body of
-one of our endpoints stays where it is asked for, with its fields in sight, because rows are held
-to it.
+The document is self-contained: all referenced schemas are in `components/schemas`. The body schema
+of Palestra's own endpoints stays inline, because rows are checked against its fields.
 """
 
 from collections.abc import Iterable, Mapping
@@ -77,7 +76,7 @@ _ENVELOPE_SCHEMA: Final[JsonDict] = {
         "verify_request": {"description": "what a verification that failed was asked"},
     },
 }
-"""What `palestra.errors.to_body` makes, as JSON Schema."""
+"""The JSON Schema of the error body that `palestra.errors.to_body` creates."""
 
 FAILURES: Final[Mapping[int, str]] = {
     400: "The model's endpoint refuses the request for good",
@@ -91,13 +90,14 @@ FAILURES: Final[Mapping[int, str]] = {
     503: "What does the work failed",
     504: "The deadline passed",
 }
-"""Statuses that failures are answered with, and what each says."""
+"""The HTTP statuses of failure responses, with a description of each."""
 
 
 class OpenApiSchema(GenerateJsonSchema):
-    """Without warnings: what a default cannot say in JSON is left out.
+    """A JSON Schema generator without warnings: defaults that JSON cannot express are omitted.
 
-    Choices that a function makes may overlap, so a value may be as several of them say.
+    When a function selects among union members, their schemas may overlap, so a value may match
+    several of them.
     """
 
     ignored_warning_kinds = frozenset(  # type: ignore[assignment]  # pydantic's is a plain set
@@ -105,7 +105,9 @@ class OpenApiSchema(GenerateJsonSchema):
     )
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
-        """Any of the choices, where no field tells which."""
+        """Return the schema of a tagged union, with `anyOf` instead of `oneOf` when no field
+        selects the member.
+        """
         union = super().tagged_union_schema(schema)
         if "oneOf" in union and "discriminator" not in union:
             union["anyOf"] = union.pop("oneOf")
@@ -113,14 +115,16 @@ class OpenApiSchema(GenerateJsonSchema):
 
 
 class SchemaComponents:
-    """The shared schemas of one document. Two that differ never have one name."""
+    """The shared schemas of one document. Different schemas always have different names."""
 
     def __init__(self, document: JsonDict) -> None:
         components = document.setdefault("components", {})
         self.schemas: JsonDict = components.setdefault("schemas", {})
 
     def placed(self, schema: JsonObject) -> JsonDict:
-        """`schema` with its own definitions among these, and its references to where they are."""
+        """Return `schema` with its definitions moved into these components and its references
+        updated.
+        """
         definitions: JsonObject = schema.get("$defs", {})
         names = {name: name for name in definitions}
         while clashing := self._clashing(definitions, names):
@@ -134,7 +138,7 @@ class SchemaComponents:
         return placed
 
     def _clashing(self, definitions: JsonObject, names: Mapping[str, str]) -> list[str]:
-        """The definitions whose names hold something else here."""
+        """Return the definitions whose names already belong to a different schema."""
         return [
             name
             for name, definition in definitions.items()
@@ -143,7 +147,9 @@ class SchemaComponents:
         ]
 
     def failures(self, statuses: Iterable[int]) -> JsonDict:
-        """The responses of an operation for `statuses`: our envelope."""
+        """Return the responses of an operation for the failure `statuses`, with the error envelope
+        as body.
+        """
         self.schemas.setdefault(ENVELOPE, _ENVELOPE_SCHEMA)
         content = {JSON_TYPE: {"schema": {"$ref": COMPONENTS + ENVELOPE}}}
         return {
@@ -158,7 +164,9 @@ def _next(name: str, last_taken: str) -> str:
 
 
 def _referring(value: Any, names: Mapping[str, str]) -> Any:
-    """`value` with each reference to a definition in `names` leading into the components."""
+    """Return `value` with each reference to a definition in `names` changed to point to the
+    components.
+    """
     if isinstance(value, list):
         return [_referring(inner, names) for inner in value]
     if isinstance(value, dict):
@@ -171,9 +179,11 @@ def _referring(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def json_schema_of(kind: Any) -> JsonDict:
-    """The JSON Schema of what a type's values are sent as; one that admits all where none is known.
+    """Return the JSON Schema of a type's values; an empty schema, which accepts everything, when
+    pydantic has none.
 
-    Fields with a default are left out when nobody set them, so the schema is the one of a request.
+    Fields with a default are optional, because unset fields are not sent. So this is the schema of
+    a request.
     """
     try:
         schema: JsonSchemaValue = TypeAdapter(kind).json_schema(schema_generator=OpenApiSchema)
@@ -183,7 +193,7 @@ def json_schema_of(kind: Any) -> JsonDict:
 
 
 def request_body(schema: JsonObject) -> JsonDict:
-    """The body of an operation. One whose fields may all be left out may be left out itself."""
+    """Return the request body of an operation. The body is optional when all its fields are."""
     return {
         "required": bool(schema.get("required")) or "$ref" in schema,
         "content": {JSON_TYPE: {"schema": dict(schema)}},
@@ -191,7 +201,7 @@ def request_body(schema: JsonObject) -> JsonDict:
 
 
 def documented_answers(answers: Mapping[str, Any], components: SchemaComponents) -> dict[str, Any]:
-    """The response of an operation that succeeds. `answers`: types by content type."""
+    """Return the success response of an operation. `answers`: types by content type."""
     content = {
         media: {"schema": components.placed(json_schema_of(kind))}
         for media, kind in answers.items()
@@ -200,9 +210,9 @@ def documented_answers(answers: Mapping[str, Any], components: SchemaComponents)
 
 
 def complete_document(document: JsonDict, statuses: Iterable[int]) -> None:
-    """Give every operation the failures that our boundary answers with.
+    """Add the failure responses of Palestra's error handling to every operation.
 
-    What the framework says of a body that does not fit is replaced: it never gets to answer that.
+    FastAPI's own 422 response is removed, because Palestra's error handling answers instead.
     """
     components = SchemaComponents(document)
     failures = components.failures(statuses)

@@ -1,6 +1,6 @@
-"""What the reward of a rollout is, and what gives one without a score one.
+"""Check rewards, and decide which remedy gives an unscored rollout a score.
 
-The last is decided here for every command that says it.
+All commands use the remedies of this module.
 """
 
 import math
@@ -17,7 +17,9 @@ _LONGEST_SHOWN = 200
 
 
 def finite_reward(value: Any) -> float | None:
-    """The reward that `value` is; None when it is no number, not finite, or too large for one."""
+    """Return `value` as a reward; None when it is not a number, not finite, or too large for a
+    float.
+    """
     if not isinstance(value, bool | int | float):
         return None
     try:
@@ -28,7 +30,7 @@ def finite_reward(value: Any) -> float | None:
 
 
 def no_reward(value: Any) -> str:
-    """`nan, which is no reward`: for a message, however large the value is."""
+    """Return a message such as `nan, which is no reward`. Long values are shortened."""
     try:
         excerpt = repr(value)
     except Exception:  # an author's own class, or a number with too many digits
@@ -39,29 +41,32 @@ def no_reward(value: Any) -> str:
 
 
 RETRIABLE: Final = "retriable"
-"""Field of a failures-file row: whether, attempts aside, another one could have helped."""
+"""The field of a failures-file row that states whether another attempt could help, apart from the
+maximum number of attempts."""
 
 REVERIFY: Final = "palestra reverify --with-failures"
-"""The command for kept answers, where the run's own arguments are not known."""
+"""The command that verifies kept responses, used when the run's own arguments are unknown."""
 _KEPT: Final = "the model's answer is kept: "
 _VERIFIES: Final = " verifies it without the model"
 
 
 class Remedy(StrEnum):
-    """What helps a rollout without a score, in the order in which to do it."""
+    """The remedies for a rollout without a score, in the order in which to apply them."""
 
     RESUME = "resume"
-    """It has not ended: resuming runs it."""
+    """The rollout has not ended; resuming the run continues it."""
     REVERIFY = "reverify"
-    """Its verification failed, and the model's answer is kept."""
+    """The verification failed, and the model's response is kept."""
     MORE_ATTEMPTS = "more attempts"
-    """Another attempt may succeed, and all allowed ones are spent."""
+    """Another attempt may succeed, but all allowed attempts are used."""
     FIX = "fix"
-    """It fails again as long as its row and its environment stay as they are."""
+    """Another attempt would fail too, unless the row or the environment is fixed."""
 
 
 def remedy_of(*, terminal: bool, retriable: bool, was_answered: bool) -> Remedy:
-    """What helps a rollout by its last attempt; `was_answered`: an attempt's answer is kept."""
+    """Return the remedy for a rollout from its last attempt. `was_answered`: the model's response
+    of some attempt is kept.
+    """
     if not terminal:
         return Remedy.RESUME
     if was_answered:
@@ -71,14 +76,14 @@ def remedy_of(*, terminal: bool, retriable: bool, was_answered: bool) -> Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """Rollouts without a score, counted by what helps."""
+    """The number of rollouts without a score, by remedy."""
 
     counts: Mapping[Remedy, int] = field(default_factory=dict)
     reverify: str = ""
-    """The command that scores kept answers; empty when it is not known."""
+    """The command that verifies kept responses; empty when unknown."""
 
     def what_helps(self) -> str:
-        """One clause for each remedy; empty when every rollout has a score."""
+        """Return one clause of advice per remedy; empty when every rollout has a score."""
         present = (remedy for remedy in Remedy if self.counts.get(remedy))
         return "; ".join(self._clause(remedy, self.counts[remedy]) for remedy in present)
 
@@ -102,14 +107,14 @@ class Unscored:
 
 
 class FailedAttempts:
-    """The rows of a failures file, noted in any order, as what helps their rollouts."""
+    """The failed attempts of a failures file, added in any order, from which the remedies follow."""
 
     def __init__(self) -> None:
         self._last: dict[RolloutKey, _LastAttempt] = {}
         self._reverify: set[str] = set()
 
     def note(self, row: JsonObject) -> None:
-        """Note one failed attempt. Raises KeyError for a row without a key."""
+        """Add one failed attempt. Raises KeyError: the row has no task or rollout index."""
         key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
         attempt = row.get("attempt")
         noted = self._last.setdefault(key, _LastAttempt())
@@ -121,13 +126,15 @@ class FailedAttempts:
             self._reverify.add(reverify_in(str(row.get("hint") or "")))
 
     def unscored(self, *, scored: Container[RolloutKey] = (), missing: int = 0) -> Unscored:
-        """What helps those that are not in `scored`, and `missing` without any attempt."""
+        """Count the remedies of the rollouts not in `scored`, plus `missing` rollouts without any
+        attempt.
+        """
         counts = Counter(noted.remedy for key, noted in self._last.items() if key not in scored)
         counts[Remedy.RESUME] += missing
         return Unscored(counts, the_command(self._reverify))
 
     def keys(self) -> frozenset[RolloutKey]:
-        """The rollouts that have a failed attempt."""
+        """Return the rollouts with a failed attempt."""
         return frozenset(self._last)
 
 
@@ -139,7 +146,7 @@ class _LastAttempt:
     answered: bool = False
 
     def take(self, number: int) -> bool:
-        """Whether an attempt of that number is the last one noted so far."""
+        """Record the attempt number. Return whether this attempt is the last one so far."""
         self.number, before = max(self.number, number), self.number
         return number >= before
 
@@ -151,21 +158,23 @@ class _LastAttempt:
 
 
 def the_command(commands: Collection[str]) -> str:
-    """The one command that all failures name; empty when they name none or several."""
+    """Return the only command in `commands`; empty when there is none or more than one."""
     return next(iter(commands)) if len(commands) == 1 else ""
 
 
 def hint_with(own_hint: str, reverify: str) -> str:
-    """The hint of a failure whose answer is kept. `reverify`: the command that verifies it."""
+    """Return a failure's hint with the command that verifies the kept response. `reverify`: that
+    command.
+    """
     advice = f"{_KEPT}{reverify}{_VERIFIES}"
     return f"{own_hint}; {advice}" if own_hint else advice
 
 
 def own_hint(hint: str) -> str:
-    """A hint without what `hint_with` has added to it."""
+    """Return a hint without the text that `hint_with` added."""
     return hint.partition(_KEPT)[0].removesuffix("; ")
 
 
 def reverify_in(hint: str) -> str:
-    """The command that `hint_with` has added to a hint; empty without one."""
+    """Return the command that `hint_with` added to a hint; empty without one."""
     return hint.partition(_KEPT)[2].removesuffix(_VERIFIES)

@@ -1,7 +1,7 @@
-"""What a request model rejects, as JSON pointers into the value that was given.
+"""Describe what a request model rejects, as JSON pointers into the given value.
 
-Only an excerpt of a bad value is quoted: a row may hold a whole book, and an object's repr says
-more about us than about the row.
+Messages quote only an excerpt of a bad value, because a row may be very long. Objects are not
+quoted at all, because their repr shows internal types rather than the row.
 """
 
 import json
@@ -14,21 +14,21 @@ from pydantic import BaseModel, ValidationError
 from palestra.schema.json_types import JsonObject
 
 LONGEST_QUOTE = 60
-"""Characters of a bad value that a message repeats."""
+"""The maximum number of characters of a bad value that a message quotes."""
 
 LISTED = 5
-"""Rejected fields that a sentence names; the others are counted."""
+"""The maximum number of rejected fields in a message; the others are only counted."""
 
 
 class Rejection(Protocol):
     """A validation error of pydantic or of FastAPI."""
 
     def errors(self) -> Sequence[Any]:
-        """One mapping with `type`, `loc`, `msg` and `input` for each problem."""
+        """Return one mapping with `type`, `loc`, `msg` and `input` for each problem."""
 
 
 class RejectedField(NamedTuple):
-    """One field that a model does not take. `found` describes what was there, in a few words."""
+    """One field that a model rejects. `found`: a short description of the given value."""
 
     pointer: str
     expected: str
@@ -36,12 +36,12 @@ class RejectedField(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What was expected, and what was there instead."""
+        """A text with the expected and the given value."""
         return f"{self.expected}, got {self.found}" if self.found else self.expected
 
 
 def rejected_fields(value: Any, error: Rejection) -> list[RejectedField]:
-    """Each field of `value` that `error` is about, once for each reason."""
+    """Return the rejected fields of `value`, once for each different reason."""
     rejected = dict.fromkeys(_rejected(value, problem) for problem in error.errors())
     # That a list is no text says nothing when something is wrong inside of the list.
     outer = _outer(field.pointer for field in rejected)
@@ -49,7 +49,9 @@ def rejected_fields(value: Any, error: Rejection) -> list[RejectedField]:
 
 
 def _outer(pointers: Iterable[str]) -> set[str]:
-    """The places that hold others. A model may write thousands of fields that nobody knows."""
+    """Return all proper prefixes of the pointers: the containers of other rejected fields. It is
+    fast even for thousands of fields.
+    """
     outer: set[str] = set()
     for pointer in pointers:
         ancestor = pointer
@@ -71,20 +73,20 @@ def _rejected(value: Any, problem: JsonObject) -> RejectedField:
 
 
 def rejection_text(fields: Sequence[RejectedField]) -> str:
-    """All that is wrong, in one line."""
+    """Return all rejections as one line of text."""
     listed = "; ".join(f"{f.pointer or 'the whole'}: {f.sentence}" for f in fields[:LISTED])
     return listed + (f" (and {len(fields) - LISTED} more)" if len(fields) > LISTED else "")
 
 
 def why_unreadable(body: bytes, error: Exception) -> str:
-    """Why `body` could not be read as what was wanted, in one line."""
+    """Return one line that explains why `body` could not be decoded."""
     if not isinstance(error, ValidationError):
         return str(error)
     return rejection_text(rejected_fields(orjson.loads(body), error))
 
 
 def in_short(value: Any) -> str:
-    """A value in a few words: a scalar itself, of anything bigger only what it is."""
+    """Return a short description of a value: a scalar itself, or the kind of a larger value."""
     if isinstance(value, str | int | float) or value is None:
         text = json.dumps(value, ensure_ascii=False)
         return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"
@@ -96,7 +98,9 @@ def in_short(value: Any) -> str:
 
 
 def _pointer(value: Any, steps: tuple[int | str, ...], *, missing: bool) -> str:
-    """The place in `value`. pydantic's steps also name the types it tried, which are left out."""
+    """Return the JSON pointer into `value` for pydantic's `steps`. Steps that only name a tried
+    type are left out.
+    """
     pointer = ""
     for number, step in enumerate(steps, start=1):
         if _leads_on(value, step):

@@ -1,8 +1,7 @@
-"""Requests and answers between the servers of a fleet.
+"""Requests and responses between the servers of a fleet.
 
-A task row travels whole: `responses_create_params` plus whatever fields the verifier needs,
-which subclasses declare. An environment declares its own `VerifyRequest` and `VerifyResponse`
-by subclassing these.
+A task row is sent as a whole: `responses_create_params` plus the fields that the verifier needs. An
+environment declares these fields in its own subclasses of `VerifyRequest` and `VerifyResponse`.
 """
 
 from pydantic import Field
@@ -12,43 +11,45 @@ from palestra.schema.json_types import JsonDict
 from palestra.schema.responses import Response, ResponseCreateParams
 
 TRANSFORMS = "x-palestra-transforms"
-"""Stands, as true, in a published JSON Schema where the server takes more than it says.
+"""A key in a published JSON Schema. True means that the server accepts more than the schema
+describes.
 
-As `TRANSFORMS_VALUE` where only the value may be another one: the field must still be there.
+The value `TRANSFORMS_VALUE` means that only the field's value may differ; the field itself is still
+required.
 """
 TRANSFORMS_VALUE = "value"
 
 
 TOOL_FAILURES = "tool_failures"
-"""Of a verify response: the tool calls of its rollout that ended in an exception nobody meant, as
-`[{"tool": …, "type": …, "message": …}]`. Absent when there was none."""
+"""The field of a verify response that lists the rollout's tool calls with an unexpected exception,
+as `[{"tool": …, "type": …, "message": …}]`. Absent without such calls."""
 
 
 class RunRequest(WireModel):
-    """`POST /run` of an agent: one task row."""
+    """The request of an agent's `POST /run`: one task row."""
 
     responses_create_params: ResponseCreateParams
 
 
 class SeedSessionRequest(WireModel):
-    """`POST /seed_session`: the task row, before the first model call."""
+    """The request of `POST /seed_session`: the task row, sent before the first model call."""
 
 
 class SeedSessionResponse(WireModel):
-    """What an environment answers to `seed_session`; usually nothing."""
+    """The response of `seed_session`, usually empty."""
 
 
 class VerifyRequest(RunRequest):
-    """`POST /verify`: the task row and the trajectory that the agent produced."""
+    """The request of `POST /verify`: the task row and the agent's trajectory."""
 
     response: Response
 
 
 class VerifyResponse(VerifyRequest):
-    """The verify request with its reward, a finite number.
+    """The fields of the verify request, plus the reward, a finite number.
 
-    When the reward has several named parts they are in `reward_components`, and the
-    environment's README states how they make the total.
+    `reward_components`: the named parts of the reward, if it has several. The environment's README
+    explains how they add up to the reward.
     """
 
     reward: float
@@ -56,13 +57,15 @@ class VerifyResponse(VerifyRequest):
 
 
 class AggregateMetricsRequest(WireModel):
-    """`POST /aggregate_metrics`: verify responses of many rollouts, bodies stripped."""
+    """The request of `POST /aggregate_metrics`: the verify responses of many rollouts, without
+    large bodies.
+    """
 
     verify_responses: list[JsonDict]
 
 
 class AggregateMetrics(WireModel):
-    """Metrics over many rollouts, as one environment reports them."""
+    """The metrics over many rollouts that one environment returns."""
 
     group_level_metrics: list[JsonDict] = Field(default_factory=list)
     agent_metrics: JsonDict = Field(default_factory=dict)

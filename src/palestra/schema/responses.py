@@ -1,7 +1,6 @@
-"""The Responses API: what is asked of a model and what it answers.
+"""The Responses API: requests to a model and its responses.
 
-`said`, `called` and `response_of` write an answer by hand: what a perfect model would say, and what
-tests let a model say.
+`said`, `called` and `response_of` build responses by hand, for reference answers and for tests.
 """
 
 from collections.abc import Mapping
@@ -34,7 +33,7 @@ class FunctionTool(WireModel):
 
 
 class HostedTool(WireModel):
-    """A tool that the provider runs itself; passed through as it came."""
+    """A tool that the provider runs itself. It is passed on unchanged."""
 
     type: str
 
@@ -57,10 +56,10 @@ Tool = Annotated[
 
 
 class ResponseCreateParams(WireModel):
-    """What a task asks of the model, without streaming.
+    """The request parameters of a model call, without streaming.
 
-    `metadata` values are strings; `metadata.extra_body` and `metadata.chat_template_kwargs`
-    hold JSON text that the model server merges into its request.
+    `metadata`: its values are strings. `metadata.extra_body` and `metadata.chat_template_kwargs`
+    contain JSON text that the model server merges into its request.
     """
 
     input: str | list[InputItem]
@@ -89,7 +88,7 @@ class ResponseCreateParams(WireModel):
 
     @property
     def last_message(self) -> str:
-        """The text of the last message of the input; empty when there is none."""
+        """The text of the last message in the input; empty without a message."""
         if isinstance(self.input, str):
             return self.input
         texts = (item.text for item in reversed(self.input) if isinstance(item, Message))
@@ -97,7 +96,7 @@ class ResponseCreateParams(WireModel):
 
 
 class InputTokensDetails(WireModel):
-    """How many input tokens came from the provider's cache."""
+    """The number of input tokens that came from the provider's cache."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -105,7 +104,7 @@ class InputTokensDetails(WireModel):
 
 
 class OutputTokensDetails(WireModel):
-    """How many output tokens were reasoning."""
+    """The number of output tokens that were reasoning."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -113,7 +112,7 @@ class OutputTokensDetails(WireModel):
 
 
 class Usage(WireModel):
-    """Tokens read and written; over several turns, their sum."""
+    """The numbers of input and output tokens; for several turns, their sums."""
 
     input_tokens: int
     input_tokens_details: InputTokensDetails = Field(default_factory=InputTokensDetails)
@@ -126,13 +125,15 @@ CONTEXT_FULL = "context_full"
 
 
 class IncompleteDetails(WireModel):
-    """Why the model stopped before it was done: `max_output_tokens` or `content_filter`."""
+    """The reason why the model stopped early: `max_output_tokens` or `content_filter`."""
 
     reason: str | None = None
 
     @property
     def true_reason(self) -> str:
-        """The reason, with a word of its own for a full context, for which clients have none."""
+        """The exact reason. A full context has a separate value here, because the API has none for
+        it.
+        """
         provider_reason = (self.model_extra or {}).get("stopped_by")
         return (
             provider_reason
@@ -142,7 +143,7 @@ class IncompleteDetails(WireModel):
 
 
 class Response(WireModel):
-    """One answer of a model; of an agent, its whole trajectory in `output`."""
+    """One response of a model. For an agent, `output` contains the whole trajectory."""
 
     id: str
     created_at: float
@@ -169,12 +170,14 @@ class Response(WireModel):
 
     @property
     def output_text(self) -> str:
-        """The text of all messages in the output, joined; empty when there is none."""
+        """The joined text of all messages in the output; empty without messages."""
         return "".join(item.text for item in self.output if isinstance(item, OutputMessage))
 
     @property
     def final_text(self) -> str:
-        """The text of the last message: the answer, after any tool calls."""
+        """The text of the last message, which is the answer after any tool calls; empty without
+        messages.
+        """
         for item in reversed(self.output):
             if isinstance(item, OutputMessage):
                 return item.text
@@ -191,17 +194,17 @@ _NO_REASONING = OutputTokensDetails(reasoning_tokens=0)
 
 
 def cached_tokens(count: int) -> InputTokensDetails:
-    """The details of a usage's input."""
+    """Return the input details of a usage with `count` cached tokens."""
     return _make_input_details({"cached_tokens": count}) if count else _NOTHING_CACHED
 
 
 def reasoning_tokens(count: int) -> OutputTokensDetails:
-    """The details of a usage's output."""
+    """Return the output details of a usage with `count` reasoning tokens."""
     return _make_output_details({"reasoning_tokens": count}) if count else _NO_REASONING
 
 
 def add_usage(total: Usage | None, turn: Usage | None) -> Usage | None:
-    """The sum of two turns' usage; None only when neither is known."""
+    """Return the sum of two usages; None only when both are None."""
     if total is None or turn is None:
         return turn if total is None else total
     input_details, written = total.input_tokens_details, total.output_tokens_details
@@ -224,27 +227,28 @@ _make_call = maker(FunctionCall)
 
 
 def said(text: str) -> OutputMessage:
-    """A message of the model; any text at all, also one that could not be sent."""
+    """Return a message of the model with this text, which is not validated."""
     part = _make_part({"text": text, "type": "output_text", "annotations": []})
     fields = {"id": "msg_written", "role": "assistant", "content": [part], "type": "message"}
     return _make_message({**fields, "status": "completed"})
 
 
 UNNAMED_CALL = "call_1"
-"""The id of a call that was given none; a scripted model numbers such calls."""
+"""The default id of a call made by `called`. A scripted model replaces such ids by numbered ones.
+"""
 
 
 def called(
     name: str, arguments: JsonObject | str = "{}", call_id: str = UNNAMED_CALL
 ) -> FunctionCall:
-    """A call of a tool; `arguments` as an object, or as the text that a model wrote."""
+    """Return a tool call. `arguments`: an object, or the JSON text that a model would write."""
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
     fields = {"name": name, "arguments": text, "call_id": call_id, "type": "function_call"}
     return _make_call(fields)
 
 
 def response_of(*output: OutputItem | str, model: str = "written") -> Response:
-    """A response with these items; a text is a message."""
+    """Return a response with these output items. A string becomes a message."""
     items = [said(item) if isinstance(item, str) else item for item in output]
     return Response.model_construct(
         id="resp_written",

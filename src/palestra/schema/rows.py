@@ -1,4 +1,4 @@
-"""Rows on disk: their identity, their reserved keys, and reading them with line numbers."""
+"""Rows on disk: their keys, their reserved fields, and reading them with line numbers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,13 +16,14 @@ FAILURE_CLASS = "_ng_failure_class"
 FAILURE_LAYER = "_ng_failure_layer"
 FAILURE_TERMINAL = "_ng_failure_terminal"
 EMPTY_ANSWER = "_ng_empty_answer"
-"""Field of a scored row: that the model said nothing at all, neither text nor a call of a tool."""
+"""The field of a scored row that marks an empty answer: the model returned neither text nor a tool
+call."""
 NO_PERSIST = "_ng_no_persist"
 CREATE_PARAMS = "responses_create_params"
 
 MAX_ROW_BYTES = 128 * 1024 * 1024
-"""The longest line that is read, and the longest row that is written: 128 MiB. Decoded, a row takes
-several times as much memory, and thousands of rollouts share it."""
+"""The maximum length of a line that is read or written: 128 MiB. A decoded row needs several times
+as much memory, and many rollouts share that memory."""
 
 _NO_TEXT = {
     b"\x1f\x8b": "compressed (gzip)",
@@ -33,11 +34,11 @@ _NO_TEXT = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-"""How files begin that somebody takes for JSONL."""
+"""The first bytes of files that are not JSONL -> their format."""
 
 
 class RolloutKey(NamedTuple):
-    """Which rollout of which task; sorts in task order."""
+    """The task index and rollout index of a rollout. Keys sort in task order."""
 
     task: int
     rollout: int
@@ -48,32 +49,36 @@ class RolloutKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a JSONL file: its number from 1, and the decoded row or why it is not one."""
+    """One line of a JSONL file: its number from 1, and the decoded row or an error."""
 
     number: int
     row: Any
     error: str = ""
-    """`not JSON (…)`, or what else keeps it from being a row."""
+    """The reason why the line is not a valid row, for example `not JSON (…)`; empty for a valid
+    row."""
     torn: bool = False
-    """The last line, cut off before its line break: what a kill leaves behind."""
+    """Whether this is an incomplete last line without a line break, which a killed process leaves.
+    """
     ended: bool = True
-    """Whether it has its line break; a journal's row without one was never acknowledged."""
+    """Whether the line ends with a line break. A journal's row without one was never acknowledged.
+    """
     text: bytes = field(default=b"", repr=False, compare=False)
-    """The bytes of a row, as they stand in the file."""
+    """The bytes of the line as they are in the file."""
 
 
 def read_jsonl(path: Path, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]:
-    """Every non-blank line of `path`, good or bad; the caller decides what a bad one means.
+    """Yield every non-blank line of `path`, valid or not. The caller decides how to treat invalid
+    lines.
 
-    A line of more than `most_bytes` is bad, and is never held in memory. Raises OSError when the file
-    cannot be read.
+    A line longer than `most_bytes` is invalid and is not held in memory completely. Raises OSError:
+    the file cannot be read.
     """
     with path.open("rb") as file:
         yield from jsonl_lines(file, most_bytes=most_bytes)
 
 
 def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]:
-    """The lines of an open file, as `read_jsonl` gives them."""
+    """Yield the lines of an open file in the same form as `read_jsonl`."""
     number = 0
     while raw := file.readline(most_bytes + 1):
         number += 1
@@ -95,7 +100,7 @@ def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator
 
 
 def _too_long(number: int, file: IO[bytes], beginning: bytes, most_bytes: int) -> Line:
-    """The line of which `beginning` was read; the rest is skipped."""
+    """Skip the rest of a line that starts with `beginning`, and return it as an invalid line."""
     size, has_line_end = len(beginning), beginning.endswith(b"\n")
     while not has_line_end and (chunk := file.readline(1 << 20)):
         size += len(chunk)
@@ -105,11 +110,11 @@ def _too_long(number: int, file: IO[bytes], beginning: bytes, most_bytes: int) -
 
 
 def other_than_text(beginning: bytes) -> str:
-    """What a file that begins so is, when that is no text; empty otherwise."""
+    """Return the format of a file whose first bytes show that it is not text; empty otherwise."""
     kinds = [kind for magic, kind in _NO_TEXT.items() if beginning.startswith(magic)]
     return kinds[0] if kinds else ""
 
 
 def key_of(row: JsonDict) -> RolloutKey:
-    """The identity of a materialized or result row. Raises KeyError when it has none."""
+    """Return the key of a materialized or result row. Raises KeyError: the row has no indices."""
     return RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])

@@ -1,4 +1,4 @@
-"""The names of a run's files: every one of them follows from the rollouts file's stem."""
+"""The file names of a run. All of them are derived from the stem of the rollouts file."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -11,20 +11,21 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 @dataclass(frozen=True, slots=True)
 class RunPaths:
-    """Every file of one run, named after its output.
+    """The paths of all files of one run, derived from its output path.
 
-    For `out/rollouts.jsonl` the stem is `out/rollouts`; a compressed rollouts file has the same stem
-    as a plain one.
+    For `out/rollouts.jsonl` the stem is `out/rollouts`. A compressed rollouts file has the same
+    stem as an uncompressed one.
     """
 
     output: Path
-    """The scored rows."""
+    """The file with the scored rows."""
 
     @classmethod
     def for_files(cls, rollouts: Sequence[Path]) -> "RunPaths":
-        """For shards: what their names begin with is the stem of the whole.
+        """Return the paths for several shards. The stem is the common beginning of their names.
 
-        `jobs/part0.jsonl` and `jobs/part1.jsonl` are profiled in `jobs/part_reward_profiling.jsonl`.
+        `jobs/part0.jsonl` and `jobs/part1.jsonl` are profiled in
+        `jobs/part_reward_profiling.jsonl`.
         """
         if len(rollouts) == 1:
             return cls(rollouts[0])
@@ -34,55 +35,57 @@ class RunPaths:
         stem = _common_beginning(names).rstrip("0123456789._-") or "rollouts"
         return cls(together / f"{stem}.jsonl")
 
-    def _beside(self, ending: str) -> Path:
+    def _sibling(self, ending: str) -> Path:
         return self.output.with_name(Path(bare_name(self.output)).stem + ending)
 
     @property
     def materialized_inputs(self) -> Path:
         """The expanded rows, one per requested rollout."""
-        return self._beside("_materialized_inputs.jsonl")
+        return self._sibling("_materialized_inputs.jsonl")
 
     def new_inputs(self, token: str) -> Path:
-        """Materialized inputs that are not in place yet; `token` tells commands apart."""
-        return self._beside(f"_materialized_inputs.jsonl.new-{token}")
+        """Return a temporary path for materialized inputs. `token`: makes the path unique to one
+        command.
+        """
+        return self._sibling(f"_materialized_inputs.jsonl.new-{token}")
 
     @property
     def failures(self) -> Path:
-        """One row per failed attempt."""
-        return self._beside("_failures.jsonl")
+        """The file with one row per failed attempt."""
+        return self._sibling("_failures.jsonl")
 
     @property
     def manifest(self) -> Path:
-        """What the run was made from."""
-        return self._beside("_manifest.json")
+        """The file that records the inputs and settings of the run."""
+        return self._sibling("_manifest.json")
 
     @property
     def new_manifest(self) -> Path:
-        """A manifest that is not in place yet."""
-        return self._beside("_manifest.json.new")
+        """The temporary path of a manifest that is not in place yet."""
+        return self._sibling("_manifest.json.new")
 
     @property
     def aggregate_metrics(self) -> Path:
-        """Metrics per agent, as the environments report them."""
-        return self._beside("_aggregate_metrics.json")
+        """The file with metrics per agent, as the environments return them."""
+        return self._sibling("_aggregate_metrics.json")
 
     @property
     def reward_profiling(self) -> Path:
-        """Statistics per task."""
-        return self._beside("_reward_profiling.jsonl")
+        """The file with statistics per task."""
+        return self._sibling("_reward_profiling.jsonl")
 
     @property
     def agent_metrics(self) -> Path:
-        """Statistics per agent."""
-        return self._beside("_agent_metrics.json")
+        """The file with statistics per agent."""
+        return self._sibling("_agent_metrics.json")
 
     @property
     def report(self) -> Path:
-        """Charts, tasks and transcripts, in one page."""
-        return self._beside("_report.html")
+        """The HTML page with charts, tasks and transcripts."""
+        return self._sibling("_report.html")
 
     def recorded(self) -> tuple[Path, ...]:
-        """Every file that a run writes."""
+        """Return every file that a run writes."""
         return (
             self.output,
             self.materialized_inputs,
@@ -92,11 +95,11 @@ class RunPaths:
         )
 
     def derived(self) -> tuple[Path, ...]:
-        """What `profile` makes of a run; stale as soon as the run is another one."""
+        """Return the files that `profile` writes for a run; they are outdated once the run changes."""
         return (self.reward_profiling, self.agent_metrics)
 
     def all(self) -> tuple[Path, ...]:
-        """Every file, whether it is there or not."""
+        """Return the paths of all files, whether they exist or not."""
         return (*self.recorded(), *self.derived(), self.report)
 
 
@@ -112,11 +115,13 @@ def _common_beginning(names: Sequence[str]) -> str:
 
 
 def bare_name(path: Path) -> str:
-    """The file's name without what says that it is compressed."""
+    """Return the file's name without a compression suffix."""
     return path.stem if path.suffix in COMPRESSED_SUFFIXES else path.name
 
 
 def with_compressed(path: Path) -> Path | None:
-    """`path`, or the compressed file in its place; None when there is neither."""
+    """Return `path` if it exists, else the compressed file with the same name; None when neither
+    exists.
+    """
     candidates = (path, *(path.with_name(path.name + suffix) for suffix in COMPRESSED_SUFFIXES))
     return next((candidate for candidate in candidates if candidate.exists()), None)

@@ -1,6 +1,6 @@
-"""Where the tokens of a model's turns stand in a conversation, and what is known of a turn.
+"""Token ids in a conversation: find the model's turns, and check each turn's token lists.
 
-Each turn has its lists on the last of its items. See `palestra.schema.items.Item`.
+The lists of a turn are fields of the turn's last item. See `palestra.schema.items.Item`.
 """
 
 import math
@@ -19,12 +19,14 @@ TOKEN_FIELDS = (PROMPT_IDS, GENERATION_IDS, LOG_PROBS) = (
     "generation_log_probs",
 )
 CONTINUITY: Final = "token_continuity"
-"""The field, beside the ids on the last item of a turn, that says how they follow those before."""
+"""The field on the last item of a turn that states how its token ids continue those of earlier
+turns."""
 TURN_FIELDS: Final = (*TOKEN_FIELDS, CONTINUITY)
-"""What a model server under training puts on the last item of a turn, and a chat on its message."""
+"""The fields that a model server in training adds to the last item of a turn, or to a chat message.
+"""
 
 ABOVE_ZERO: Final = 1e-3
-"""What a log probability may be above 0: rounding, in half precision."""
+"""How far a log probability may exceed 0, because of rounding in half precision."""
 
 _OWN = (FunctionCall, Reasoning)
 _READ = frozenset({"user", "system", "developer"})
@@ -33,12 +35,12 @@ _OWN_TYPES = frozenset({"function_call", "reasoning"})
 
 @dataclass(frozen=True, slots=True)
 class TokenFault:
-    """The first thing that is wrong with one of a turn's lists."""
+    """The first error in one token list of a turn."""
 
     field: str
-    """One of `TOKEN_FIELDS`."""
+    """The faulty list, one of `TOKEN_FIELDS`."""
     position: int | None
-    """In that list; None when its length is wrong."""
+    """The index in the list; None when the list's length is wrong."""
     reason: str
 
     def __str__(self) -> str:
@@ -48,9 +50,9 @@ class TokenFault:
 
 @dataclass(frozen=True, slots=True)
 class TokenVerdict:
-    """What is wrong with the lists of one turn; None where nothing is.
+    """The errors in the token lists of one turn; None for a list without error.
 
-    Made once, where the lists are read, and passed on beside them.
+    It is computed once, where the lists are read, and passed on with them.
     """
 
     ids: TokenFault | None = None
@@ -59,49 +61,53 @@ class TokenVerdict:
 
 @dataclass(frozen=True, slots=True)
 class TurnTokens:
-    """One turn of the model in tokens. The last two are of equal length."""
+    """The token lists of one model turn. `generation` and `log_probs` should have equal length."""
 
     prompt: list[int]
     generation: list[int]
     log_probs: list[Any]
-    """As they came: JSON has no NaN, and makes null of it."""
+    """The log probs, unchanged. NaN may appear as null, because JSON has no NaN."""
 
     @property
     def all(self) -> list[int]:
-        """What the next turn's prompt starts with."""
+        """The prompt and generation ids together. The next turn's prompt starts with them."""
         return self.prompt + self.generation
 
     @property
     def verdict(self) -> TokenVerdict:
-        """Checks every value: pass the verdict on, rather than asking for it again."""
+        """The errors in the lists. It checks every value on each access, so store the result."""
         return TokenVerdict(self.fault_of_ids(), self.fault_of_log_probs())
 
     def lacks(self) -> str:
-        """Says how many ids there are when the prompt or the generation has none."""
+        """Return a text with the numbers of ids when the prompt or the generation is empty; else an
+        empty string.
+        """
         if self.prompt and self.generation:
             return ""
         return f"{len(self.prompt)} prompt ids and {len(self.generation)} generation ids"
 
     def fault_of_ids(self) -> TokenFault | None:
-        """The first value that is no token id."""
+        """Return the first value that is not a token id; None when all are."""
         for name, ids in ((PROMPT_IDS, self.prompt), (GENERATION_IDS, self.generation)):
             if (position := bad_id_at(ids)) is not None:
-                return TokenFault(name, position, f"{ids[position]!r} is no token id")
+                return TokenFault(name, position, f"{ids[position]!r} is not a token id")
         return None
 
     def fault_of_log_probs(self) -> TokenFault | None:
-        """Another number of them than of ids, or the first value that is none."""
+        """Return the first invalid log prob, or a wrong number of log probs, as a fault; None
+        without one.
+        """
         values, count = self.log_probs, len(self.generation)
         if len(values) != count:
             return TokenFault(LOG_PROBS, None, f"{len(values)} log probs for {count} ids")
         if (position := bad_log_prob_at(values)) is None:
             return None
-        reason = f"{values[position]!r} at {position} is no log probability"
+        reason = f"{values[position]!r} at {position} is not a log probability"
         return TokenFault(LOG_PROBS, position, reason)
 
 
 def bad_id_at(ids: Sequence[int]) -> int | None:
-    """The position of the first value that is no token id; None when all are."""
+    """Return the index of the first value that is not a token id; None when all are."""
     if _all_ids(ids):
         return None
     return next(at for at, value in enumerate(ids) if not _all_ids([value]))
@@ -118,7 +124,7 @@ def _all_ids(ids: Sequence[int]) -> bool:
 
 
 def bad_log_prob_at(values: Sequence[float]) -> int | None:
-    """The position of the first value that is no log probability; None when all are."""
+    """Return the index of the first value that is not a log probability; None when all are."""
     if _all_log_probs(values):
         return None
     # None as well when only the sum of all was too large.
@@ -136,7 +142,9 @@ def _all_log_probs(values: Sequence[float]) -> bool:
 
 
 def first_difference(expected: list[int], ids: list[int]) -> int | None:
-    """The position where `ids` leave `expected`; None when they start with all of it."""
+    """Return the first index at which `ids` differ from `expected`; None when `ids` start with all
+    of `expected`.
+    """
     if ids[: len(expected)] == expected:
         return None
     pairs = zip(expected, ids, strict=False)
@@ -144,7 +152,7 @@ def first_difference(expected: list[int], ids: list[int]) -> int | None:
 
 
 def tokens_on(carrier: Any) -> TurnTokens | None:
-    """The tokens that an item or a message carries; None unless it has all three lists."""
+    """Return the token lists of an item or message; None unless it has all three."""
     # For every turn of every rollout, so without loops.
     get = carrier.get if isinstance(carrier, dict) else partial(getattr, carrier)
     prompt = get(PROMPT_IDS, None)
@@ -157,13 +165,13 @@ def tokens_on(carrier: Any) -> TurnTokens | None:
 
 
 def field_of(carrier: Any, name: str) -> Any:
-    """A field of an item or a message, be it an object or JSON; None when it is not there."""
+    """Return a field of an item or message, given as an object or JSON; None when it is missing."""
     # A dict is found at once, where the abstract class is asked at length for what it is not.
     return carrier.get(name) if isinstance(carrier, dict) else getattr(carrier, name, None)
 
 
 def is_models_own(item: InputItem | OutputItem) -> bool:
-    """Whether the model made the item, and does not only read it."""
+    """Whether the item is the model's output, not its input."""
     # Pydantic's classes take long to be asked whether something is theirs.
     if type(item) in _OWN:
         return True
@@ -173,7 +181,9 @@ def is_models_own(item: InputItem | OutputItem) -> bool:
 
 
 def model_turns(conversation: Iterable[Any]) -> int:
-    """How many turns of a model are in a conversation of items or messages, objects or JSON."""
+    """Return the number of model turns in a conversation of items or messages, given as objects or
+    JSON.
+    """
     turns, inside = 0, False
     for item in conversation:
         is_models = field_of(item, "role") == "assistant" or field_of(item, "type") in _OWN_TYPES
@@ -183,13 +193,13 @@ def model_turns(conversation: Iterable[Any]) -> int:
 
 
 def is_truncated(response: Any) -> bool:
-    """Whether a response, an object or JSON, was cut off at a limit on tokens or context."""
+    """Whether a response, given as an object or JSON, was cut off at a token or context limit."""
     details = field_of(response, "incomplete_details")
     return details is not None and field_of(details, "reason") == "max_output_tokens"
 
 
 def says_nothing(output: Iterable[Any]) -> bool:
-    """Whether a model answered neither text nor a call of a tool; items are objects or JSON."""
+    """Whether the model's output has neither text nor a tool call. Items may be objects or JSON."""
     for item in output:
         kind = field_of(item, "type")
         if kind == "reasoning":
@@ -213,7 +223,9 @@ def _has_text(content: Any) -> bool:
 
 
 def turn_ends(output: Sequence[OutputItem]) -> list[int]:
-    """The index of each turn's last item: the model's own items up to what it reads next."""
+    """Return the index of each turn's last item. A turn is a run of model items, up to the next
+    input item.
+    """
     ends = []
     # From the end, so that of each item it is known what follows it.
     followed = False
@@ -232,7 +244,9 @@ def _carries_all(item: OutputItem) -> bool:
 
 
 def never_made(item: OutputItem, response: Response) -> bool:
-    """Whether the context could not hold the conversation, and this stands for the answer."""
+    """Whether the item is a placeholder, because the conversation did not fit into the context and
+    the model returned nothing.
+    """
     return (
         isinstance(item, Message)
         and not item.text

@@ -1,7 +1,7 @@
-"""Objects of the schema made from values that are known to be right, at half the cost or less.
+"""Create schema objects from valid values without validation, at half the cost or less.
 
-Pydantic's `model_construct` walks over every field for aliases and defaults; the types made
-here have no aliases, and every default that is a mutable object is passed explicitly.
+Pydantic's `model_construct` checks every field for aliases and defaults. The types created here
+have no aliases, and mutable defaults are always passed explicitly.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ _set_private = vars(BaseModel)["__pydantic_private__"].__set__
 
 
 def maker(kind: type[Made]) -> Callable[..., Made]:
-    """What makes objects of `kind`: `make(values, extra)`.
+    """Return a function `make(values, extra)` that creates objects of `kind`.
 
-    `values` are its set fields, and must hold every field that is required or whose default is
-    made by a factory; `extra` are its unknown fields, none by default.
+    `values`: the fields to set; they must include every field that is required or has a default
+    factory. `extra`: unknown fields; default: none.
     """
     blank = {
         name: None if field.is_required() else field.default
@@ -43,7 +43,7 @@ def maker(kind: type[Made]) -> Callable[..., Made]:
 
 
 def changed(model: Made, values: dict[str, Any]) -> Made:
-    """`model.model_copy(update=values)` for fields that the type declares."""
+    """Return the same as `model.model_copy(update=values)`, for declared fields only."""
     copy = object.__new__(type(model))
     _set_fields(copy, model.__dict__ | values)
     _set_given(copy, {*model.__pydantic_fields_set__, *values})

@@ -1,7 +1,7 @@
-"""What authors subclass: servers, their endpoints, sessions and tools; how a server is called.
+"""What authors subclass: servers, endpoints, sessions and tools, and how a server is called.
 
-A server is an object with typed async methods and an ASGI app over them; where it lives is decided
-by `palestra.fleet`.
+A server is an object with typed async methods and an ASGI app over them. `palestra.fleet` decides
+in which process it runs.
 """
 
 from palestra.server.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference

@@ -30,7 +30,7 @@ from palestra.transport import CallContext, Peer, calling, current_call
 
 CLOSING_S: Final = 1.0
 AT_ONCE_S: Final = 0.05
-"""How long whoever waits for the failure also waits for an environment that answers at once."""
+"""The longest time in seconds that a failed rollout waits until its session is closed."""
 
 
 async def _closed(environment: Peer) -> None:
@@ -42,7 +42,7 @@ async def _closed(environment: Peer) -> None:
 
 
 class ServerReference(BaseModel):
-    """Another instance of the fleet, by type and name."""
+    """A reference to another server instance of the fleet, by type and name."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,17 +55,19 @@ class AgentConfig(ServerConfig):
 
 
 class BoundAgentConfig(AgentConfig):
-    """Settings of an agent for one environment and one model."""
+    """The settings of an agent that is bound to one environment and one model."""
 
     resources_server: ServerReference
     """The environment: it seeds the session, runs the tools and verifies."""
 
     model_server: ServerReference
-    """The model that answers as the policy."""
+    """The model server that serves the policy."""
 
 
 class Agent(Server):
-    """Subclass this and write `respond`; `run` wraps it in seed and verify."""
+    """The base class of agents. Subclass it and write `respond`; `run` seeds the session before
+    `respond` and calls `/verify` after it.
+    """
 
     config: AgentConfig
 
@@ -75,15 +77,16 @@ class Agent(Server):
 
     @property
     def palestra_type(self) -> str:
-        """It is an agent."""
+        """The server type "agent"."""
         return ServerType.AGENT
 
     async def close_session(self, environment: Peer) -> None:
-        """Tell the environment that its session is of no use: the rollout will not be verified.
+        """Ask the environment to close the rollout's session, because the rollout will not be
+        verified.
 
-        For a rollout that failed, or that nobody wants any more; `verify` ends a session by itself.
-        An environment that hangs may be the failure, whose caller has little time left to hear of
-        it: what takes longer than a moment goes on beside it.
+        For a rollout that failed or was cancelled; otherwise `verify` ends the session. Waits at
+        most `AT_ONCE_S`; a slow close continues in the background, because an environment that
+        hangs may be the cause of the failure.
         """
         closing = asyncio.create_task(_closed(environment), name=f"close {environment.name}")
         self._palestra_closing.add(closing)
@@ -91,7 +94,7 @@ class Agent(Server):
         await asyncio.wait({closing}, timeout=AT_ONCE_S)
 
     async def stop(self) -> None:
-        """Let sessions be closed that are about to be."""
+        """Wait until the sessions that are being closed are closed, then stop."""
         if self._palestra_closing:
             await asyncio.wait(self._palestra_closing)
         await super().stop()
@@ -100,18 +103,18 @@ class Agent(Server):
     async def respond(
         self, params: ResponseCreateParams, *, environment: Peer, model: Peer
     ) -> Response:
-        """Work on the task until it ends; the response's output is the whole trajectory."""
+        """Work on the task until it ends. Return a response whose output is the whole trajectory."""
 
     @abstractmethod
     def environment_name(self) -> str:
-        """The instance that holds the tools and verifies."""
+        """Return the name of the resources server that runs the tools and verifies."""
 
     @abstractmethod
     def model_name(self) -> str:
-        """The instance that answers as the policy."""
+        """Return the name of the model server that serves the policy."""
 
     async def run(self, body: RunRequest) -> VerifyResponse:
-        """One rollout: seed, respond, verify."""
+        """Run one rollout: seed the session, call `respond`, verify."""
         environment = self.server_client.peer(self.environment_name())
         model = self.server_client.peer(self.model_name())
         row = {**body.__dict__, **(body.model_extra or {})}
@@ -126,7 +129,9 @@ class Agent(Server):
         return await environment.call("/verify", {**row, "response": response}, VerifyResponse)
 
     async def responses(self, params: ResponseCreateParams, request: Request) -> HttpResponse:
-        """`POST /v1/responses`: the loop alone, inside a session the caller has seeded."""
+        """Answer `POST /v1/responses`: run only the agent's loop, in a session that the caller has
+        seeded.
+        """
         environment = self.server_client.peer(self.environment_name(), cookies=request.cookies)
         model = self.server_client.peer(self.model_name(), cookies=request.cookies)
         response = await self.respond(params, environment=environment, model=model)
@@ -137,12 +142,12 @@ class Agent(Server):
         return answer
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """Metrics over many rollouts, as the environment behind this agent reports them."""
+        """Return the metrics over many rollouts that this agent's environment computes."""
         environment = self.server_client.peer(self.environment_name())
         return await environment.call("/aggregate_metrics", body, AggregateMetrics)
 
     def routes(self) -> list[Endpoint]:
-        """Run, respond, aggregate."""
+        """Return the endpoints: `/run`, `/v1/responses`, `/aggregate_metrics`."""
         return [
             self.endpoint(self.run, "/run"),
             self.endpoint(self.responses, "/v1/responses", answers={JSON_TYPE: Response}),
@@ -151,14 +156,14 @@ class Agent(Server):
 
 
 class BoundAgent(Agent):
-    """An agent whose settings name its environment and its model; only `respond` is to be written."""
+    """An agent whose settings name its environment and its model. Write only `respond`."""
 
     config: BoundAgentConfig
 
     def environment_name(self) -> str:
-        """The configured resources server."""
+        """Return the name of the configured resources server."""
         return self.config.resources_server.name
 
     def model_name(self) -> str:
-        """The configured model server."""
+        """Return the name of the configured model server."""
         return self.config.model_server.name

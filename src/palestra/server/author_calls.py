@@ -1,6 +1,6 @@
-"""Calls of authors' code that run inside this process, told to its pulse while they execute.
+"""Reports each call of an author's code in this process to the process's `Pulse` while it runs.
 
-What Palestra ships is not told: it is trusted to return, and pays nothing.
+Calls of Palestra's own code are not reported: they are trusted to return, so they have no overhead.
 """
 
 import contextlib
@@ -29,16 +29,18 @@ _LIBRARIES = tuple(
     {sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-"""Folders of libraries, those of other interpreters and of the user's too."""
+"""Folders of installed libraries, also those of other interpreters and of the user."""
 
 
 def is_servers_file(path: str) -> bool:
-    """Whether a file is a server's: an author's own, or one of those that come with us."""
+    """Whether `path` is a file with a server's code: an author's own file, or a server that
+    Palestra ships.
+    """
     return path.startswith(_SERVERS) or is_authors_file(path)
 
 
 def is_authors_file(path: str) -> bool:
-    """Whether a file is an author's own: neither a library's nor one that comes with us."""
+    """Whether `path` is an author's own file: not a library's and not one that Palestra ships."""
     is_library = path.startswith(_LIBRARIES) or any(folder in path for folder in _INSTALLED)
     return not is_library and not path.startswith(("<", f"{_PACKAGE}/"))
 
@@ -47,7 +49,7 @@ VERIFY = "/verify"
 
 
 class AuthorCall(msgspec.Struct, frozen=True):
-    """A call of code that Palestra does not ship. `file` and `line`: where `function` begins."""
+    """One call of code that Palestra does not ship. `file` and `line`: where `function` begins."""
 
     server: str
     path: str
@@ -57,16 +59,19 @@ class AuthorCall(msgspec.Struct, frozen=True):
     line: int
     row: RowIdentity | None = None
     verify_request: Any = None
-    """What `/verify` was asked: the model's answer must not be lost with its verification."""
+    """The body of the `/verify` request, kept so that the model's answer is not lost if the call
+    fails."""
 
 
 def code_of(function: Callable[..., Any]) -> Any:
-    """The code object of a function, a method or what a decorator wraps; None where there is none."""
+    """Return the code object of a function, a method or a decorated function; None when it has
+    none.
+    """
     return getattr(inspect.unwrap(function), "__code__", None)
 
 
 def is_by_author(cls: type) -> bool:
-    """Whether some code of the class is not Palestra's."""
+    """Whether some method of the class was written by an author and not by Palestra."""
     return any(
         (code := getattr(member, "__code__", None)) is not None
         and is_authors_file(code.co_filename)
@@ -76,7 +81,7 @@ def is_by_author(cls: type) -> bool:
 
 
 class _Named(Protocol):
-    """What is to be known of a server."""
+    """The name and the type of a server."""
 
     @property
     def name(self) -> str: ...
@@ -87,7 +92,7 @@ class _Named(Protocol):
 
 @final
 class AuthorMethod:
-    """One function of an author's, as an endpoint of a server calls it."""
+    """One function that an author wrote, as an endpoint of a server calls it."""
 
     __slots__ = ("_call", "_fields")
 
@@ -104,9 +109,10 @@ class AuthorMethod:
         self._fields: JsonDict = msgspec.to_builtins(self._call)
 
     async def executed(self, pulse: Pulse, begin: Callable[[], Any], body: Any = None) -> Any:
-        """What `begin` returns, awaited where that is to be; the pulse tells while it executes.
+        """Call `begin`, await its result if it is awaitable, and return it. The pulse reports the
+        call while it runs.
 
-        `body`: what the function was asked, where that is known.
+        `body`: the request's body, where it is known.
         """
         context = current_call()
         text = self._text(body, pulse.longest_text)
@@ -150,7 +156,7 @@ _executing: ContextVar[tuple[bytes, float | None] | None] = ContextVar(
 
 @contextlib.contextmanager
 def on_a_thread() -> Iterator[None]:
-    """Tell the pulse that the author's call of this context goes on on this thread."""
+    """Report to the pulse that the author's call of this context now runs on this thread."""
     pulse, call = current_pulse(), _executing.get()
     if pulse is None or call is None:
         yield
@@ -162,26 +168,28 @@ def on_a_thread() -> Iterator[None]:
 T = TypeVar("T")
 
 AT_ONCE: Final = 4
-"""Enough that one slow call does not hold up the others; more would only compete for the
-interpreter's lock, also with the event loop."""
+"""The number of threads per server. With four, one slow call does not block the others; more
+threads would only compete for the interpreter's lock, also with the event loop."""
 
 
 class Aside:
-    """Threads for the calls of one server.
+    """Threads that run the blocking calls of one server.
 
-    A call that is cancelled, at its rollout's deadline or because its caller has gone, is left
-    behind: Python cannot stop a thread, but the rollout ends in time and another call gets the
-    place.
+    A call is cancelled at its rollout's deadline, or when its caller disconnects. Python cannot
+    stop a thread, so the thread is abandoned: the rollout ends in time and another call gets the
+    free place.
     """
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._places = CapacityLimiter(at_once)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """What `function` returns or raises, called on a thread with the caller's context.
+        """Call `function` on a thread, with the caller's context. Return its result or raise its
+        error.
 
-        What is no ordinary exception (`sys.exit()`, StopIteration, …) would mean something else
-        out here, to the loop or to the command: it is raised as a RuntimeError from the original.
+        An exception that is not an `Exception` (such as `sys.exit()`), or StopIteration, could stop
+        the event loop or the command. It is raised as a RuntimeError, with the original as its
+        cause.
         """
         return await to_thread.run_sync(
             partial(_contained, function), abandon_on_cancel=True, limiter=self._places
@@ -193,12 +201,12 @@ def _contained(function: Callable[[], T]) -> T:
         with on_a_thread():
             return function()
     except StopIteration as error:
-        raise RuntimeError(_told(error)) from error
+        raise RuntimeError(_error_text(error)) from error
     except Exception:
         raise
     except BaseException as error:
-        raise RuntimeError(_told(error)) from error
+        raise RuntimeError(_error_text(error)) from error
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"raised {type(error).__name__}" + (f": {error}" if str(error) else "")

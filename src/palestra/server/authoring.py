@@ -39,9 +39,9 @@ RESPONSE = "response"
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What `@environment` makes of a function: its rows and its verifier.
+    """An environment that `@environment` makes from a function: its rows and its verifier.
 
-    Calling it calls the function, so that it can be tested like one.
+    Calling the object calls the function, so that it can be tested like a function.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Environment:
         return self.verify(*args, **kwargs)
 
     def rows(self) -> Iterable[JsonDict]:
-        """Task rows.
+        """Return the task rows.
 
-        Raises InputDataError naming each row that lacks a field of the prompt, or one that the
-        function asks for.
+        Raises InputDataError, naming each row that lacks a field of the prompt or of the function's
+        parameters.
         """
         self._check_parameters()
         prompt_fields = self._prompt_fields()
@@ -81,7 +81,7 @@ class Environment:
             yield {CREATE_PARAMS: {"input": messages}, **row}
 
     def _check_parameters(self) -> None:
-        """Raise InputDataError for what the function asks for and rows do not have."""
+        """Raise InputDataError for parameters of the function that are no fields of the rows."""
         required = _required(self.verify)
         bad: list[str] = []
         for name in required:
@@ -105,7 +105,7 @@ class Environment:
             field_names = [name for _, name, _, _ in string.Formatter().parse(self.prompt)]
         except ValueError as error:
             raise InputDataError(
-                f"the prompt of {self.name} is no format string: {error}",
+                f"the prompt of {self.name} is not a format string: {error}",
                 hint="a brace that is meant as one is written twice: {{ or }}",
             ) from None
         # What follows a dot or a bracket is looked up in the row's field.
@@ -128,22 +128,23 @@ def environment(
     reward_rules: RewardRules | None = None,
     isolated: bool = True,
 ) -> Callable[[Callable[..., float]], Environment]:
-    """Make an environment of a function.
+    """Return a decorator that makes an environment from a verify function.
 
-    `data`: one mapping per task. `prompt`: the user message, with `{field}` placeholders.
-    The function gets `answer`, the text of the model's last message, and any fields of the row
-    it names; `response` gives it the whole trajectory. It returns the reward.
+    `data`: one mapping per task. `prompt`: the user message, with `{field}` placeholders. The
+    function gets `answer`, the text of the model's last message, and each field of the row that is
+    one of its parameters; a parameter `response` gets the whole trajectory. It returns the reward.
 
-    A plain function is called in one of several worker processes, alone there, so it may use
-    signals, and must keep no state that another call needs. One that does not return is killed at
-    the rollout's deadline, and so is one that crashes or takes more than 4 GiB: its rollout ends as
-    `verifier_error`. An `async` one is awaited in the server's process, and must not block.
-    `isolated=False` calls a plain one in the server's process too, on one of a few threads: it
-    shares memory with the server there, and nothing can stop it.
+    A plain function is called in one of several worker processes, one call at a time, so it may use
+    signals. It must keep no state that another call needs. A call that does not return is killed at
+    the rollout's deadline. A call that uses more than 4 GiB is killed too. The rollout then ends as
+    `verifier_error`, as it does when the call crashes. An `async` function is awaited in the
+    server's process, and must not block. With `isolated=False` a plain function is also called in
+    the server's process, on one of a few threads: it shares memory with the server, and nothing can
+    stop it.
 
-    `name`: what the environment is called in tables, files and errors; else the function's.
-    `gold`: what a perfect model would answer, with `{field}` placeholders, for `verify-env`.
-    `reward_rules`: what its rewards may be, where it is not 0 for wrong and 1 for right.
+    `name`: the environment's name in tables, files and errors; by default the function's name.
+    `gold`: the answer of a perfect model, with `{field}` placeholders, for `verify-env`.
+    `reward_rules`: the rewards that the function may return, if not 0 for wrong and 1 for right.
     """
 
     def decorate(function: Callable[..., Any]) -> Environment:
@@ -155,41 +156,43 @@ def environment(
 
 
 class FunctionCalls(Protocol):
-    """Calls of an environment's function, in other processes."""
+    """Calls an environment's function in other processes."""
 
     async def start(self) -> None:
-        """Have a process ready, with the function's file imported."""
+        """Start one process and import the function's file in it."""
 
     async def reward(self, keywords: Mapping[str, Any], /) -> float:
-        """What the function returns. Raises CallError."""
+        """Call the function with `keywords` and return the reward. Raises CallError."""
 
     async def close(self) -> None:
         """End the processes."""
 
 
 class FunctionServer(ResourcesServer):
-    """The resources server of an `Environment`; `server_class_of` binds one to a class."""
+    """The resources server of an `Environment`. `server_class_of` makes a subclass for one
+    environment.
+    """
 
     _palestra_calls: FunctionCalls | None = PrivateAttr(default=None)
 
     def isolate_function(self, calls: FunctionCalls) -> None:
-        """Have the function called by `calls`."""
+        """Use `calls` to call the function in other processes."""
         self._palestra_calls = calls
 
     def isolated_file(self) -> Path | None:
-        """The file whose function other processes are to call; None where this one calls it."""
+        """Return the file whose function other processes call; None when this process calls it."""
         env = self.made_environment()
         return self.environment_path() if env.isolated and not _is_async(env.verify) else None
 
     async def verify(self, body: VerifyRequest) -> VerifyResponse:
-        """Call the author's function with what it asks for."""
+        """Call the author's function with the fields that it takes, and return the verify response."""
         env = self.made_environment()
         offered: dict[str, Any] = {
             **(body.model_extra or {}),
             ANSWER: body.response.final_text,
             RESPONSE: body.response,
         }
-        arguments = _wanted(env, offered)
+        arguments = _arguments_for(env, offered)
         if self._palestra_calls is not None:
             reward: Any = await self._palestra_calls.reward(arguments)
         elif inspect.iscoroutinefunction(env.verify):
@@ -205,7 +208,9 @@ class FunctionServer(ResourcesServer):
     def palestra_author_method(
         self, method: Callable[..., Any] | None, path: str
     ) -> AuthorMethod | None:
-        """The environment's function, where it is not one that comes with us."""
+        """Return the author's function as an AuthorMethod for `/verify`; None when other processes
+        run it.
+        """
         env = self.made_environment()
         code = code_of(env.verify)
         if path != VERIFY or code is None or not is_authors_file(code.co_filename):
@@ -215,29 +220,33 @@ class FunctionServer(ResourcesServer):
         return AuthorMethod(env.verify, self, path)
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The environment's `gold`, filled from the row."""
+        """Return the environment's `gold` answer, filled with the row's fields."""
         gold = self.made_environment().gold
         return response_of(gold.format(**row)) if gold else None
 
     def declared_reward_rules(self) -> RewardRules:
-        """The environment's own."""
+        """Return the environment's reward rules."""
         return self.made_environment().reward_rules
 
     def made_environment(self) -> Environment:
-        """The environment that this class serves."""
+        """Return the environment that this class serves."""
         raise NotImplementedError
 
     def environment_path(self) -> Path | None:
-        """The file that the environment was loaded from, for processes that load it too."""
+        """Return the file that the environment was loaded from, so that other processes can load it
+        too.
+        """
         return None
 
     async def start_workers(self) -> None:
-        """Import the file in another process now: what fails there is said before any row."""
+        """Import the file in another process now, so that an import error is raised before any row
+        runs.
+        """
         if self._palestra_calls is not None:
             await self._palestra_calls.start()
 
     async def end_workers(self) -> None:
-        """End them."""
+        """End the worker processes."""
         calls, self._palestra_calls = self._palestra_calls, None
         if calls is not None:
             await calls.close()
@@ -248,13 +257,15 @@ class FunctionServer(ResourcesServer):
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives something to await: async itself, its `__call__`, or what it wraps."""
+    """Whether calling `function` returns an awaitable: the function, its `__call__` or the function
+    that it wraps is async.
+    """
     called = getattr(function, "__call__", function)  # noqa: B004  # of an object
     return any(map(inspect.iscoroutinefunction, (function, called, inspect.unwrap(function))))
 
 
 def server_class_of(env: Environment, path: Path | None = None) -> type[FunctionServer]:
-    """A server class for one environment. `path`: the file that it was loaded from."""
+    """Return a server class for one environment. `path`: the file that it was loaded from."""
 
     class BoundFunctionServer(FunctionServer):
         config: ResourcesServerConfig
@@ -268,7 +279,7 @@ def server_class_of(env: Environment, path: Path | None = None) -> type[Function
     return BoundFunctionServer
 
 
-def _wanted(env: Environment, offered: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments_for(env: Environment, offered: Mapping[str, Any]) -> dict[str, Any]:
     parameters = inspect.signature(env.verify).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return dict(offered)
@@ -282,7 +293,7 @@ def _wanted(env: Environment, offered: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _required(function: Callable[..., Any]) -> list[str]:
-    """The fields that a function asks for and has no default for."""
+    """Return the function's parameters that have no default."""
     return [
         name
         for name, parameter in inspect.signature(function).parameters.items()

@@ -1,23 +1,23 @@
-"""What escapes from an author's own code: which of it is theirs, and how to say it."""
+"""Errors that escape from an author's code: whether the author's code caused them, and their text."""
 
 import asyncio
 from dataclasses import dataclass
 from typing import Final
 
 from palestra.config import ServerType
-from palestra.errors import CallError, Evidence
+from palestra.errors import CallError, CallEvidence
 from palestra.transport import fault_of
 
 ESCAPES = (Exception, SystemExit, asyncio.CancelledError)
-"""What the code of a server may raise and its callers must not: `sys.exit` in a verifier would
-end the whole run, and an await that was cancelled inside would lose the rollout."""
+"""Exceptions that a server's code may raise and that must not reach its callers: `sys.exit` in a
+verifier would end the whole run, and a cancelled await inside the code would lose the rollout."""
 
 TIME_LIMIT: Final = "rollout_timeout (of reverify and verify-env: timeout)"
-"""What bounds a rollout, as its commands call it."""
+"""The name of the setting that limits a rollout's time, for error messages."""
 
 
 def stops_this_task(error: BaseException) -> bool:
-    """Whether `error` is our own request to stop, and not something that the code raised."""
+    """Whether `error` is the cancellation of this task, and not an error that the code raised."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     task = asyncio.current_task()
@@ -25,7 +25,7 @@ def stops_this_task(error: BaseException) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says, as text that can be written and sent whatever it holds."""
+    """Return the text of an exception, escaped so that it can always be written and sent."""
     try:
         text = str(error)
     except Exception as inner:
@@ -34,13 +34,13 @@ def text_of(error: BaseException) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """`KeyError: 'x'`: type and text."""
+    """Return the type and text of an exception, such as `KeyError: 'x'`."""
     return f"{type(error).__name__}: {text_of(error)}"
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorsPlace:
-    """A line of an author's file. `function` is empty where only the call is known."""
+    """A line of an author's file. `function` is empty when only the call is known."""
 
     function: str = ""
     file: str = ""
@@ -58,7 +58,7 @@ def overran(
     *,
     server_type: str = ServerType.RESOURCES,
 ) -> CallError:
-    """The failure of a call whose author's code was still running at the rollout's deadline.
+    """Return the error of a call whose author's code was still running at the rollout's deadline.
 
     `author`: the innermost frame of the author's own code at that moment.
     """
@@ -66,5 +66,5 @@ def overran(
     return fault_of(server_type, path)(
         f"{server}{path} was still running after {ran_s:.1f} s{where}, and was stopped",
         hint=f"give that line a limit of its own, or raise {TIME_LIMIT}",
-        evidence=Evidence(traceback=str(author)),
+        evidence=CallEvidence(traceback=str(author)),
     )

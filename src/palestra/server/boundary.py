@@ -1,7 +1,7 @@
-"""The one middleware of every server: session, context, and the rendering of failures.
+"""The only middleware of every server: sessions, call context, and errors as envelopes.
 
-Pure ASGI, and a single layer: each function-style middleware would cost more than the
-framework below it.
+Pure ASGI in one layer: each function-style middleware would cost more time than the framework
+itself.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ from palestra.transport import (
 Send = Callable[[Message], Awaitable[None]]
 
 MOST_PATHS: Final = 256
-"""Paths of one server that are remembered: a model may make up names of tools."""
+"""The largest number of paths cached per server: a model may make up tool names without end."""
 
 _STOPGAPS = frozenset({413, 500})
 """Statuses that the framework answers in plain text, before or after an exception."""
@@ -59,10 +59,10 @@ _STOPGAPS = frozenset({413, 500})
 
 @final
 class SessionCookie:
-    """The signed cookie that carries a session: `{ClassName}___{instance}`.
+    """The signed cookie that contains a session; its name is `{ClassName}___{instance}`.
 
-    `worker`: name and value of the cookie by which callers find the process that holds it, when
-    there are several.
+    `worker`: name and value of a second cookie, set when several processes serve the instance.
+    Callers use it to reach the process that has the session.
     """
 
     def __init__(self, name: str, secret: str, *, worker: tuple[str, str] | None = None) -> None:
@@ -72,7 +72,7 @@ class SessionCookie:
         self._signer = Signer(Signer(secret, salt=name).derive_key(), key_derivation="none")
 
     def read(self, cookie_header: str) -> JsonDict | None:
-        """What the cookie holds, or None when it is absent or was not signed by us."""
+        """Return the content of the cookie; None when it is absent or this server did not sign it."""
         if self.name not in cookie_header:
             return None
         # Not `SimpleCookie`: one odd cookie beside ours, and that drops them all.
@@ -84,24 +84,25 @@ class SessionCookie:
         return payload if isinstance(payload, dict) else None
 
     def strayed(self, cookie_header: str) -> str:
-        """The number of the worker that holds the session, when that is not this one."""
+        """Return the number of the worker that has the session when it is another process; else ""."""
         if self.worker is None or self.worker[0] not in cookie_header:
             return ""
         worker = parse_set_cookies(cookie_header.split(";")).get(self.worker[0], "")
         return worker if worker != self.worker[1] else ""
 
     def write(self, payload: JsonDict) -> str:
-        """A Set-Cookie header's value."""
+        """Return the value of a Set-Cookie header for `payload`."""
         signed = self._signer.sign(b64encode(json.dumps(payload).encode())).decode()
         return f"{self.name}={signed}; path=/; httponly; samesite=lax"
 
 
 @final
 class Boundary:
-    """Wraps an app: whatever leaves it is an answer or an error envelope, never a traceback.
+    """Wraps an app so that every reply is an answer or an error envelope, never a traceback.
 
-    Outside of the app's own error handling: what that answers to an exception that came through
-    is held back, and the envelope sent instead. Without a `cookie` there are no sessions.
+    It is outside the app's own error handling. When an exception comes through, the plain-text
+    reply of the framework is held back and the envelope is sent instead. Without a `cookie` there
+    are no sessions.
     """
 
     def __init__(
@@ -117,8 +118,8 @@ class Boundary:
         environment: bool = False,
         author: Callable[[None, str], AuthorMethod | None] | None = None,
     ) -> None:
-        """`environment`: what the app does for a rollout is its environment's doing. `author`: by
-        what a call of a path is told while it executes.
+        """`environment`: whether the app is an environment, so that its calls count as made in the
+        environment. `author`: returns the AuthorMethod that reports a call of a path to the pulse.
         """
         self._author = author
         self._methods: dict[str, AuthorMethod | None] = {}
@@ -178,12 +179,14 @@ class Boundary:
         context: CallContext,
         limit: asyncio.Timeout,
     ) -> CallError | None:
-        """Let the app answer; how it failed to, unless nobody is there to be told."""
+        """Let the app answer the request. Return the error if it fails; None on success or when the
+        caller has disconnected.
+        """
         caller = answer.caller
         try:
             with calling(context):
                 async with limit:
-                    await self._answered(scope, receive, answer)
+                    await self._answer_once(scope, receive, answer)
                     await self._release(scope, answer)
         except CallError as error:
             return self._on_error(scope["path"], error)
@@ -204,7 +207,9 @@ class Boundary:
                 caller.close()
         return None
 
-    async def _answered(self, scope: Message, receive: Receive, answer: "BoundaryAnswer") -> None:
+    async def _answer_once(
+        self, scope: Message, receive: Receive, answer: "BoundaryAnswer"
+    ) -> None:
         pulse = current_pulse()
         if pulse is None or self._author is None:
             await self._app(scope, receive, answer.send)
@@ -227,7 +232,7 @@ class Boundary:
         return hmac.compare_digest(credentials, f"Bearer {self._token}".encode())
 
     def _session(self, scope: Message, headers: dict[str, str]) -> "_OpenSession | None":
-        """Put the session into the scope."""
+        """Put the session into the scope and return it; None without a cookie."""
         if self._cookie is None:
             return None
         earlier_session = scope.get(SESSION_SCOPE_KEY)
@@ -241,7 +246,9 @@ class Boundary:
         return _OpenSession(self._cookie, session, None if stored is None else dict(session))
 
     async def _release(self, scope: Message, answer: "BoundaryAnswer") -> None:
-        """Send what was held back, now that no exception came: a body limit as an envelope."""
+        """Send the reply that was held back, as no exception came. A body limit (413) is sent as an
+        envelope.
+        """
         session = answer.held
         if not session:
             return
@@ -256,7 +263,7 @@ class Boundary:
 
 @final
 class _OpenSession:
-    """The session of one request, and what it was when the request came."""
+    """The session of one request, and its content when the request came."""
 
     __slots__ = ("_before", "_cookie", "_session")
 
@@ -266,7 +273,7 @@ class _OpenSession:
         self._before = before
 
     def cookies(self) -> list[tuple[bytes, bytes]]:
-        """Headers that give the caller what has changed."""
+        """Return the Set-Cookie headers; none when the session has not changed."""
         if self._session == self._before:
             return []
         worker = self._cookie.worker
@@ -281,8 +288,8 @@ class _OpenSession:
 
 @final
 class BoundaryAnswer:
-    """The way of one answer to its caller: adds the session's cookie, and holds back what the
-    framework itself writes in plain text about exceptions and limits.
+    """Sends one reply to the caller. Adds the session's cookie, and holds back the plain text that
+    the framework writes about exceptions and limits.
     """
 
     __slots__ = ("_send", "_session", "caller", "held", "started")
@@ -297,14 +304,14 @@ class BoundaryAnswer:
         """None for one in this process, who cancels us directly."""
 
     async def send(self, message: Message) -> None:
-        """What the app sends."""
+        """Send a message of the app, or hold it back when it belongs to a plain-text error reply."""
         if self.held or (message["type"] == "http.response.start" and _is_stopgap(message)):
             self.held.append(message)
         else:
             await self.pass_on(message)
 
     async def pass_on(self, message: Message) -> None:
-        """Send for certain."""
+        """Send a message to the caller without holding it back."""
         if message["type"] == "http.response.start":
             self.started = True
             if self._session is not None and (cookies := self._session.cookies()):
@@ -332,7 +339,9 @@ def _has_body(headers: dict[str, str]) -> bool:
 
 
 def _context(headers: dict[str, str], row: RowIdentity | None) -> CallContext:
-    """`row`: the rollout in the path, for callers that send no headers of ours."""
+    """Return the call context of a request. `row`: the rollout named in the path, for callers that
+    do not send Palestra's headers.
+    """
     context = context_from_headers(headers)
     # In-process calls keep the caller's context, which also holds the rollout's activity.
     caller = current_call()

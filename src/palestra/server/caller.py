@@ -1,9 +1,9 @@
-"""The one who asked, seen from the server: gives the request's body, and may leave before the
-answer is there.
+"""The caller of a request. It sends the request's body, and may disconnect before the answer is
+sent.
 
-A caller that is gone (its process killed, its deadline passed) waits for nothing any more, so
-its work is cancelled here: a model must not go on generating for nobody. What the handler still
-has to put in order it may, within `GRACE_S`.
+When the caller has disconnected (its process was killed, its deadline passed), the request's work
+is cancelled, so that a model does not generate an unused answer. The handler has `GRACE_S` seconds
+to clean up.
 """
 
 import asyncio
@@ -21,22 +21,23 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 
 GRACE_S: Final = 5.0
-"""How long a cancelled handler may take before it is cancelled once more."""
+"""Seconds that a cancelled handler has to finish before it is cancelled a second time."""
 
 WATCH_AFTER_S: Final = 0.5
-"""Handlers that are done sooner are not watched: a task for each request would add a fifth to
-what a small one costs."""
+"""Seconds before a request is watched. Shorter requests are not watched: a task for each would make
+a small request a fifth more expensive."""
 
 _GONE: Final = "http.disconnect"
 
 
 @final
 class Caller:
-    """Watches for the caller's leaving while its request is handled.
+    """Watches whether the caller disconnects while its request is handled.
 
-    `limit` is the timeout that the handling task has entered; it is made to expire at once when
-    the caller leaves. Until the body has been read, a disconnect is told to whoever reads; then,
-    and at once when there is no body, the watching begins, after `WATCH_AFTER_S`.
+    `limit`: the timeout that the handling task has entered; it expires at once when the caller
+    disconnects. Until the body is read, a disconnect is given to the reader of the body. The
+    watching begins `WATCH_AFTER_S` after the whole body was read, or after the request came without
+    a body.
     """
 
     __slots__ = (
@@ -81,7 +82,7 @@ class Caller:
             self._plan_watching()
 
     async def receive(self) -> Message:
-        """What the app receives."""
+        """Return the next ASGI message for the app."""
         if self._untold:
             self._untold = False
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -97,7 +98,7 @@ class Caller:
     def close(self) -> None:
         """Stop watching: the request has been handled."""
         if self._watch is not None:
-            self._watch.remove_done_callback(self._left)
+            self._watch.remove_done_callback(self._watch_ended)
             self._watch.cancel()
         if self._timer is not None:
             self._timer.cancel()
@@ -109,14 +110,14 @@ class Caller:
     def _watching(self) -> asyncio.Task[None]:
         if self._watch is None:
             self._watch = asyncio.ensure_future(self._until_gone())
-            self._watch.add_done_callback(self._left)
+            self._watch.add_done_callback(self._watch_ended)
         return self._watch
 
     async def _until_gone(self) -> None:
         while (await self._receive())["type"] != _GONE:
             pass
 
-    def _left(self, watch: asyncio.Task[None]) -> None:
+    def _watch_ended(self, watch: asyncio.Task[None]) -> None:
         # Servers say the same when the answer is complete: the app may still have work to do.
         if self.done or watch.cancelled() or self._limit.expired():
             return
@@ -138,7 +139,11 @@ _ROW: Final = re.compile(r"(\d+)-(\d+)(?:-a(\d+))?")
 
 
 def without_prefix(scope: Message) -> tuple[Message, RowIdentity | None]:
-    """The request without it, and the rollout that it names, where the id tells."""
+    """Return the request without the path prefix `/ng-rollout/<id>`, and the rollout that the id
+    names.
+
+    The rollout is None without a prefix, or when the id names none.
+    """
     raw = scope.get("raw_path") or quote(scope["path"]).encode()
     # As it was sent: an id may hold a quoted slash.
     raw_text = raw.decode("latin-1")

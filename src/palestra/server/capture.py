@@ -1,12 +1,11 @@
-"""What a model server generated, kept for the trainer that asked for the rollout.
+"""Keeps the turns that a model server generated for the trainer that started the rollout.
 
-A trainer opens a run; from then on every call of the model that is made for one of its rollouts
-is remembered with its token ids and the weights that made it, until the trainer takes the
-rollout's turns. So ids reach it although an agent drops them from what it passes on, and a
-version that is bumped in the middle of a call is known at both of its ends.
+A trainer opens a run. From then on, each model call for one of its rollouts is kept with its token
+ids and weight version, until the trainer takes the rollout's turns. So the trainer gets the ids
+even if an agent drops them, and both weight versions if the weights change during a call.
 
-A call belongs to a rollout by the identity it came with: in the headers of a call of the fleet, or
-in its path (`/ng-rollout/<id>/`), which names no run: it is of the only one that is open.
+A call belongs to the rollout that its headers name, or that its path names (`/ng-rollout/<id>/`). A
+path contains no run, so the call then belongs to the only open run.
 """
 
 import time
@@ -33,41 +32,42 @@ from palestra.transport import current_call
 Answer = TypeVar("Answer")
 
 MOST_IDS: Final = 32_000_000
-"""Token ids that are kept for rollouts nobody has taken yet: about a GiB. Then the oldest go."""
+"""The largest number of token ids kept for rollouts that nobody has taken: about 1 GiB. Beyond it
+the oldest are forgotten."""
 
 TRAINING_RUN: Final = "/training/run"
 TRAINING_TURNS: Final = "/training/turns"
 
 Rollout = tuple[str, int | str | None, int | None, int]
-"""Run, task, rollout, attempt."""
+"""The key of a rollout: run, task, rollout, attempt."""
 
 
 class CapturedTurn(msgspec.Struct):
-    """One call of the model."""
+    """One captured call of the model."""
 
     began: float
-    """Seconds since the epoch."""
+    """Start time, in seconds since the epoch."""
     took_s: float
     tokens: TurnTokens | None = None
-    """None when the endpoint returned none."""
+    """The token ids; None when the endpoint returned none."""
     verdict: TokenVerdict | None = None
-    """On `tokens`. None where there are none, or nobody checked them."""
+    """The verdict on `tokens`; None when there are no tokens or they were not checked."""
     weights_start: int | None = None
     weights_end: int | None = None
 
 
 class TrainingRun(WireModel):
-    """A trainer's word to a model server."""
+    """A trainer's request to a model server: open or close a run, or set the weight version."""
 
     run: str
     open: bool = True
-    """False: nothing of this run is to be remembered any more."""
+    """Whether the run is open. False: forget the turns of this run and capture no more."""
     weights: int | None = None
-    """The version that the endpoint serves from now on; None leaves it as it is."""
+    """The weight version that the endpoint serves from now on; None does not change it."""
 
 
 class TurnsWanted(WireModel):
-    """Whose turns are to be taken. They are forgotten here."""
+    """A request for the turns of one rollout. The model server then forgets them."""
 
     run: str
     task: int | str | None
@@ -76,15 +76,16 @@ class TurnsWanted(WireModel):
 
 
 class TurnsTaken(msgspec.Struct):
-    """The turns of one rollout, in the order in which they began."""
+    """The turns of one rollout, sorted by start time."""
 
     turns: list[CapturedTurn]
     lost: int = 0
-    """Turns that had to be forgotten before they were asked for, of all runs, since the start."""
+    """The number of turns, of all runs since the start, that were dropped before they were
+    requested."""
 
     @classmethod
     def of(cls, answer: JsonObject) -> Self:
-        """What a model server of another process answered. Raises `msgspec.ValidationError`."""
+        """Parse the answer of a model server in another process. Raises `msgspec.ValidationError`."""
         return msgspec.convert(answer, cls)
 
 
@@ -95,7 +96,7 @@ class _Kept(msgspec.Struct):
 
 @final
 class TurnCapture:
-    """The turns of one model server's process."""
+    """The captured turns of one model server process."""
 
     def __init__(self, *, most_ids: int = MOST_IDS) -> None:
         self._most_ids = most_ids
@@ -112,11 +113,11 @@ class TurnCapture:
 
     @property
     def captures_this_call(self) -> bool:
-        """Whether the call that is served is one of a trainer's rollouts."""
+        """Whether the current call belongs to a rollout of a trainer."""
         return self._rollout() is not None
 
     def apply(self, order: TrainingRun) -> None:
-        """A trainer begins a run, ends it, or has new weights."""
+        """Open a run, close it, or set its weight version, as a trainer requests in `order`."""
         if order.weights is not None:
             self.weights = order.weights
         if order.open:
@@ -132,9 +133,10 @@ class TurnCapture:
     async def during(
         self, call: Awaitable[Answer], judge: Callable[[TurnTokens], TokenVerdict]
     ) -> Answer:
-        """The answer of one call of the model, remembered when somebody wants it.
+        """Await one model call and return its answer; keep the turn when a trainer's run is open
+        for it.
 
-        `judge` checks the token ids that the answer carries.
+        `judge`: checks the token ids of the answer.
         """
         rollout = self._rollout()
         if rollout is None:
@@ -155,7 +157,7 @@ class TurnCapture:
         return answer
 
     def take(self, row: RowIdentity) -> TurnsTaken:
-        """The turns of a rollout; they are forgotten."""
+        """Return the turns of a rollout and forget them."""
         turns: list[CapturedTurn] = []
         for run in (row.run, ""):
             buffer = self._forget((run, row.task, row.rollout, row.attempt))
@@ -201,12 +203,12 @@ def _key(row: RowIdentity) -> Rollout:
 
 
 def _trainer_of(run: str) -> str:
-    """The run that was opened: a trainer's submissions are `<run>.<number>`."""
+    """Return the run that a trainer opened: the ids of its submissions are `<run>.<number>`."""
     return run.partition(".")[0]
 
 
 def _carrier(answer: Any) -> BaseModel | None:
-    """The item or message that ends the turn, on which its lists are."""
+    """Return the last item or message of the turn, which has the token id lists; None without one."""
     if isinstance(answer, Response):
         for item in reversed(answer.output):
             if is_models_own(item):

@@ -1,8 +1,8 @@
-"""The short way to a server's own endpoints, past the framework's middleware and routing.
+"""A short path to a server's own endpoints, without the framework's middleware and routing.
 
-Those cost as much as a small answer, and have nothing to do for a POST to one of ours. Whatever
-an author put into the app still sees every request: middleware, exception handlers, limits, or a
-route of their own at the same path, and there is no short way.
+Middleware and routing take as long as a small request itself, and do nothing for a POST to an
+endpoint of Palestra. The short path is not used when an author adds middleware, exception handlers,
+limits, or a route at the same path: those still see every request.
 """
 
 from collections.abc import Iterable
@@ -20,12 +20,12 @@ from palestra.server.sessions import SESSION_ID_KEY
 from palestra.transport import ASGIApp
 
 _HANDLED = {HTTPException, RequestValidationError, WebSocketRequestValidationError}
-"""What every app has a handler for; no endpoint of ours raises it."""
+"""Exceptions that every app has a handler for; none of Palestra's endpoints raises them."""
 
 
 @final
 class Direct:
-    """An app whose `endpoints` are reached directly, as far as nothing stands before them."""
+    """An app that calls `endpoints` directly, unless an author's middleware or route comes first."""
 
     def __init__(self, app: FastAPI, endpoints: Iterable[Endpoint]) -> None:
         self._app: ASGIApp = app
@@ -47,7 +47,9 @@ class Direct:
 
 
 def _is_bare(app: FastAPI) -> bool:
-    """Whether nothing of the author's is to see every request."""
+    """Whether the app has no middleware, handlers or limits of the author that must see every
+    request.
+    """
     return (
         type(app) is FastAPI
         and not app.user_middleware
@@ -58,7 +60,7 @@ def _is_bare(app: FastAPI) -> bool:
 
 
 def _comes_first(app: FastAPI, endpoint: Endpoint) -> bool:
-    """Whether the app would answer a POST to that path with the endpoint."""
+    """Whether the app's routing would send a POST to this endpoint's path to this endpoint."""
     scope = {"type": "http", "method": "POST", "path": endpoint.path, "headers": []}
     for route in app.routes:
         match, _ = route.matches(scope)

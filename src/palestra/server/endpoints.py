@@ -1,7 +1,7 @@
-"""Endpoints: one method of a server, callable with objects in-process and with JSON over HTTP.
+"""Endpoints: a server's methods, callable with objects in-process and with JSON over HTTP.
 
-The method's signature says what it wants: a body (any pydantic model), a `Session`, or the
-HTTP `Request` itself. A method that wants the request is only reachable through the app.
+The method's signature determines its arguments: a body (any pydantic model), a `Session`, or the
+HTTP `Request` itself. A method with a `Request` parameter can only be called through the app.
 """
 
 import inspect
@@ -20,7 +20,7 @@ from starlette.responses import Response as HttpResponse
 
 from palestra.errors import (
     CallError,
-    Evidence,
+    CallEvidence,
     FieldProblem,
     RowError,
 )
@@ -54,11 +54,11 @@ TEXT_TYPE = "text/plain"
 
 
 def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowError:
-    """The 422 of a body that does not fit, naming every offending field."""
+    """Return the 422 error of a body that does not fit, naming every rejected field."""
     problems = tuple(FieldProblem(field.pointer, field.sentence) for field in fields)
     return RowError(
         f"{server}{path} rejects the body: {rejection_text(fields)}",
-        evidence=Evidence(problems=problems),
+        evidence=CallEvidence(problems=problems),
     )
 
 
@@ -68,14 +68,14 @@ Away = Callable[["Endpoint", Any, str], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class AroundMethod:
-    """What a server does before and after one of its methods."""
+    """The steps that a server runs before and after one of its methods."""
 
     prepare: Callable[[Any], Any] | None = None
-    """Makes of the request's body what the method gets."""
+    """Converts the request's body to the method's argument."""
     check: Callable[[Any], None] | None = None
-    """Raises for a result that must not leave the server."""
+    """Raises an error for a result that must not leave the server."""
     extend: Callable[[Any, str], Any] | None = None
-    """Adds to a result; the second argument is the session's id."""
+    """Adds fields to a result; the second argument is the session id."""
 
 
 AROUND_NOTHING: Final = AroundMethod()
@@ -85,12 +85,11 @@ AROUND_NOTHING: Final = AroundMethod()
 class Endpoint:
     """One method of one server.
 
-    `on_error` turns an exception of the method into the right `CallError` for this kind of
-    server, one that came from a call it made included. `check` looks at every result
-    and raises when it must not leave. `author`: by what the method is told while it executes, where
-    it is not Palestra's. `prepare` makes of a body that fits the one that the method
-    gets; `extend` makes of a result, and its session's id, the one that leaves. `answers` are the
-    types of what it answers, by content type, where the method's signature does not tell.
+    `on_error`: turns an exception of the method, or of a call that it made, into the `CallError`
+    for this kind of server. `ends_session`: whether the session is closed after the call. `around`:
+    steps before and after the method. `author`: reports the call to the pulse; None when Palestra
+    ships the method. `answers`: the types of the answer by content type, when the signature does
+    not state them.
     """
 
     __slots__ = (
@@ -162,7 +161,9 @@ class Endpoint:
 
     @property
     def wants_session(self) -> bool:
-        """Whether the method can reach what the rollout keeps: by its session, or its request."""
+        """Whether the method has a `Session` or `Request` parameter, so that it can use the
+        session's state.
+        """
         return bool(self._session_name or self._request_name)
 
     def _take_body(self, name: str, kind: Any) -> None:
@@ -177,19 +178,21 @@ class Endpoint:
 
     @property
     def is_sync(self) -> bool:
-        """Whether calling the method is all there is to do: nothing is awaited."""
+        """Whether the method is a plain function, so that nothing is awaited."""
         return not (self._is_async or inspect.iscoroutinefunction(inspect.unwrap(self._method)))
 
     def send_away(self, away: Away) -> None:
-        """From now on have the method run elsewhere. Not for one that wants the request."""
+        """Run the method in another process from now on, with `away`. Not for a method with a
+        `Request`.
+        """
         self._away = away
 
     def body_schema(self) -> JsonDict | None:
-        """JSON Schema of the body, or None when the method takes none."""
+        """Return the JSON Schema of the body; None when the method takes no body."""
         return None if self._body_model is None else published_schema(self._body_model)
 
     def operation(self, components: SchemaComponents) -> JsonDict:
-        """The operation in an OpenAPI document with these components, as it succeeds."""
+        """Return the endpoint's OpenAPI operation, with the answer of success only."""
         body = components.placed(self.body_schema() or {"type": "object"})
         answers = {TEXT_TYPE: str} if self.is_tool else self._answers or _answers_of(self._method)
         return {
@@ -198,11 +201,11 @@ class Endpoint:
         }
 
     async def invoke(self, body: Any, /, *, session_id: str, request: Request | None = None) -> Any:
-        """Check `body`, run the method where it has to run, and check its result.
+        """Check `body`, run the method here or in its other process, and check its result.
 
-        Every call of the server comes through here: objects of this process, HTTP, MCP.
-        `request`: for a method that wants it. Raises `RowError` for a body that does not fit,
-        else `CallError`.
+        Every call of the server uses this method: in-process objects, HTTP, MCP. `request`: the
+        HTTP request, for a method that takes it. Raises `RowError`: the body does not fit. Raises
+        `CallError`: any other failure.
         """
         around = self._around
         if not self.is_tool:
@@ -220,7 +223,9 @@ class Endpoint:
         return result if around.extend is None else around.extend(result, session_id)
 
     def perform(self, body: Any, session_id: str) -> Coroutine[Any, Any, Any]:
-        """Run the method, in the process that `send_away` meant. Raises as `invoke`."""
+        """Run the method, in the process that was set with `send_away`. Raises the same errors as
+        `invoke`.
+        """
         return self._perform(body if self.is_tool else self._parse(body), session_id)
 
     async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
@@ -252,7 +257,7 @@ class Endpoint:
         return result if ended_session is None else _with_faults(result, ended_session.tool_faults)
 
     def _text_of(self, result: Any) -> str:
-        """What the model reads of a tool's result."""
+        """Return a tool's result as the text that the model reads."""
         if isinstance(result, str):
             # Half a surrogate pair (a file name, a cut emoji) can be neither sent nor stored.
             return result if result.isascii() else result.encode("utf-8", "replace").decode()
@@ -262,7 +267,9 @@ class Endpoint:
             raise self._on_error(self.path, error) from error
 
     def _said_of(self, error: BaseException, session_id: str) -> "ToolFailure":
-        """What the model reads of an exception; one that nobody meant is kept for the row."""
+        """Return a tool's exception as the text that the model reads. An exception other than
+        `ToolError` or an HTTP error below 500 is a bug, and is also kept for the row.
+        """
         if isinstance(error, ToolError):
             return tool_error(text_of(error))
         if (
@@ -294,7 +301,9 @@ class Endpoint:
             raise (ToolError(rejected.message) if self.is_tool else rejected) from None
 
     def _begin(self, body: Any, session_id: str, request: Request | None = None) -> Any:
-        """Call the method, whatever it raises: its result, which may have to be awaited."""
+        """Call the method. Return its result, which may be awaitable, or raise its exception
+        unchanged.
+        """
         if self.is_tool:
             body = self._parse(body)
         arguments: dict[str, Any] = {}
@@ -309,13 +318,15 @@ class Endpoint:
         return self._method(**arguments)
 
     async def __call__(self, request: Request) -> HttpResponse:
-        """Answer one HTTP request; failures are raised for the boundary to render."""
+        """Answer one HTTP request. The boundary turns errors into replies."""
         return await self.answer(await request.body(), request.session[SESSION_ID_KEY], request)
 
     async def answer(
         self, raw: bytes, session_id: str, request: Request | None = None
     ) -> HttpResponse:
-        """Answer a body; `request` is for a method that wants it. Raises as `invoke`."""
+        """Answer a request body `raw`. `request`: for a method that takes it. Raises the same
+        errors as `invoke`.
+        """
         try:
             body: Any = orjson.loads(raw) if raw else {}
         except orjson.JSONDecodeError as error:
@@ -331,7 +342,7 @@ class Endpoint:
 
 
 def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
-    """A verify response that tells which of its tools broke, when one did."""
+    """Return the verify response with the list of tool calls that failed with a bug, if any."""
     if not faults:
         return result
     payload = fields_of(result) if isinstance(result, BaseModel) else result
@@ -341,20 +352,22 @@ def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
 
 
 class ToolFailure(str):
-    """What a tool that failed answers: text like any other, for who does not ask."""
+    """The text that a failed tool returns to the model. A `str` subclass, so that a failure can be
+    recognized.
+    """
 
     __slots__ = ()
 
 
 def tool_error(message: str) -> ToolFailure:
-    """What the model reads when its tool call failed."""
+    """Return the text that the model reads when its tool call failed."""
     return ToolFailure(encode_json({"error": message}).decode())
 
 
 def _answers_of(method: Callable[..., Any]) -> dict[str, Any]:
-    """The types of what a method is annotated to return, by content type.
+    """Return the types of a method's return annotation, by content type.
 
-    A whole HTTP answer may be of any.
+    A returned `HttpResponse` may have any content type.
     """
     kind = get_type_hints(method).get("return", Any)
     kinds = get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)

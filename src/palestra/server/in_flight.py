@@ -1,6 +1,7 @@
-"""The requests that a server process is answering now, for whoever asks why nothing moves.
+"""The requests that a server process is answering now. They show why a fleet makes no progress.
 
-`GET /palestra/in_flight` of every server lists them: for which rollout, what is awaited, how long.
+`GET /palestra/in_flight` of every server lists them: the rollout, what is awaited, and for how
+long.
 """
 
 import time
@@ -25,24 +26,24 @@ class UnderWay:
 
 @final
 class InFlightCalls:
-    """Requests of other processes to one server of this one."""
+    """The requests from other processes that one server in this process is answering."""
 
     def __init__(self, server: str) -> None:
         self.server = server
         self._calls: dict[int, UnderWay] = {}
 
     def begin(self, path: str, context: CallContext) -> int:
-        """One more; what to end it with."""
+        """Add a request. Return the token for `end`."""
         call = UnderWay(path, context)
         self._calls[id(call)] = call
         return id(call)
 
     def end(self, token: int) -> None:
-        """It has been answered, or its caller has left."""
+        """Remove a request: it has been answered, or its caller has disconnected."""
         self._calls.pop(token, None)
 
     def as_json(self) -> list[JsonDict]:
-        """The oldest first."""
+        """Return the requests as JSON objects, the oldest first."""
         now = time.monotonic()
         return [
             {
@@ -59,7 +60,7 @@ class InFlightCalls:
         ]
 
     def lines(self) -> Iterator[str]:
-        """The same for a log."""
+        """Yield one line per request, for a log."""
         for call in self.as_json():
             row = f" for {call['row']}" if call["row"] else ""
             yield (

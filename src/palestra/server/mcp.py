@@ -1,16 +1,17 @@
 """`/mcp`: an environment's tools for clients that speak MCP, bound to the rollout's session.
 
 Streamable HTTP with the smallest server side that the protocol allows: every request is answered
-by one JSON body, there is no stream from the server. That is `initialize`, `ping`, `tools/list`
-and `tools/call`; the library's server would bring its own sessions, a task group per process and
-a second of imports for these four, and would know nothing of our sessions and failures. A client
-of the revision without a handshake is told that there is no such method, and shakes hands.
+with one JSON body, and the server sends no stream. Methods: `initialize`, `ping`, `tools/list` and
+`tools/call`. The MCP library is not used: for these four methods it would add its own sessions, a
+task group per process and a second of imports, and it does not support Palestra's sessions and
+errors. A client of the protocol revision without a handshake gets "no such method", and then does
+the handshake.
 
-A request belongs to the session that is named, in this order, by
+The session of a request is taken from the first of these that is present:
 
-- the header `X-NeMo-Gym-Session-Token`, which `seed_session` answers,
-- the header `Mcp-Session-Id`, which `initialize` answers,
-- the session's cookie, or our in-process caller.
+- the header `X-NeMo-Gym-Session-Token`, which `seed_session` returns,
+- the header `Mcp-Session-Id`, which `initialize` returns,
+- the session's cookie, or the in-process caller.
 """
 
 import re
@@ -40,36 +41,36 @@ MCP_PATH: Final = "/mcp"
 TOKEN_HEADER: Final = "X-NeMo-Gym-Session-Token"  # noqa: S105  # a header's name
 MCP_SESSION_HEADER: Final = "Mcp-Session-Id"
 MCP_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Revisions of the protocol that begin with a handshake, oldest first."""
+"""Protocol revisions that begin with a handshake, oldest first."""
 
 _PARSE_ERROR, _INVALID_REQUEST, _NO_METHOD, _BAD_PARAMS = -32700, -32600, -32601, -32602
 
 
 class NoSuchTool(Exception):
-    """The server has no tool of that name."""
+    """Error: the server has no tool with this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a tool said; `failed` when that is why it could not do it."""
+    """A tool's answer. `failed`: the tool failed, and the text is the error."""
 
     text: str
     failed: bool = False
 
 
 CallTool = Callable[[str, JsonDict, Request], Awaitable[ToolAnswer]]
-"""Run a tool in the session of the request. Raises NoSuchTool, or what a broken tool raises."""
+"""Runs a tool in the request's session. Raises NoSuchTool, or the error of a tool with a bug."""
 
 
 class _Call(BaseModel):
-    """Parameters of `tools/call`."""
+    """The parameters of `tools/call`."""
 
     name: str
     arguments: JsonDict | None = None
 
 
 class _JsonRpc(BaseModel):
-    """One JSON-RPC message; without `id` it is a notification, without `method` an answer."""
+    """One JSON-RPC message: a notification without `id`, an answer without `method`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -79,7 +80,7 @@ class _JsonRpc(BaseModel):
 
 
 class _Refused(Exception):
-    """The error member of a JSON-RPC answer."""
+    """Error that becomes the `error` member of a JSON-RPC answer."""
 
     def __init__(self, code: int, message: str, *, status: int = 200) -> None:
         super().__init__(message)
@@ -102,11 +103,15 @@ class McpDoor:
 
     @property
     def route(self) -> Route:
-        """POST only: a GET would wait for messages of ours, and there are none."""
+        """The route for POST only. A GET would open a stream of server messages, and there are
+        none.
+        """
         return Route(MCP_PATH, self.answer, methods=["POST"])
 
     def described(self, session_id: str) -> JsonDict:
-        """What `seed_session` answers as `mcp`: how to reach the tools in this session."""
+        """Return the `mcp` field of `seed_session`'s answer: how to reach the tools in this
+        session.
+        """
         return {
             "server_name": self._server,
             "url_path": MCP_PATH,
@@ -115,7 +120,9 @@ class McpDoor:
         }
 
     async def answer(self, request: Request) -> HttpResponse:
-        """Answer one message. Raises `CallError` when no tool answered: that is none of its own."""
+        """Answer one message. Raises `CallError` when a tool could not answer, which is not a
+        tool's error.
+        """
         message: _JsonRpc | None = None
         try:
             message = _message(await request.body())
@@ -164,7 +171,7 @@ class McpDoor:
         }
 
     def _bind(self, request: Request) -> None:
-        """Put the request into the session that its headers name, if they do."""
+        """Put the request into the session that its headers name, if any."""
         token = request.headers.get(TOKEN_HEADER) or request.headers.get(MCP_SESSION_HEADER)
         if not token:
             return
@@ -182,7 +189,9 @@ class McpDoor:
 
 
 def plainly_named(body: Any, *, server: str) -> Any:
-    """A verify request in which calls of the server's tools have the tools' own names."""
+    """Return the verify request, with the MCP names of this server's tools replaced by their own
+    names.
+    """
     response = getattr(body, "response", None)
     if not isinstance(response, Response):
         return body
@@ -196,9 +205,10 @@ def plainly_named(body: Any, *, server: str) -> Any:
 
 
 def own_name(name: str, *, server: str) -> str:
-    """A tool's name as the server has it.
+    """Return a tool's name as the server defines it.
 
-    MCP clients record it as `mcp__<server>__<tool>`, with `_` for what a name may not hold.
+    MCP clients record it as `mcp__<server>__<tool>`, with `_` for characters that a name must not
+    have.
     """
     return name.removeprefix(f"mcp__{re.sub(r'[^A-Za-z0-9_-]', '_', server)}__")
 
@@ -217,7 +227,7 @@ def _message(raw: bytes) -> _JsonRpc:
 
 
 def _entry(tool: JsonObject) -> JsonDict:
-    """A Responses API tool entry as MCP has it."""
+    """Convert a Responses API tool entry to an MCP tool entry."""
     return {
         "name": tool["name"],
         "description": tool.get("description") or "",

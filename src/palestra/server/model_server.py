@@ -1,6 +1,6 @@
 """`ModelServer`: turns Responses API requests into calls of a real endpoint.
 
-Clients that speak Chat Completions or Anthropic's Messages are served by every model server: see
+Every model server also serves clients that speak Chat Completions or Anthropic's Messages: see
 `palestra.server.fronts`.
 """
 
@@ -56,49 +56,49 @@ from palestra.server.sessions import Session, SessionStore
 from palestra.transport import CallContext, ServerClient, calling
 
 CHECK_PATH = "/endpoint"
-"""Where a model server says what its endpoint is and whether it answers."""
+"""The path where a model server reports what its endpoint is and whether it answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointFacts:
-    """What a model server knows of its endpoint, as its last `check` left it."""
+    """What a model server found out about its endpoint in its last `check`."""
 
     model: str = ""
-    """The name that requests ask for; empty: there is no endpoint to ask."""
+    """The model name in requests to the endpoint; empty: there is no endpoint."""
     served: tuple[str, ...] = ()
-    """The names that it lists, where they are known."""
+    """The model names that the endpoint lists; empty when unknown."""
     max_model_len: int | None = None
-    """Prompt and answer together, in tokens; None where it does not say."""
+    """The context length, prompt and answer together, in tokens; None when unknown."""
     tool_parser: str = ""
-    """Where it tells it."""
+    """The endpoint's tool parser; empty when unknown."""
 
 
 class ListedModel(BaseModel):
-    """One model behind a server."""
+    """One model that a model server offers."""
 
     id: str
     object: Literal["model"] = "model"
 
 
 class ModelList(BaseModel):
-    """What `/v1/models` answers."""
+    """The answer of `/v1/models`."""
 
     object: Literal["list"] = "list"
     data: list[ListedModel]
 
 
 class EndpointCheck(BaseModel):
-    """What `/endpoint` answers."""
+    """The answer of `/endpoint`."""
 
     endpoint: str
-    """What the endpoint said, in a few words."""
+    """A short text about the endpoint."""
     facts: EndpointFacts
 
 
 Made = TypeVar("Made")
 
 _STREAMING = frozenset({"stream", "stream_options"})
-"""Of a chat request: how it is answered, which concerns nobody behind the front."""
+"""Fields of a chat request about streaming. Only the front uses them."""
 
 
 def _unpacked(message: ChatMessage) -> ChatMessage:
@@ -108,11 +108,13 @@ def _unpacked(message: ChatMessage) -> ChatMessage:
 
 
 class ModelServerConfig(ServerConfig):
-    """Settings of a model server."""
+    """The settings of a model server."""
 
 
 class ModelServer(Server):
-    """Subclass this and write `responses`; `chat_completions` where the endpoint has it."""
+    """The base class of model servers. Subclass it and write `responses`, and also
+    `chat_completions` if the endpoint supports it.
+    """
 
     config: ModelServerConfig
 
@@ -123,10 +125,10 @@ class ModelServer(Server):
 
     @abstractmethod
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
-        """One turn of the model."""
+        """Run one turn of the model."""
 
     async def chat_completions(self, body: ChatCreateParams, session: Session) -> ChatCompletion:
-        """One chat completion: by default, what `responses` answers to the same conversation."""
+        """Return one chat completion. By default it is converted from the response of `responses`."""
         return completion_from_response(await self.responses(params_from_chat(body), session))
 
     async def _chat(
@@ -144,7 +146,7 @@ class ModelServer(Server):
         return HttpResponse(events, media_type=EVENT_STREAM)
 
     async def messages(self, body: MessagesRequest, session: Session) -> MessagesAnswer:
-        """One message of Anthropic's protocol, by way of `responses`."""
+        """Return one message of Anthropic's protocol, converted from the response of `responses`."""
         answering = self.responses(params_from_messages(body), session)
         return message_from_response(await self._captured(answering))
 
@@ -157,18 +159,18 @@ class ModelServer(Server):
         return HttpResponse(message_events(answer), media_type=EVENT_STREAM)
 
     async def list_models(self) -> list[str]:
-        """Names of the models behind this server."""
+        """Return the names of the models that this server offers."""
         return []
 
     async def check(self) -> str:
-        """Ask the endpoint, cheaply, whether it is there; what it answered, in a few words.
+        """Check cheaply whether the endpoint answers. Return its answer as a short text.
 
-        Raises `CallError` when it cannot be reached or rejects the key.
+        Raises `CallError`: the endpoint cannot be reached or rejects the key.
         """
         return "not checked"
 
     def facts(self) -> EndpointFacts:
-        """What is known of the endpoint, without asking it."""
+        """Return what is known about the endpoint, without a request to it."""
         return EndpointFacts()
 
     async def _models(self) -> ModelList:
@@ -179,11 +181,11 @@ class ModelServer(Server):
 
     @property
     def palestra_type(self) -> str:
-        """It is a model server."""
+        """The server type "model"."""
         return ServerType.MODEL
 
     def routes(self) -> list[Endpoint]:
-        """Responses, chat completions and messages."""
+        """Return the endpoints for responses, chat completions, messages and training."""
         return [
             self.endpoint(self._capturing(self.responses), "/v1/responses"),
             self.endpoint(
@@ -201,7 +203,9 @@ class ModelServer(Server):
         ]
 
     def _capturing(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """`method`, whose answers a trainer may ask for; its signature stays what it is."""
+        """Return `method` wrapped so that its answers are captured for trainers. The signature is
+        unchanged.
+        """
         capture = self._palestra_capture
 
         # No coroutine of its own: nearly always nothing is captured.
@@ -218,7 +222,7 @@ class ModelServer(Server):
         return self._palestra_capture.during(call, self.token_verdict)
 
     def token_verdict(self, tokens: TurnTokens) -> TokenVerdict:
-        """Check the token ids of an answer, for the trainer whose rollout it belongs to."""
+        """Return the verdict on the token ids of an answer that is captured for a trainer."""
         return tokens.verdict
 
     async def _training_run(self, body: TrainingRun) -> JsonDict:
@@ -232,15 +236,17 @@ class ModelServer(Server):
 
     @property
     def asked_by_a_trainer(self) -> bool:
-        """Whether the call that is served is made for a trainer's rollout, which checks it."""
+        """Whether the current call belongs to a trainer's rollout. The trainer checks its token
+        ids.
+        """
         return self._palestra_capture.captures_this_call
 
     def captured_turns(self, row: RowIdentity) -> TurnsTaken:
-        """The turns of a trainer's rollout, for a trainer in this process; they are forgotten."""
+        """Return the captured turns of a rollout to a trainer in this process, and forget them."""
         return self._palestra_capture.take(row)
 
     def setup_webserver(self) -> FastAPI:
-        """The protocol's endpoints and the list of models."""
+        """Return the app with the protocol's endpoints, the list of models and the endpoint check."""
         app = super().setup_webserver()
         app.add_api_route("/v1/models", self._models, methods=["GET"], response_model=ModelList)
         app.add_api_route(CHECK_PATH, self._check, methods=["GET"], response_model=EndpointCheck)
@@ -252,7 +258,7 @@ ONE_ANSWER_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class EndpointSaid:
-    """In a few words for people, and as facts."""
+    """A model server's description of its endpoint: a short text for people, and facts."""
 
     text: str
     facts: EndpointFacts
@@ -261,7 +267,9 @@ class EndpointSaid:
 async def ask_endpoint(
     client: ServerClient, name: str, *, within_s: float = ONE_ANSWER_S
 ) -> EndpointSaid:
-    """What the model server `name` says. Raises `CallError` with what is wrong."""
+    """Ask the model server `name` about its endpoint. Raises `CallError`: the endpoint cannot be
+    used.
+    """
     with calling(CallContext(deadline=time.monotonic() + within_s)):
         reply = await client.get(name, CHECK_PATH, stateless=True)
     if reply.status in {404, 405}:
@@ -276,7 +284,7 @@ async def ask_endpoint(
 
 
 def _facts(facts: Any) -> EndpointFacts:
-    """Those of a server of another version may be missing, or others."""
+    """Parse the facts; return empty facts when a server of another version sends other fields."""
     try:
         return msgspec.convert(facts, EndpointFacts)
     except msgspec.ValidationError:

@@ -1,7 +1,7 @@
-"""What a server says of its author's bugs: each once in full, then how often it came again.
+"""Logs the bugs in an author's code: each kind once in full, then only how often it came again.
 
-A verifier that raises does so for every rollout. Thousands of equal tracebacks would bury the one
-line that matters, and whatever else the command has to say.
+A verifier that raises does so in every rollout. Thousands of equal tracebacks would hide the one
+line that matters, and all other output of the command.
 """
 
 import logging
@@ -18,19 +18,22 @@ from palestra.server.authors_errors import error_text
 logger = logging.getLogger("palestra.server")
 
 PAUSE_S: Final = 5.0
-"""How long an error that comes again is only counted, after it was told."""
+"""Seconds for which a repeated error is only counted, after it was logged."""
 MOST_KINDS: Final = 200
-"""Different errors that are told in full; a server that has more has one kind, which goes on."""
+"""The largest number of kinds that are logged in full; all further errors are counted as one kind.
+"""
 _PACKAGE: Final = Path(__file__).parents[1]
 _CALLERS: Final = (str(_PACKAGE / "server"), str(_PACKAGE / "fleet"))
-"""What calls authors' code."""
+"""Folders of Palestra's code that calls authors' code."""
 _PLUMBING = "/anyio/"
 
 
 def own_frames(error: BaseException, limit: int = 4) -> str:
-    """The last frames of an author's own files; of other files only where there are none of theirs.
+    """Return the last frames in an author's own files; frames of other files only when there are
+    none.
 
-    Those are told of by the text of the error: what matters is where the author called them.
+    Other frames are omitted because the error's text describes them; the useful line is where the
+    author's code made the call.
     """
     # One that was raised anew on its way here says where it came from.
     frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
@@ -43,12 +46,12 @@ def own_frames(error: BaseException, limit: int = 4) -> str:
 
 
 Report = Callable[[str, str, str, str], object]
-"""Path, class name, text and frames of an exception."""
+"""Gets the path, class name, text and frames of an exception."""
 
 
 @dataclass(slots=True)
 class _Told:
-    """One kind of error. `count`: how often it came, `said`: how many of them a line told."""
+    """One kind of error. `count`: how often it came. `said`: the count that was last logged."""
 
     name: str
     count: int
@@ -58,26 +61,28 @@ class _Told:
 
 @final
 class OwnErrors:
-    """The errors of one server's own code. Kinds differ by path, type and the author's frames."""
+    """The errors of one server's own code, grouped by path, type and the author's frames."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, report: Report | None = None
     ) -> None:
-        """`report`: gets what there is to say, instead of the log."""
+        """`report`: is called for each error, instead of the log."""
         self._clock = clock
         self._report = report
         self._kinds: dict[tuple[str, str, str], _Told] = {}
 
     def log(self, server: str, path: str, error: BaseException) -> str:
-        """Say that a method raised, unless that was said a moment ago; the author's frames."""
+        """Log that a method raised `error`, or only count it if it was logged recently. Return the
+        author's frames.
+        """
         frames = own_frames(error)
         self.note(server, path, type(error).__name__, error_text(error), frames)
         return frames
 
     def note(self, server: str, path: str, kind: str, text: str, frames: str) -> None:
-        """Say that a method raised `text`, unless that was said a moment ago.
+        """Log that a method raised `text`, or only count it if it was logged recently.
 
-        `kind`: the exception's class name; `frames`: the author's.
+        `kind`: the exception's class name; `frames`: the author's frames.
         """
         if self._report is not None:
             self._report(path, kind, text, frames)
@@ -93,14 +98,14 @@ class OwnErrors:
             return
         earlier.count += 1
         if self._clock() - earlier.at >= PAUSE_S:
-            self._tell(earlier)
+            self._log_count(earlier)
 
     def tell_rest(self) -> None:
-        """Say how often each came in all, where that was not said yet."""
+        """Log the total count of each kind of error that came again since it was last logged."""
         for kind in self._kinds.values():
             if kind.count > kind.said:
-                self._tell(kind)
+                self._log_count(kind)
 
-    def _tell(self, kind: _Told) -> None:
+    def _log_count(self, kind: _Told) -> None:
         kind.said, kind.at = kind.count, self._clock()
         logger.error("%s again, %d times so far", kind.name, kind.count)

@@ -1,12 +1,12 @@
-"""The JSON Schema that a server publishes for a body, marked where it cannot tell the whole truth.
+"""The JSON Schema that a server publishes for a body, with marks where the schema is stricter than
+the server.
 
-A request model may look at its input before its fields do (validators of mode before, wrap or
-plain), take a field under several names, or take more spellings of a value than JSON Schema has
-words for: a number as a date, a list with duplicates as a set. Whoever holds a row against the
-schema must leave such fields out: the server takes more than the schema says.
+A request model may change its input before its fields are checked (validators of mode before, wrap
+or plain), accept a field under several names, or accept values that JSON Schema cannot describe: a
+number as a date, a list with duplicates as a set. The server accepts more than the schema for these
+fields, so a check of rows against the schema must skip them.
 
-So a field is unmarked only if all it is made of is on a list of kinds that JSON Schema describes
-as they are.
+A field is unmarked only if all its parts are of kinds that JSON Schema describes exactly.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -42,7 +42,7 @@ _PLAIN = frozenset(
         "union",
     }
 )
-"""Kinds of pydantic's core schema whose JSON Schema refuses nothing that they take."""
+"""Kinds of pydantic's core schema whose JSON Schema rejects no value that they accept."""
 _AROUND_FIELDS = frozenset({"definition-ref", "definitions", "function-after", "model"})
 _BELOW = (
     "schema",
@@ -54,7 +54,7 @@ _BELOW = (
     "extras_schema",
     "extras_keys_schema",
 )
-"""Where a core schema holds further ones."""
+"""The keys of a core schema that contain further core schemas."""
 _RENAMING = ("validate_by_name", "validate_by_alias")
 _CHANGING_TEXT = (
     "str_strip_whitespace",
@@ -62,18 +62,20 @@ _CHANGING_TEXT = (
     "str_to_upper",
     "coerce_numbers_to_str",
 )
-"""Of a model's config: what is done to every string in it."""
+"""Settings of a model's config that change every string in the model."""
 _UNLIKE_JSON_SCHEMA = {
     # Patterns are of another dialect there.
     "str": ("strip_whitespace", "to_lower", "to_upper", "coerce_numbers_to_str", "pattern"),
     "float": ("multiple_of",),  # rounds
     "model": ("custom_init",),
 }
-"""Constraints after which a plain kind is none."""
+"""Constraints that make a plain kind differ from its JSON Schema."""
 
 
 def describe(app: FastAPI, finish: Callable[[JsonDict], None]) -> None:
-    """Have `finish` change the app's document, once, when it is first asked for."""
+    """Make the app call `finish` on its OpenAPI document once, when the document is first
+    requested.
+    """
     make_document = app.openapi
     finished: JsonDict = {}
 
@@ -88,9 +90,10 @@ def describe(app: FastAPI, finish: Callable[[JsonDict], None]) -> None:
 
 
 def published_schema(model: type[BaseModel]) -> JsonDict:
-    """The JSON Schema of `model`, with `TRANSFORMS` on each field that changes its input.
+    """Return the JSON Schema of `model`, with the mark `TRANSFORMS` on each field that changes its
+    input.
 
-    On the schema itself when the model does.
+    The mark is on the schema itself when the model as a whole changes its input.
     """
     schema = model.model_json_schema(schema_generator=OpenApiSchema)
     core: Any = model.__pydantic_core_schema__
@@ -111,9 +114,9 @@ def published_schema(model: type[BaseModel]) -> JsonDict:
 
 
 def _fields(node: Any, definitions: JsonObject) -> tuple[JsonDict, bool] | None:
-    """The fields of a model, and whether it changes every string.
+    """Return the fields of a model, and whether the model changes every string.
 
-    None when something looks at the input before the fields do.
+    None when a validator changes the input before the fields are checked.
     """
     text_changes = False
     while node["type"] != "model-fields":
@@ -130,7 +133,7 @@ def _fields(node: Any, definitions: JsonObject) -> tuple[JsonDict, bool] | None:
 
 
 def _names(name: str, field: JsonObject) -> set[str]:
-    """Every name under which a field may stand in the JSON Schema."""
+    """Return every name that a field may have in the JSON Schema."""
     alias = field.get("validation_alias", name)
     paths = alias if isinstance(alias, list) else [alias]
     return {name, *(str(path[0] if isinstance(path, list) else path) for path in paths)}
@@ -139,7 +142,7 @@ def _names(name: str, field: JsonObject) -> set[str]:
 def _transforms(
     node: Any, definitions: JsonObject, visited: frozenset[str], *, text_changes: bool
 ) -> bool:
-    """Whether the JSON Schema of `node` may refuse what `node` takes."""
+    """Whether the JSON Schema of `node` may reject a value that `node` accepts."""
     kind: str = node["type"]
     if kind == "definition-ref":
         ref: str = node["schema_ref"]

@@ -1,8 +1,8 @@
-"""What a server answers without one of its endpoints having answered: paths that do not exist,
-wrong methods, bodies that are too large, and the `HTTPException`s of an author's own routes.
+"""Error replies that come from no endpoint: unknown paths, wrong methods, bodies that are too
+large, and the `HTTPException`s of an author's own routes.
 
-They are envelopes like every other failure. What the framework would have said stays beside the
-error, as `detail`: clients in the field read it, and of a tool it is what the model gets to see.
+They are envelopes like every other error. The framework's original text is kept next to the error,
+as `detail`: existing clients read it, and for a tool call the model reads it.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ from starlette.responses import Response as HttpResponse
 from palestra.config import did_you_mean
 from palestra.errors import (
     CallError,
-    Evidence,
+    CallEvidence,
     InfraError,
     RowError,
     RowIdentity,
@@ -34,20 +34,20 @@ from palestra.schema import JsonDict, encode_json
 from palestra.transport import RESERVED_PATHS, Activity, add_verify_request, current_call
 
 LONGEST_DETAIL = 500
-"""Characters of an author's own answer that the message repeats."""
+"""The largest number of characters of an author's own reply that the message repeats."""
 
 _OF_TURNS = frozenset({"reset", "step"})
-"""What an environment that takes turns has besides."""
+"""The additional protocol paths of an environment that takes turns."""
 _UNTOLD = frozenset({"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"})
-"""Pages of the framework, which no caller of ours looks for."""
+"""The framework's own pages, which are left out of lists of endpoints."""
 
 
 @final
 class RefusalEnvelopes:
-    """Turns refusals of `app` into envelopes.
+    """Turns the error replies of `app` into envelopes.
 
-    `own_failure` makes the error of this kind of server, at a path. Handlers that the author put into the
-    app themselves are left alone.
+    `own_failure`: makes the error of this kind of server for a path. Handlers that the author added
+    to the app are not changed.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RefusalEnvelopes:
         app: FastAPI,
         *,
         server: str,
-        own_failure: Callable[[str, str, Evidence], CallError],
+        own_failure: Callable[[str, str, CallEvidence], CallError],
         mask: Callable[[str], str] = str,
     ) -> None:
         self._mask = mask
@@ -71,7 +71,7 @@ class RefusalEnvelopes:
     def complete(
         self, failure: CallError, row: RowIdentity | None, activity: Activity | None
     ) -> None:
-        """Make `failure` ready to leave: with its row and the verify request, without secrets."""
+        """Add the row and the verify request to `failure`, and mask its secrets, before it is sent."""
         add_row(failure, row)
         add_verify_request(failure, activity)
         mask_error(failure, self._mask)
@@ -79,7 +79,7 @@ class RefusalEnvelopes:
     def body(
         self, method: str, path: str, status: int, detail: Any, *, routed: bool = True
     ) -> JsonDict:
-        """The envelope of one refusal. `routed`: whether some route was found for the path."""
+        """Return the envelope of one error reply. `routed`: whether a route was found for the path."""
         failure = self._failure(method, path, status, detail, routed=routed)
         call = current_call()
         self.complete(failure, call.row, call.activity)
@@ -125,20 +125,22 @@ class RefusalEnvelopes:
             return RowError(message)
         if status in {502, 503, 504}:
             return InfraError(message)
-        return self._own_failure(path, message, Evidence())
+        return self._own_failure(path, message, CallEvidence())
 
     def _no_such_path(self, method: str, path: str) -> CallError:
         endpoints = list(_endpoints(self._app))
         near = did_you_mean(path, {endpoint for _, endpoint in endpoints})
         failure = self._own_failure(
-            path, f"{self._server} has no endpoint {method} {path}{near}", Evidence()
+            path, f"{self._server} has no endpoint {method} {path}{near}", CallEvidence()
         )
         failure.hint = "endpoints: " + ", ".join(f"{how} {endpoint}" for how, endpoint in endpoints)
         failure.retriable = False
         return failure
 
     def _no_such_tool(self, path: str) -> str:
-        """What a model reads that calls a tool there is not; empty when this has no tools at all."""
+        """Return the text that a model reads when it calls an unknown tool; "" when this server is
+        no environment.
+        """
         posts = {endpoint for how, endpoint in _endpoints(self._app) if how == "POST"}
         if "/verify" not in posts:
             return ""  # no environment
@@ -152,20 +154,20 @@ class RefusalEnvelopes:
         failure = self._own_failure(
             path,
             f"{self._server}{path} takes {' or '.join(methods) or 'another method'}, not {method}",
-            Evidence(),
+            CallEvidence(),
         )
         failure.retriable = False
         return failure
 
 
 def _is_tool(path: str) -> bool:
-    """Whether a path that takes POST is a tool's: one step, and none of the protocol's own."""
+    """Whether a POST path belongs to a tool: it has one part, and is not a path of the protocol."""
     name = path[1:]
     return name not in RESERVED_PATHS and name not in _OF_TURNS and not {"/", "{"} & set(name)
 
 
 def _endpoints(app: FastAPI) -> Iterable[tuple[str, str]]:
-    """Method and path of every route, in the order of the app."""
+    """Yield the method and path of every route, in the app's order."""
     for route in app.routes:
         path = getattr(route, "path", "")
         if path in _UNTOLD:

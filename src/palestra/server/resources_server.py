@@ -1,4 +1,4 @@
-"""`ResourcesServer`: an environment. It holds state and tools, and verifies."""
+"""`ResourcesServer`: an environment. It has state and tools, and verifies."""
 
 import asyncio
 import inspect
@@ -34,74 +34,82 @@ from palestra.server.sessions import CLOSE_SESSION, SESSION_ID_KEY, Session
 from palestra.server.tools import is_tool, tool_schema
 
 ReverifyMode = Literal["stateless", "replay_tools", "unsupported", "unknown"]
-"""Whether `verify` can score a stored response, whose session is gone: `stateless` when it needs
-nothing but its request; `replay_tools` when its session can be made again, by seeding one from
-the row and running the trajectory's tool calls in it (so the tools must reach nothing outside);
-`unsupported` when it cannot do without the live session."""
+"""Whether `verify` can score a stored response, whose session no longer exists.
+
+`stateless`: it needs only its request. `replay_tools`: the session can be rebuilt by seeding it
+from the row and running the trajectory's tool calls again, so the tools must change nothing outside
+the session. `unsupported`: it needs the live session.
+"""
 
 REPEATABLE = "/repeatable"
-"""Where an environment says whether a rollout may be begun again."""
+"""The path where an environment reports whether a failed rollout may be started again."""
 
 _make_verify_response = maker(VerifyResponse)
 _OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
 
 
 class AuthorWorkers(Protocol):
-    """The processes in which a server's methods run."""
+    """The worker processes that run a server's methods."""
 
     async def start(self) -> None:
-        """Have one ready."""
+        """Start one worker, so that it is ready."""
 
     async def perform(self, endpoint: Endpoint, body: Any, session_id: str, /) -> Any:
-        """Run an endpoint's method there."""
+        """Run an endpoint's method in a worker."""
 
     async def close(self) -> None:
-        """End them."""
+        """End the workers."""
 
 
 class ResourcesServerConfig(ServerConfig):
-    """Settings of an environment; add your own as fields of a subclass."""
+    """The settings of an environment. Add your own as fields of a subclass."""
 
     expose_tools_over_mcp: bool = False
-    """Offer the tools at `/mcp` too, for agents that speak MCP."""
+    """Whether to offer the tools at `/mcp` too, for agents that speak MCP."""
 
 
 class ResourcesServer(Server):
-    """Subclass this: `verify` is required, `seed_session` and `@tool` methods as needed.
+    """The base class of environments. `verify` is required; add `seed_session` and `@tool` methods
+    as needed.
 
-    Any of them may take a parameter annotated with `Session` to keep state for the rollout.
+    Each of these methods may take a parameter annotated with `Session`, to keep state for the
+    rollout.
     """
 
     config: ResourcesServerConfig
 
     reverify_mode: ClassVar[ReverifyMode] = "unknown"
-    """Declare it when `verify` takes the session; one that does not is `stateless` by itself."""
+    """Set this when `verify` takes the session. Without a session, `unknown` counts as `stateless`.
+    """
 
     repeatable: ClassVar[bool | None] = None
-    """Whether a rollout that has begun here, and failed, may be begun again in a new session: it
-    may when nothing outside of the session is touched. None: only where nothing is done but to
-    verify, without a session, and where `reverify_mode` says that tools may be replayed."""
+    """Whether a rollout that began and failed may be started again in a new session. This is safe
+    when nothing outside the session changes. None: safe if `reverify_mode` is `replay_tools`, or if
+    the server only verifies, without a session, tools or own routes."""
 
     isolated: ClassVar[bool] = True
-    """Whether its methods run in worker processes when any of `verify`, `seed_session` and the
-    tools is a plain one. Each worker holds a replica of the server, made once, with `start` run in
-    each; a session stays in one of them. Not where the class has routes of its own. False: all runs
-    in the server's process, where a plain method that does not return stops everything."""
+    """Whether to run the methods in worker processes if any of `verify`, `seed_session` and the
+    tools is a plain (not async) method. Each worker holds one replica of the server and runs
+    `start`; a session stays in one worker. A class with its own routes gets no workers. False: all
+    methods run in the server's process, where a plain method that does not return blocks
+    everything."""
 
     reward_rules: ClassVar[RewardRules] = RewardRules()
-    """What its rewards may be; `palestra verify-env` holds the verifier to it."""
+    """The rewards that the verifier may return; `palestra verify-env` checks them."""
 
     _palestra_workers: AuthorWorkers | None = PrivateAttr(default=None)
 
     def isolate(self, workers: AuthorWorkers) -> None:
-        """Have the methods of the author's run in `workers`."""
+        """Run the author's methods in `workers`."""
         self._palestra_workers = workers
         for endpoint in self._palestra_endpoints.values():
             if endpoint.path != "/aggregate_metrics":
                 endpoint.send_away(workers.perform)
 
     def wants_isolation(self) -> bool:
-        """Whether a plain method of the author's could hold the server's process up."""
+        """Whether a plain (not async) method of the author could block the server's process, so
+        that workers are needed.
+        """
         kind = type(self)
         ours = all(
             method.__module__.startswith("palestra.server.")
@@ -115,22 +123,22 @@ class ResourcesServer(Server):
         return kind.isolated and ours and forwarded and any(plain)
 
     async def start_workers(self) -> None:
-        """Have one worker ready."""
+        """Start one worker, if the methods run in workers."""
         if self._palestra_workers is not None:
             await self._palestra_workers.start()
 
     async def end_workers(self) -> None:
-        """End them all."""
+        """End the workers, if there are any."""
         if self._palestra_workers is not None:
             await self._palestra_workers.close()
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """What a perfect model would answer to a task row; None when that is not known.
+        """Return the answer of a perfect model to a task row; None when it is not known.
 
-        `palestra.schema.response_of` makes one of texts and calls. Calls of tools that this server
-        has are run, in their order, before it is verified; where turns are taken, each message is
-        one. `palestra verify-env` expects `reward_rules.highest` for it, and derives wrong answers
-        from it.
+        `palestra.schema.response_of` makes a response from texts and tool calls. Calls of this
+        server's tools are run in order before the response is verified. For an environment that
+        takes turns, each message is one turn. `palestra verify-env` expects the reward
+        `reward_rules.highest` for it, and derives wrong answers from it.
         """
         del row
         return None
@@ -145,13 +153,16 @@ class ResourcesServer(Server):
 
     @abstractmethod
     async def verify(self, body: Any, *args: Any, **kwargs: Any) -> Any:
-        """Score the trajectory in `body.response`. Never raise because of what a model wrote.
+        """Score the trajectory in `body.response`. Never raise an error because of a model's
+        output.
 
         Annotate `body` with `VerifyRequest`, or with a subclass that declares your row's fields.
         """
 
     def reply(self, body: VerifyRequest, reward: float, **reported: Any) -> VerifyResponse:
-        """The verify response for `body`: the same fields, the reward, and what you report."""
+        """Return the verify response for `body`: its fields, the reward, and the fields in
+        `reported`.
+        """
         set_fields = body.model_fields_set
         fields = {name: value for name, value in body.__dict__.items() if name in set_fields}
         fields |= {**(body.model_extra or {}), **reported, "reward": reward}
@@ -159,16 +170,16 @@ class ResourcesServer(Server):
         return _make_verify_response(protocol_fields, fields)
 
     def tools(self) -> dict[str, JsonDict]:
-        """The `@tool` methods as Responses API tool entries, by name."""
+        """Return the `@tool` methods as Responses API tool entries, by name."""
         return {name: tool_schema(method) for name, method in self._tool_methods.items()}
 
     async def _closed(self, session: Session) -> JsonDict:
-        """The rollout was given up before `verify`: what its session holds is released."""
+        """Release what the session holds: the rollout was given up before `verify`."""
         del session
         return {}
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """Metrics over many rollouts; extend by overriding `compute_metrics`."""
+        """Return metrics over many rollouts. To add your own, override `compute_metrics`."""
         # seconds for hundreds of thousands of rows, which other requests must not wait for
         return await asyncio.to_thread(self._aggregated, body)
 
@@ -184,27 +195,29 @@ class ResourcesServer(Server):
         )
 
     def compute_metrics(self, tasks: Any) -> JsonDict:
-        """Metrics of your own; none by default. Called in a thread beside the event loop.
+        """Return your own metrics; none by default. Called in a thread, outside the event loop.
 
-        `tasks`: for each task the verify responses of its rollouts, as dicts, to be read only.
-        A collection sends them without `responses_create_params`, with nothing of `response` but
-        its usage, and without fields that in any of them are a text or container of more than
-        2,000 bytes as JSON; `extracted_answer` it sends always.
+        `tasks`: for each task the verify responses of its rollouts, as read-only dicts. In a
+        collection they lack `responses_create_params`, everything of `response` but its usage, and
+        each field that is a text or container of more than 2,000 bytes as JSON in any of them.
+        `extracted_answer` is always present.
         """
         del tasks
         return {}
 
     def get_key_metrics(self, agent_metrics: Any) -> JsonDict:
-        """The few metrics to show first: by default every mean."""
+        """Return the few metrics to show first: by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 
     @property
     def palestra_type(self) -> str:
-        """It is an environment."""
+        """The server type of an environment."""
         return ServerType.RESOURCES
 
     def relayed(self, error: CallError) -> CallError:
-        """A model that an environment asks is a judge: its failure is none of the policy's."""
+        """Turn the error of a model call into a JudgeFailure: a model that an environment asks is a
+        judge, not the policy.
+        """
         if error.outcome is not Outcome.POLICY_ERROR and not isinstance(error, PromptTooLong):
             return error
         failure = JudgeFailure(
@@ -219,7 +232,7 @@ class ResourcesServer(Server):
         return {name: getattr(self, name) for name in names}
 
     def routes(self) -> list[Endpoint]:
-        """Seed, verify, aggregate, and one endpoint per tool."""
+        """Return the endpoints: seed, verify, close, aggregate, and one for each tool."""
         exposed = self.config.expose_tools_over_mcp
         return [
             self.endpoint(
@@ -244,7 +257,9 @@ class ResourcesServer(Server):
         ]
 
     def setup_webserver(self) -> FastAPI:
-        """The app, which also says whether stored responses can be verified again."""
+        """Return the app, with paths that report whether stored responses can be verified again and
+        whether rollouts can be repeated.
+        """
         app = super().setup_webserver()
         app.add_api_route("/reverify_mode", self._report_reverify_mode, methods=["GET"])
         app.add_api_route(REPEATABLE, self._report_repeatable, methods=["GET"])
@@ -266,7 +281,7 @@ class ResourcesServer(Server):
         return ToolAnswer(answer, failed=isinstance(answer, ToolFailure))
 
     def _with_mcp(self, seeded: Any, session_id: str) -> Any:
-        """What seeding answers, and how to reach the tools over MCP."""
+        """Return the answer of `seed_session` with an `mcp` field: how to reach the tools over MCP."""
         if isinstance(seeded, BaseModel):
             seeded = fields_of(seeded)
         if not isinstance(seeded, dict):
@@ -283,7 +298,7 @@ class ResourcesServer(Server):
         return {"repeatable": self.declared_repeatable()}
 
     def declared_repeatable(self) -> bool:
-        """`repeatable`, or what is sure where it is not declared."""
+        """Return `repeatable`; when it is None, whether repeating is certainly safe."""
         if self.repeatable is not None:
             return self.repeatable
         if self.reverify_mode == "replay_tools":
@@ -299,7 +314,7 @@ class ResourcesServer(Server):
         return only_verifies and self.declared_reverify_mode() == "stateless"
 
     def declared_reverify_mode(self) -> ReverifyMode:
-        """`reverify_mode`, or what the signature of `verify` tells where it is not declared."""
+        """Return `reverify_mode`; when it is `unknown` and `verify` takes no session, `stateless`."""
         verify = self.typed_endpoint("/verify")
         undeclared = self.reverify_mode == "unknown"
         # What it cannot reach it cannot depend on.
@@ -308,11 +323,11 @@ class ResourcesServer(Server):
         return self.reverify_mode
 
     def declared_reward_rules(self) -> RewardRules:
-        """`reward_rules`, or what stands in their place."""
+        """Return the reward rules; a subclass may override this."""
         return self.reward_rules
 
     def _check_reward(self, result: Any) -> None:
-        """A reward that is no finite number never leaves the environment."""
+        """Raise VerifierError for a reward that is not a finite number."""
         reward = (
             result.get("reward") if isinstance(result, dict) else getattr(result, "reward", None)
         )

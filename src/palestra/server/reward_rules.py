@@ -1,4 +1,4 @@
-"""`RewardRules`: what an environment says of its rewards, and `palestra verify-env` holds it to."""
+"""`RewardRules`: an environment's declared rewards, which `palestra verify-env` checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,33 +18,33 @@ WRONG_KINDS: Final[Mapping[str, str]] = {
     "hedged": "all tasks' right values at once",
     "prompt": "garbage or nothing, where the prompt shows the right answer",
 }
-"""The wrong answers that `verify-env` makes up, by kind: what each is."""
+"""The kinds of wrong answers that `verify-env` makes up, each with a description."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewardRules:
-    """What a reward may be. The defaults are those of a verifier that knows right and wrong."""
+    """The rewards that a verifier may return. By default 1 for a right and 0 for a wrong answer."""
 
     lowest: float = 0.0
     highest: float = 1.0
-    """What a right answer gets."""
+    """The reward of a right answer."""
     wrong: float = 0.0
-    """The most that a wrong answer may get: more than `lowest` where there is partial credit."""
+    """The highest reward of a wrong answer; more than `lowest` if there is partial credit."""
     same_for_all: str = ""
-    """Why every answer gets the same reward, where that is meant."""
+    """The reason why every answer gets the same reward, if that is intended."""
     unsure: Mapping[str, str] = field(default_factory=dict)
-    """Kinds of wrong answers that `verify-env` makes up and that may be right here, each with the
-    reason: {"truncated": "any text is a poem"}. `WRONG_KINDS` has them all. List wrong answers of
-    your own instead, in `data/verifier_cases.jsonl`."""
+    """Kinds of made-up wrong answers that may be right in this environment, each with the reason:
+    {"truncated": "any text is a poem"}. `verify-env` skips them; `WRONG_KINDS` lists all kinds.
+    List your own wrong answers in `data/verifier_cases.jsonl` instead."""
     judge_words: tuple[str, str] | None = None
-    """What a judge writes to award and to refuse; None: the usual ones are tried."""
+    """The judge's replies that award and refuse a reward; None: the usual replies are tried."""
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for a kind that there is not: it would leave out nothing."""
+        """Raise ConfigError when `unsure` names an unknown kind, because it would exclude nothing."""
         unknown = [kind for kind in self.unsure if kind not in WRONG_KINDS]
         if unknown:
             near = did_you_mean(unknown[0], WRONG_KINDS) if len(unknown) == 1 else ""
             raise ConfigError(
-                f"reward_rules: unsure has no kind {', '.join(map(repr, unknown))}{near}",
+                f"reward_rules: `unsure` names an unknown kind: {', '.join(map(repr, unknown))}{near}",
                 hint=f"kinds: {', '.join(WRONG_KINDS)}",
             )

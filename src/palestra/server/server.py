@@ -1,4 +1,4 @@
-"""`Server`: what model servers, agents and resources servers have in common."""
+"""`Server`: the common base of model servers, agents and resources servers."""
 
 import logging
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.routing import BaseRoute, Route
 
 from palestra.config import ServerType
-from palestra.errors import CallError, Evidence, RejectedRows, RowError
+from palestra.errors import CallError, CallEvidence, RejectedRows, RowError
 from palestra.schema import JsonDict, SchemaComponents, complete_document, rejected_fields
 from palestra.server.author_calls import AuthorMethod, is_by_author
 from palestra.server.authors_errors import error_text
@@ -30,7 +30,7 @@ logger = logging.getLogger("palestra.server")
 
 
 class ServerConfig(BaseModel):
-    """Settings that every server has; a server's own settings are fields of a subclass.
+    """The settings that every server has; a server's own settings are fields of a subclass.
 
     `name` is the instance's name in the configs.
     """
@@ -43,9 +43,9 @@ class ServerConfig(BaseModel):
 class Server(BaseModel):
     """A server: typed async methods and an ASGI app over them.
 
-    Subclasses list their protocol methods in `routes()`. Where the server lives (in this
-    process, in one of its own, on another node) is the fleet's business and changes nothing
-    here.
+    Subclasses list their protocol methods in `routes()`. The fleet decides where the server runs
+    (in this process, in its own process, on another node); the server's code is the same
+    everywhere.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
@@ -54,7 +54,7 @@ class Server(BaseModel):
     server_client: ServerClient
 
     palestra_failures: ClassVar[frozenset[int]] = frozenset({401, 422, 500, 504})
-    """The statuses that its failures are answered with."""
+    """The HTTP statuses of this server's error replies."""
 
     # Authors call their own attributes `_sessions` or `_token`; theirs would silently replace ours.
     _palestra_sessions: SessionStore = PrivateAttr(default_factory=SessionStore)
@@ -65,38 +65,44 @@ class Server(BaseModel):
 
     @property
     def name(self) -> str:
-        """The instance's name, or the class's when it has none."""
+        """The instance's name; the class's name when it has none."""
         return self.config.name or type(self).__name__
 
     @property
     def palestra_type(self) -> str:
-        """Which of the three kinds of servers this is; empty when it is none of them."""
+        """The server type: model, agent or resources; empty for any other server."""
         return ""
 
     @property
     def palestra_is_environment(self) -> bool:
-        """Whether a model that this server asks is a judge, and no rollout's policy."""
+        """Whether this server is an environment, so that a model that it asks is a judge and not
+        the policy.
+        """
         return self.palestra_type == ServerType.RESOURCES
 
     @cached_property
     def palestra_in_flight(self) -> InFlightCalls:
-        """What other processes have asked this server, and it has not answered yet."""
+        """The requests from other processes that this server has not answered yet."""
         return InFlightCalls(self.name)
 
     async def start(self) -> None:
-        """Called once on the event loop before the first request; raise to refuse to start."""
+        """Prepare the server. Called once on the event loop before the first request. Raise an
+        error to refuse to start.
+        """
 
     async def stop(self) -> None:
-        """Called once after the last request."""
+        """Clean up. Called once after the last request."""
 
     async def start_workers(self) -> None:
-        """Start the processes that its author's code is called in, if any. After `start`."""
+        """Start the processes that run the author's code, if any. Called after `start`."""
 
     async def end_workers(self) -> None:
-        """End those processes, and whatever they do."""
+        """End the processes that run the author's code, even in the middle of a call."""
 
     async def shut_down(self) -> None:
-        """Stop, and release what sessions still hold. For whoever runs the server."""
+        """Stop the server, close its sessions and end its workers. Called by the code that runs the
+        server.
+        """
         try:
             await self.stop()
         finally:
@@ -106,24 +112,24 @@ class Server(BaseModel):
 
     @property
     def palestra_sessions(self) -> SessionStore:
-        """The sessions of this process."""
+        """The sessions of this server in this process."""
         return self._palestra_sessions
 
     @property
     def palestra_errors(self) -> OwnErrors:
-        """What its own code has raised in this process."""
+        """The errors that the server's own code has raised in this process."""
         return self._palestra_errors
 
     def palestra_report_bugs(self, report: Report) -> None:
-        """Give what this server's own code raises to `report`, instead of the log."""
+        """Pass the errors of this server's own code to `report`, instead of the log."""
         self._palestra_errors = OwnErrors(report=report)
 
     def routes(self) -> list[Endpoint]:
-        """The protocol endpoints of this kind of server."""
+        """Return the protocol endpoints of this kind of server."""
         return []
 
     def endpoint(self, method: Callable[..., Any], path: str, **kwargs: Any) -> Endpoint:
-        """An endpoint of this server over one of its methods."""
+        """Make an endpoint from one of this server's methods."""
         return Endpoint(
             method,
             path=path,
@@ -137,16 +143,17 @@ class Server(BaseModel):
     def palestra_author_method(
         self, method: Callable[..., Any] | None, path: str
     ) -> AuthorMethod | None:
-        """By what a call of `path` is told while it executes; None when only our code runs then.
+        """Return the AuthorMethod that reports a call of `path` to the pulse; None when only
+        Palestra's code runs there.
 
-        `method`: what answers there, where that is known.
+        `method`: the endpoint's method, if known.
         """
         if not is_by_author(type(self)):
             return None
         return AuthorMethod(method or type(self), self, path)
 
     def translate(self, path: str, error: BaseException) -> CallError:
-        """What an exception of this server's own code means to the rollout."""
+        """Turn an exception of this server's own code into the `CallError` for the rollout."""
         if isinstance(error, CallError):
             self._tell_inner_failure(error)
             return self.relayed(error)
@@ -154,13 +161,17 @@ class Server(BaseModel):
             return _request_error(self.name, path, error)
         if isinstance(error, RejectedRows):
             message = f"{self.name}{path} rejects the rows: {error.message}"
-            return RowError(message, hint=error.hint, evidence=Evidence(problems=error.problems))
+            return RowError(
+                message, hint=error.hint, evidence=CallEvidence(problems=error.problems)
+            )
         frames = self._palestra_errors.log(self.name, path, error)
         message = f"{self.name}{path} raised {error_text(error)}"
-        return self.own_failure(path, message, Evidence(traceback=frames))
+        return self.own_failure(path, message, CallEvidence(traceback=frames))
 
     def _tell_inner_failure(self, error: CallError) -> None:
-        """Say that an inner call failed, in the field's words, when requests are debugged."""
+        """Log that a call to another server failed, in NeMo Gym's wording, if request debugging is
+        on.
+        """
         if error.evidence.hops and self.server_client.debug:
             logger.error(
                 "Hit an exception in %s calling an inner server: %s",
@@ -169,11 +180,11 @@ class Server(BaseModel):
             )
 
     def relayed(self, error: CallError) -> CallError:
-        """What the failure of a call that this server made means to whoever called it."""
+        """Return the error for this server's caller when a call that this server made has failed."""
         return error
 
-    def own_failure(self, path: str, message: str, evidence: Evidence) -> CallError:
-        """The error for a bug in this kind of server, in the code behind `path`."""
+    def own_failure(self, path: str, message: str, evidence: CallEvidence) -> CallError:
+        """Return the error for a bug in this kind of server, in the code for `path`."""
         return fault_of(self.palestra_type, path)(message, evidence=evidence)
 
     @cached_property
@@ -181,12 +192,14 @@ class Server(BaseModel):
         return {endpoint.path: endpoint for endpoint in self.routes()}
 
     def typed_endpoint(self, path: str, /) -> Endpoint | None:
-        """The endpoint at `path` for a caller in this process, if objects can be passed to it."""
+        """Return the endpoint at `path` for a caller in this process; None when it needs an HTTP
+        request.
+        """
         endpoint = self._palestra_endpoints.get(path)
         return None if endpoint is None or endpoint.wants_request else endpoint
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the protocol's endpoints; override to add routes of your own."""
+        """Return the app with the protocol's endpoints. Override it to add your own routes."""
         # Before FastAPI's own pages, as paths are tried in this order.
         routes: list[BaseRoute] = [
             Route(endpoint.path, endpoint.__call__, methods=["POST"])
@@ -205,9 +218,9 @@ class Server(BaseModel):
         complete_document(document, self.palestra_failures)
 
     def secure(self, *, secret: str = "", token: str = "", worker: int | None = None) -> None:
-        """Share the fleet's cookie secret and token; call before the first request.
+        """Set the fleet's cookie secret and token. Call it before the first request.
 
-        `worker`: this process's number, when several serve the instance.
+        `worker`: this process's number, when several processes serve the instance.
         """
         self._palestra_worker = worker
         self._palestra_secret = secret or self._palestra_secret
@@ -238,7 +251,9 @@ class Server(BaseModel):
         return None if worker is None else (worker_cookie(self.name), str(worker))
 
     def asgi_app(self) -> ASGIApp:
-        """The app behind the boundary that adds sessions and renders failures."""
+        """Return the app, wrapped in the boundary that adds sessions and turns errors into
+        envelopes.
+        """
         return self._palestra_app
 
 

@@ -1,9 +1,8 @@
-"""Sessions: what one rollout keeps on one server.
+"""Sessions: one rollout's state on one server.
 
-A session is known by its id, which travels in a signed cookie named
-`{ClassName}___{instance}`. Its state lives in the server's memory from the first call to the
-last (`verify`). Of a rollout that never came back it is forgotten when its deadline has passed,
-and not before `idle_limit_s`.
+A session is identified by its id, in a signed cookie named `{ClassName}___{instance}`. Its state is
+in the server's memory from the rollout's first call to the last (`verify`). If a rollout never
+comes back, its session is dropped after the rollout's deadline, and not before `idle_limit_s`.
 """
 
 import logging
@@ -18,18 +17,20 @@ logger = logging.getLogger("palestra.server")
 
 SESSION_ID_KEY = "session_id"
 CLOSE_SESSION = "/close_session"
-"""Where an environment is told that a rollout was given up, and its session is of no use."""
+"""The path where an agent reports that a rollout was given up, so that its session can be closed.
+"""
 
 
 MOST_TOOL_FAILURES = 50
-"""Of one rollout that are kept: a model may call a broken tool for ever."""
+"""The largest number of tool faults kept per rollout: a model may call a broken tool again and
+again."""
 LONGEST_MESSAGE = 500
-"""Characters of a tool's exception that are kept."""
+"""The largest number of characters kept of a tool's exception."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFault:
-    """A tool call that ended in an exception nobody meant."""
+    """A tool call that failed with an unexpected exception, which is a bug."""
 
     tool: str
     type: str
@@ -38,32 +39,33 @@ class ToolFault:
 
 @dataclass(slots=True)
 class Session:
-    """One rollout's state on one server. `state` is the environment's to fill."""
+    """One rollout's state on one server. The environment uses `state` freely."""
 
     id: str
     state: dict[str, Any] = field(default_factory=dict)
     last_used: float = field(default_factory=time.monotonic)
     deadline: float | None = None
-    """By when its rollout must be done, a `time.monotonic()` value."""
+    """The rollout's deadline, a `time.monotonic()` value."""
     tool_faults: list[ToolFault] = field(default_factory=list, repr=False)
-    """Its tool calls that failed of a bug, the first of them; `verify` adds them to the row."""
+    """The first tool calls that failed with a bug; `verify` adds them to the row."""
     _endings: list[Callable[[], object]] = field(default_factory=list, repr=False)
 
     def at_end(self, release: Callable[[], object]) -> None:
-        """Call `release` when the session is over: verified, forgotten, or its server stops.
+        """Call `release` when the session ends: verified, dropped, or the server stops.
 
-        For what the state holds beyond memory: a process, a file. It is called once, on the event
-        loop, last come first; it must not block, and what it raises is only logged.
+        Use it for resources other than memory: a process, a file. `release` is called once, on the
+        event loop; the function added last is called first. It must not block. Its errors are only
+        logged.
         """
         self._endings.append(release)
 
     def note_fault(self, fault: ToolFault) -> None:
-        """Keep one for the row, as long as there are few."""
+        """Keep a tool fault for the row, up to `MOST_TOOL_FAILURES`."""
         if len(self.tool_faults) < MOST_TOOL_FAILURES:
             self.tool_faults.append(fault)
 
     def end(self) -> None:
-        """Release what the session holds."""
+        """Call the functions added with `at_end`."""
         while self._endings:
             release = self._endings.pop()
             try:
@@ -76,8 +78,8 @@ class Session:
 class SessionStore:
     """The live sessions of one server process.
 
-    With `keep=False` nothing is remembered: a model server only needs to know which
-    conversation a request belongs to.
+    With `keep=False` nothing is stored: a model server only needs the id of the conversation that a
+    request belongs to.
     """
 
     def __init__(self, *, keep: bool = True, idle_limit_s: float = 3600.0) -> None:
@@ -90,7 +92,7 @@ class SessionStore:
         return len(self._sessions)
 
     def open(self, session_id: str) -> Session:
-        """The session of that id, made on its first use."""
+        """Return the session with this id; make it on first use."""
         if not self._keep:
             return Session(session_id)
         now = time.monotonic()
@@ -104,14 +106,14 @@ class SessionStore:
         return session
 
     def close(self, session_id: str) -> Session | None:
-        """Forget a session, which is given back; unknown ids are fine."""
+        """End a session and return it; None for an unknown id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.end()
         return session
 
     def close_all(self) -> None:
-        """Forget every session."""
+        """End every session."""
         for session_id in list(self._sessions):
             self.close(session_id)
 

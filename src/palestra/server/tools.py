@@ -1,4 +1,4 @@
-"""Tools of an environment: marked methods, with their JSON Schema from the signature."""
+"""Tools of an environment: marked methods, whose JSON Schema comes from the signature."""
 
 import inspect
 import re
@@ -16,10 +16,10 @@ _TOOL_MARK = "_palestra_tool"
 
 
 class ToolError(Exception):
-    """Raise it in a tool to refuse a call: the model reads the message, and may try again.
+    """Raise this in a tool to reject a call: the model reads the message, and may try again.
 
-    Any other exception is a bug of the tool. The model reads that one too, and the rollout goes
-    on, but its row tells it under `tool_failures`.
+    Any other exception is a bug of the tool. The model reads its message too, and the rollout
+    continues, but the row lists the failure under `tool_failures`.
     """
 
 
@@ -34,12 +34,12 @@ def tool(method: F) -> F:
 
 
 def is_tool(method: object) -> bool:
-    """Whether `tool` marked this method."""
+    """Whether the method was marked with `tool`."""
     return getattr(method, _TOOL_MARK, False) is True
 
 
 def arguments_model(method: Callable[..., Any]) -> Any:
-    """A pydantic model of the tool's parameters, without `self` and the session."""
+    """Return a pydantic model of the tool's parameters, without `self` and the session."""
     hints = get_type_hints(method, include_extras=True)
     notes = _parameter_notes(inspect.getdoc(method) or "")
     fields: JsonDict = {}
@@ -58,7 +58,7 @@ def arguments_model(method: Callable[..., Any]) -> Any:
 
 
 def tool_schema(method: Callable[..., Any]) -> JsonDict:
-    """The tool as a Responses API `tools` entry."""
+    """Return the tool as a Responses API `tools` entry."""
     schema = arguments_model(method).model_json_schema()
     schema.pop("title", None)
     for prop in schema.get("properties", {}).values():
@@ -84,7 +84,9 @@ def _summary(docstring: str) -> str:
 
 
 def _parameter_notes(docstring: str) -> dict[str, str]:
-    """Lines of the form `name: what it means` after the summary."""
+    """Return the parameter descriptions: the docstring's lines `name: what it means` after the
+    summary.
+    """
     _, _, notes_text = docstring.partition("\n\n")
     notes = (_NOTE.match(line) for line in notes_text.splitlines())
     return {match[1]: match[2] for match in notes if match}

@@ -1,9 +1,9 @@
 """`TurnsServer`: an environment that takes turns with the model, as in a game or a dialogue.
 
-The protocol is Gymnasium's, spoken in messages: `POST /reset` with the task row opens an episode,
-`POST /step` with the model's turn answers it with the next observation, which the agent
-(`gymnasium_agent`) gives the model as a user's message. `/verify` says what the episode came to:
-its reward is the sum of its steps'.
+The protocol is Gymnasium's, in messages. `POST /reset` with the task row starts an episode. `POST
+/step` with the model's turn returns the next observation, which the agent (`gymnasium_agent`) sends
+to the model as a user message. `/verify` returns the episode's result: its reward is the sum of the
+steps' rewards.
 """
 
 from abc import abstractmethod
@@ -22,35 +22,35 @@ _EPISODE = "episode"
 
 
 class Opening(WireModel):
-    """What `/reset` answers."""
+    """The answer of `/reset`."""
 
     observation: str | None = None
-    """Added to the task's input as a user's message; None when the input says it all."""
+    """A user message that is added to the task's input; None when the input needs no addition."""
     info: JsonDict = Field(default_factory=dict)
 
 
 class StepRequest(WireModel):
-    """What `/step` is asked: one turn of the model."""
+    """The request body of `/step`: one turn of the model."""
 
     response: Response
 
 
 class Step(WireModel):
-    """What `/step` answers."""
+    """The answer of `/step`."""
 
     observation: str | None = None
-    """What the model reads next, as a user's message."""
+    """The user message that the model reads next."""
     reward: float = 0.0
     terminated: bool = False
-    """The episode came to an end of its own."""
+    """Whether the episode has reached its own end."""
     truncated: bool = False
-    """The episode was cut off, by a limit on its steps for instance."""
+    """Whether the episode was cut off, for example by a limit on its steps."""
     info: JsonDict = Field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Episode:
-    """One rollout's game so far. `state` is the environment's own."""
+    """One rollout's game so far. The environment uses `state` freely."""
 
     state: Any = None
     reward: float = 0.0
@@ -61,11 +61,11 @@ class Episode:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to play."""
+        """Whether the episode has ended."""
         return self.terminated or self.truncated
 
     def add(self, step: Step) -> None:
-        """Count one step."""
+        """Add one step: its reward, end flags and info."""
         self.steps += 1
         self.reward += step.reward
         self.terminated, self.truncated = step.terminated, step.truncated
@@ -73,30 +73,30 @@ class Episode:
 
 
 class TurnsServer(ResourcesServer):
-    """Subclass this and write `reset` and `answer`."""
+    """The base class of environments that take turns. Subclass it and write `reset` and `answer`."""
 
     palestra_failures: ClassVar[frozenset[int]] = ResourcesServer.palestra_failures | {409}
 
     reverify_mode: ClassVar[ReverifyMode] = "unsupported"
-    """`stateless` where `rescored` tells the reward of a stored episode."""
+    """Set it to `stateless` if `rescored` can compute the reward of a stored episode."""
 
     @abstractmethod
     async def reset(self, body: Any, session: Session) -> Opening:
-        """Open an episode: call `begin` with what it is about. Annotate `body` with a model of the
-        row's fields that you need.
+        """Start an episode: call `begin` with the state of the task. Annotate `body` with a model
+        of the row's fields that you need.
         """
 
     def begin(self, session: Session, state: Any) -> Episode:
-        """A new episode of this session; one that it had is forgotten."""
+        """Start a new episode in this session; an earlier one is dropped."""
         episode = session.state[_EPISODE] = Episode(state)
         return episode
 
     @abstractmethod
     async def answer(self, turn: Response, episode: Episode) -> Step:
-        """React to the model's turn. Never raise because of what a model wrote."""
+        """React to the model's turn. Never raise an error because of a model's output."""
 
     async def rescored(self, body: VerifyRequest) -> VerifyResponse:
-        """The result of a stored episode, whose session is gone, from what its row holds."""
+        """Return the result of a stored episode from its row alone. The session no longer exists."""
         del body
         raise NoSession(
             f"{self.name}/verify: there is no episode in this session",
@@ -104,7 +104,7 @@ class TurnsServer(ResourcesServer):
         )
 
     async def step(self, body: StepRequest, session: Session) -> Step:
-        """One turn of the model and the environment's answer."""
+        """Take one turn of the model and return the environment's answer."""
         episode = _episode_of(session)
         if episode is None or episode.over:
             what = "has ended" if episode else "was not opened by /reset"
@@ -114,7 +114,9 @@ class TurnsServer(ResourcesServer):
         return step
 
     async def verify(self, body: VerifyRequest, session: Session) -> VerifyResponse:
-        """The sum of the steps' rewards, how the episode ended, and what the last step told."""
+        """Return the sum of the step rewards, how the episode ended, and the `info` of the last
+        step.
+        """
         episode = _episode_of(session)
         if episode is None:
             return await self.rescored(body)
@@ -127,7 +129,7 @@ class TurnsServer(ResourcesServer):
         )
 
     def routes(self) -> list[Endpoint]:
-        """Reset and step besides the protocol's own."""
+        """Return the endpoints: `/reset` and `/step`, and those of every environment."""
         return [
             *super().routes(),
             self.endpoint(self.reset, "/reset"),

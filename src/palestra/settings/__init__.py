@@ -1,7 +1,8 @@
-"""What every command can be told: one declaration per setting.
+"""Declares the settings of every command, each once.
 
-A described field is a flag of `palestra` and an override of `ng_*`; type, default, bounds and help
-come from the field. Nothing here imports what commands need to run, so that help is fast.
+A field with a description is a flag of `palestra` and an override of `ng_*`; type, default, bounds
+and help text come from the field. These modules do not import what commands need to run, so that
+help is fast.
 """
 
 from palestra.settings.base import HOW_TO_GIVE, JsonArgs, Settings, args_from, existing_path
@@ -28,7 +29,7 @@ from palestra.settings.collection import (
     CollectSettings,
     GivenRows,
     InputFile,
-    Shard,
+    Share,
 )
 from palestra.settings.data import (
     BenchmarkArgs,
@@ -118,7 +119,7 @@ __all__ = [
     "ScoresArgs",
     "SelectArgs",
     "Settings",
-    "Shard",
+    "Share",
     "StatusArgs",
     "TestArgs",
     "Time",

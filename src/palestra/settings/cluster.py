@@ -1,7 +1,7 @@
-"""Settings of what is submitted to a cluster.
+"""Settings of the commands that submit jobs to a cluster.
 
-The names are the flags', with underscores; from Python they are keyword arguments. An option is
-used or refused, never ignored.
+The names are those of the flags, with underscores; in Python they are keyword arguments. Every
+option is used or rejected, never ignored.
 """
 
 import re
@@ -18,7 +18,9 @@ _TIME: Final = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}")
 
 
 def slurm_time(value: Any) -> Any:
-    """A time as Slurm writes it. Raises ValueError for others, and for what YAML made a number."""
+    """Check a time in Slurm's format. Raises ValueError: the format is wrong, or YAML has read the
+    time as a number.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         raise ValueError(  # noqa: TRY004 - pydantic takes a ValueError for a problem
             "write a time in quotes, '4:00:00': YAML reads it as a number otherwise"
@@ -29,26 +31,32 @@ def slurm_time(value: Any) -> Any:
 
 
 def one_line(value: str) -> str:
-    """Text that can stand in a directive. Raises ValueError for line breaks and the like."""
+    """Check that a text fits in one line of a job script. Raises ValueError: it is empty or has
+    line breaks or other unprintable characters.
+    """
     if not value or not value.isprintable():
         raise ValueError("must be text of one line")
     return value
 
 
 def _listed(value: Any) -> Any:
-    """One text as a list of one; lists as they are."""
+    """Return a single text as a tuple of one; other values unchanged."""
     return (value,) if isinstance(value, str) else value
 
 
 def config_list(value: Any) -> Any:
-    """Config files, as a list or as one text with commas, as in the field."""
+    """Return config files, given as a list or as one text with commas, as a tuple or list. NeMo Gym
+    accepts both forms too.
+    """
     if isinstance(value, str):
         return tuple(part.strip() for part in value.strip("[]").split(",") if part.strip())
     return value
 
 
 def _text(value: Any) -> Any:
-    """A key of digits alone is a text, too: a message about its type would show it."""
+    """Return a key as text even if it has only digits. Otherwise an error about its type would show
+    the key.
+    """
     return value if value is None else str(value)
 
 
@@ -64,7 +72,7 @@ def _numbers(numbers: Numbers) -> str | tuple[int, ...] | None:
 
 
 class JobOptions(Settings):
-    """Options of any submission."""
+    """The options of all submissions."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -107,18 +115,20 @@ class JobOptions(Settings):
 
     @property
     def key_variable(self) -> str | None:
-        """The variable that the jobs read a model's key from."""
+        """The environment variable with the model's API key for the jobs; None without one."""
         return None
 
     @property
     def sbatch_settings(self) -> dict[str, str]:
-        """`KEY=VALUE` and `KEY` as a mapping, without dashes."""
+        """The `sbatch` options `KEY=VALUE` and `KEY` as a mapping, without leading dashes."""
         pairs = (text.lstrip("-").partition("=") for text in self.sbatch)
         return {key: value for key, _, value in pairs}
 
 
 class RolloutOptions(JobOptions):
-    """The options, which are the flags of the command; docs/cluster.md explains them."""
+    """The options of a submission of rollouts, which are the flags of the command;
+    docs/topics/cluster.md explains them.
+    """
 
     config_paths: Annotated[
         tuple[str, ...], BeforeValidator(config_list), flag("--config-paths", "-c")
@@ -204,12 +214,12 @@ class RolloutOptions(JobOptions):
 
     @property
     def seeds(self) -> tuple[int, ...] | None:
-        """The seeds asked for; None when none were."""
+        """The requested seeds; None when none are requested."""
         return seeds_of(self.num_random_seeds, self.starting_seed, _numbers(self.random_seeds))
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
-        """The chunks to run; None when the tasks are not cut."""
+        """The chunks to run; None when the tasks are not split into chunks."""
         return chunks_of(self.num_chunks, _numbers(self.chunk_ids))
 
     @property
@@ -219,7 +229,7 @@ class RolloutOptions(JobOptions):
 
     @property
     def key_variable(self) -> str | None:
-        """The variable of a key that `--policy-api-key-env` names."""
+        """The environment variable named by `--policy-api-key-env`."""
         return self.policy_api_key_env
 
 
@@ -239,7 +249,7 @@ class CommandOptions(JobOptions):
 
 
 class FollowArgs(JsonArgs):
-    """What `cluster status`, `retry-failed` and `cancel` take."""
+    """The arguments of `cluster status`, `retry-failed` and `cancel`."""
 
     run: Annotated[str, Flag(metavar="RUN", argument=True)] = Field(
         description="The run's output folder, or its name."
@@ -247,7 +257,7 @@ class FollowArgs(JsonArgs):
 
 
 class LogsArgs(FollowArgs):
-    """What `cluster logs` takes."""
+    """The arguments of `cluster logs`."""
 
     unit: Annotated[str | None, flag("--of")] = Field(
         default=None, description="A shard's or a job's name; default: what failed."
@@ -258,7 +268,7 @@ class LogsArgs(FollowArgs):
 
 
 class MergeShardsArgs(Settings):
-    """What `cluster merge-shards` takes."""
+    """The arguments of `cluster merge-shards`."""
 
     plan: Annotated[Path, Flag(argument=True)] = Field(description="The plan.json of a submission.")
     allow_partial: bool = Field(

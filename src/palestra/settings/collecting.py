@@ -1,4 +1,6 @@
-"""What a user gives for a collection, under the names of the field's commands, checked."""
+"""The settings that a user gives for a collection, under the names of NeMo Gym's commands, with
+validation.
+"""
 
 import math
 from pathlib import Path
@@ -10,14 +12,16 @@ from pydantic_core import PydanticCustomError
 from palestra.config import ResolvedConfig, flag
 from palestra.errors import ConfigError, KnownCause
 from palestra.settings.base import Settings, existing_path
-from palestra.settings.collection import AUTO, PATIENCE_S, CollectSettings, InputFile, Shard
+from palestra.settings.collection import AUTO, PATIENCE_S, CollectSettings, InputFile, Share
 
 NO_END: Final = frozenset({"none", "null", "never"})
-"""What turns a limit off, beside 0."""
+"""Texts that turn a limit off, like 0."""
 
 
 def concurrency(value: Any) -> int | Literal["auto"] | None:
-    """A number of rollouts from 1 on, or `auto`. Raises ValueError for anything else."""
+    """Return a number of rollouts (at least 1), `auto`, or None. Raises ValueError: any other
+    value.
+    """
     if value is None:
         return None
     if value == AUTO:
@@ -32,7 +36,7 @@ def concurrency(value: Any) -> int | Literal["auto"] | None:
 
 
 class PatienceArgs(Settings):
-    """How long a run waits for endpoints that do not answer; None: without end."""
+    """How long a run waits for endpoints that do not answer. None: without limit."""
 
     patience: Annotated[float | None, flag(metavar="SECONDS")] = Field(
         default=PATIENCE_S,
@@ -43,7 +47,7 @@ class PatienceArgs(Settings):
     @field_validator("patience", mode="before")
     @classmethod
     def _is_a_patience(cls, value: Any) -> Any:
-        """Seconds; 0 and `none` are patience without end."""
+        """Return None (no limit) for the texts in `NO_END`, other values unchanged."""
         return None if str(value).lower() in NO_END else value
 
     @field_validator("patience")
@@ -53,7 +57,7 @@ class PatienceArgs(Settings):
 
 
 class RunArgs(PatienceArgs):
-    """What `collect` and `eval` both take."""
+    """The settings common to `collect` and `eval`."""
 
     num_repeats: Annotated[int, flag("--num-repeats", "--repeats")] = Field(
         default=1, ge=1, description="Rollouts per task."
@@ -86,7 +90,9 @@ class RunArgs(PatienceArgs):
 
 
 class CollectArgs(RunArgs):
-    """What `collect` and `ng_collect_rollouts` take; what has no description is no flag."""
+    """The settings of `collect` and `ng_collect_rollouts`. A field without a description is not a
+    flag.
+    """
 
     split: Literal["train", "validation", "benchmark", "example"] | None = Field(
         default=None, description="Without --input: the configs' datasets of this type."
@@ -125,7 +131,7 @@ class CollectArgs(RunArgs):
     @classmethod
     def _is_a_shard(cls, value: str | None) -> str | None:
         if value is not None:
-            Shard.parse(value)
+            Share.parse(value)
         return value
 
     @model_validator(mode="after")
@@ -143,15 +149,15 @@ class CollectArgs(RunArgs):
         return self
 
     def settings(self, config: ResolvedConfig, *, overwrite: bool | None = None) -> CollectSettings:
-        """As the rollouts package takes them, paths resolved.
+        """Return the settings in the form that the `rollouts` package uses, with resolved paths.
 
-        Raises ConfigError when there is nothing to collect over.
+        Raises ConfigError: there is no input file and no dataset of type `split`.
         """
         values = self.model_dump(
             exclude={"progress", "json_events", "watchdog", "input_jsonl_fpath", "split"}
         )
         values["inputs"] = self._inputs(config)
-        values["shard"] = Shard.parse(self.shard) if self.shard else None
+        values["shard"] = Share.parse(self.shard) if self.shard else None
         values["output_jsonl_fpath"] = Path(self.output_jsonl_fpath).absolute()
         values["prompt_config"] = existing_path(self.prompt_config) if self.prompt_config else None
         if overwrite is not None:
@@ -173,7 +179,7 @@ class CollectArgs(RunArgs):
 
 
 def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:
-    """The datasets of that type, in the order of the configuration, each for its agent."""
+    """Return the datasets of type `split`, in config order, each with the agent that declares it."""
     return tuple(
         InputFile(
             existing_path(str(dataset["jsonl_fpath"])),

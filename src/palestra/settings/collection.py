@@ -1,4 +1,4 @@
-"""What a collection is asked to do. Names are those of the field's commands."""
+"""The settings of a collection. The names are those of NeMo Gym's commands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,19 +8,21 @@ from typing import Any, Final, Literal, Self
 PATIENCE_S: Final = 120.0
 
 AUTO: Final = "auto"
-"""A bound on rollouts in flight that follows how the endpoint copes."""
+"""A limit on rollouts in flight that adapts to the endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
-    """One of `of` jobs that share a run; `index` counts from 0."""
+class Share:
+    """One of `of` jobs that share a run. `index`: counted from 0."""
 
     index: int
     of: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`0/4` is the first of four. Raises ValueError saying what is wrong."""
+        """Parse a shard such as `0/4`, the first of four. Raises ValueError: the text is not a
+        valid shard.
+        """
         index, slash, of = text.partition("/")
         if not (slash and index.isdecimal() and of.isdecimal()):
             raise ValueError(f"{text!r} is no shard: the first of four is 0/4")
@@ -34,15 +36,18 @@ class Shard:
         return f"{self.index}/{self.of}"
 
     def share(self, count: int) -> slice:
-        """The positions of `count` things that are this shard's: contiguous, sizes within one."""
+        """Return the positions, out of `count`, that belong to this shard. They are contiguous;
+        shard sizes differ by at most one.
+        """
         return slice(count * self.index // self.of, count * (self.index + 1) // self.of)
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file of tasks. `agent`: for rows that name none; each row is taken `repeats` times.
+    """A file of tasks. `agent`: the agent for rows that name none. `repeats`: how often each row is
+    used.
 
-    `start` and `end` are row numbers from 0, the end excluded.
+    `start`, `end`: the range of rows, counted from 0, without `end`.
     """
 
     path: Path
@@ -51,17 +56,19 @@ class InputFile:
     start: int = 0
     end: int | None = None
     prompt_config: Path | None = None
-    """What its rows are filled into, unless the command names a template of its own."""
+    """The prompt template for the rows, used unless the command sets its own."""
     content: bytes | None = field(default=None, repr=False)
-    """The rows, where the command makes them: the file is written once the run begins."""
+    """The rows, if the command generates them; the file is written when the run starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
-    """Input that is materialized already: a share of a larger run, cut and numbered elsewhere.
+    """Input that is already materialized: a part of a larger run, which was split and numbered
+    before.
 
-    Rows keep both of their indices and are not repeated. What the manifest says of the whole run
-    cannot be read from them, so it is told: the digest of all its input rows, and its size.
+    The rows keep both of their indices and are not repeated. The rows cannot show the manifest's
+    data about the whole run, so these fields hold it: the digest of all input rows, and the number
+    of rollouts and tasks.
     """
 
     input_digest: str
@@ -71,10 +78,11 @@ class GivenRows:
 
 @dataclass(frozen=True, slots=True)
 class CollectSettings:
-    """Settings of one collection; times in seconds.
+    """The settings of one collection. Times are in seconds.
 
-    `limit`: the first so many rows of the input; None takes every row, 0 takes none.
-    `num_samples_in_parallel`: None means no bound, "auto" one that follows the latency.
+    `limit`: use only the first `limit` input rows; None uses all, 0 uses none.
+    `num_samples_in_parallel`: the largest number of rollouts in flight; None means no limit, "auto"
+    a limit that follows the latency.
     """
 
     inputs: tuple[InputFile, ...]
@@ -93,25 +101,27 @@ class CollectSettings:
     max_attempts: int = 3
     attempt_pause_s: float = 1.0
     patience: float | None = PATIENCE_S
-    """For how long a model endpoint may refuse everything before the run stops; None: any time."""
+    """How long a model endpoint may reject all requests before the run stops; None: without limit.
+    """
     overwrite: bool = False
     on_stale: Literal["error", "restart"] = "error"
-    """What to do when a run to be continued was made from something else: refuse, or move it
-    aside and start afresh."""
-    shard: Shard | None = None
+    """What to do when the run to resume has other rows or settings: raise an error, or move its
+    files aside and restart."""
+    shard: Share | None = None
     given: GivenRows | None = None
-    """When the input is the materialized rows of `shard`."""
+    """The data about the whole run, when the input is the materialized rows of `shard`."""
     drain_file: Path | None = None
-    """Once this file is there, no further rollout starts; those in flight end."""
+    """A file that stops the run: when it exists, no new rollout starts, and those in flight finish.
+    """
     verified_by: str = ""
-    """What `palestra reverify` is to be told of the environment, for hints."""
+    """The arguments that name the environment for `palestra reverify`, used in hints."""
 
     def prompt_of(self, source: InputFile) -> Path | None:
-        """What the rows of an input are filled into."""
+        """Return the prompt template for the rows of an input file, or None."""
         return self.prompt_config or source.prompt_config
 
     @property
     def bound(self) -> int | None:
-        """The fixed bound on rollouts in flight, when there is one."""
+        """The fixed limit on rollouts in flight; None without one."""
         parallel = self.num_samples_in_parallel
         return parallel if isinstance(parallel, int) else None

@@ -1,4 +1,4 @@
-"""Settings of the commands that make rows, and that move datasets to and from other machines."""
+"""Settings of the commands that prepare rows, and of those that upload or download datasets."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ from palestra.settings.base import Settings
 
 
 class PrepareArgs(Settings):
-    """What `prepare` and `ng_prepare_data` take."""
+    """The arguments of `prepare` and `ng_prepare_data`."""
 
     output_dirpath: Annotated[str, flag("--output-dir", "-o")] = Field(
         description="The folder for the files of a type."
@@ -33,7 +33,7 @@ class PrepareArgs(Settings):
 
 
 class RenderArgs(Settings):
-    """What `render-prompts` and `ng_materialize_prompts` take."""
+    """The arguments of `render-prompts` and `ng_materialize_prompts`."""
 
     input_jsonl_fpath: Annotated[str, flag("--input", "-i")] = Field(description="The JSONL file.")
     prompt_config: Annotated[str, flag("--prompt")] = Field(
@@ -43,7 +43,7 @@ class RenderArgs(Settings):
 
 
 class BenchmarkArgs(Settings):
-    """What `benchmark prepare` and `ng_prepare_benchmark` take."""
+    """The arguments of `benchmark prepare` and `ng_prepare_benchmark`."""
 
     use_cached_prepared_benchmarks: Annotated[bool, flag("--use-cached")] = Field(
         default=False, description="Leave those alone that are there."
@@ -55,7 +55,7 @@ class BenchmarkArgs(Settings):
 
 
 class ImportArgs(Settings):
-    """What `dataset import` takes."""
+    """The arguments of `dataset import`."""
 
     source: Annotated[str, Flag(metavar="FILE|hf:REPO", argument=True)] = Field(
         description="CSV, TSV, JSON, JSONL or Parquet; or a repository."
@@ -78,7 +78,7 @@ class ImportArgs(Settings):
 
 
 class NetworkSettings(Settings):
-    """What every command about a hub or a registry takes."""
+    """The settings of all commands that use a hub or a registry."""
 
     network_deadline_s: Annotated[float, flag("--network-deadline")] = Field(
         default=120.0,

@@ -1,4 +1,6 @@
-"""Settings of up- and downloads: the Hugging Face hub's, and GitLab's registry's. The models refuse settings that contradict each other."""
+"""Settings of uploads to and downloads from the Hugging Face hub and GitLab's registry. The models
+reject settings that contradict each other.
+"""
 
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
@@ -24,12 +26,12 @@ def _is_inside(value: str) -> str:
 
 
 Name = Annotated[str, Field(min_length=1)]
-"""A dataset's name in the registry; case-sensitive."""
+"""The name of a dataset in the registry. Case-sensitive."""
 Version = Annotated[str, AfterValidator(_is_a_version)]
 
 
 class GitlabUpload(Settings):
-    """`ng_upload_dataset_to_gitlab`."""
+    """The settings of `ng_upload_dataset_to_gitlab`."""
 
     dataset_name: Name = Field(description="Case-sensitive.")
     version: Version = Field(description="gitlab: x.y.z.")
@@ -37,7 +39,7 @@ class GitlabUpload(Settings):
 
 
 class GitlabDownload(Settings):
-    """`ng_download_dataset_from_gitlab`."""
+    """The settings of `ng_download_dataset_from_gitlab`."""
 
     dataset_name: Name = Field(description="Case-sensitive.")
     version: Version = Field(description="gitlab: x.y.z.")
@@ -48,7 +50,7 @@ class GitlabDownload(Settings):
 
 
 class GitlabDelete(Settings):
-    """`ng_delete_dataset_from_gitlab`."""
+    """The settings of `ng_delete_dataset_from_gitlab`."""
 
     dataset_name: Name
 
@@ -58,7 +60,7 @@ MAIN = "main"
 
 
 class HubUpload(Settings):
-    """`ng_upload_dataset_to_hf`, `palestra dataset upload`."""
+    """The settings of `ng_upload_dataset_to_hf` and `palestra dataset upload`."""
 
     input_jsonl_fpath: Annotated[str, flag("--input", "-i")] = Field(description="The JSONL file.")
     hf_organization: Annotated[str, flag("--organization")] = Field(
@@ -108,14 +110,16 @@ class HubUpload(Settings):
 
     @property
     def new_branch(self) -> str | None:
-        """The branch that is made for the pull request; None when it is against main."""
+        """The branch to create for the pull request; None without one, or when the pull request is
+        against `main`.
+        """
         if self.create_pr and self.revision not in {None, MAIN}:
             return self.revision
         return None
 
 
 class HubDownload(Settings):
-    """`ng_download_dataset_from_hf`, `palestra dataset download`."""
+    """The settings of `ng_download_dataset_from_hf` and `palestra dataset download`."""
 
     repo_id: Annotated[str, flag("--repo")] = Field(
         min_length=1, description="hf: the repository, organization/name."
@@ -153,7 +157,7 @@ class HubDownload(Settings):
         return self
 
     def destination(self, name: str) -> Path:
-        """Where the file of that name goes."""
+        """Return the local path for the file `name`."""
         if self.output_fpath is not None:
             return Path(self.output_fpath)
         return Path(self.output_dirpath or ".") / Path(name).name

@@ -1,4 +1,4 @@
-"""The configuration of a command, which may hold the settings of others."""
+"""Loads the configuration of a command. It may also contain settings of other commands."""
 
 from collections.abc import Collection
 
@@ -31,7 +31,8 @@ COMMAND_SETTINGS = frozenset(
         "wait",
     }
 )
-"""Top-level keys that are settings of some command: its users pass one set to several."""
+"""Top-level keys that are settings of any command. All are accepted by each, because users pass one
+set of settings to several commands."""
 
 
 def load(
@@ -42,10 +43,11 @@ def load(
     require_all: bool = True,
     required: Collection[str] | None = None,
 ) -> ResolvedConfig:
-    """The configuration of one command.
+    """Return the configuration of one command.
 
-    With `ng`, overrides follow Hydra's rules, and unknown ones are warnings. `required`: the
-    only instances whose settings need values, when the command starts no others.
+    `ng`: overrides follow Hydra's rules, and unknown ones cause warnings instead of errors.
+    `required`: the only instances whose settings must have values, because the command starts no
+    others.
     """
     return load_config(
         overrides=overrides,

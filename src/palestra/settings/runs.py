@@ -1,4 +1,4 @@
-"""Settings of the commands that make a run of an environment, or read the files of runs."""
+"""Settings of the commands that run an environment, or read the files of runs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from palestra.settings.base import JsonArgs, Settings
 
 
 def _pairs(items: Any) -> Any:
-    """Texts KEY=VALUE as a mapping; anything else as it is."""
+    """Return a list of KEY=VALUE texts as a mapping; other values unchanged."""
     if not isinstance(items, list):
         return items
     pairs = [item.partition("=") for item in items]
@@ -22,7 +22,7 @@ def _pairs(items: Any) -> Any:
 
 
 class EvalArgs(Settings):
-    """What `palestra eval` takes."""
+    """The arguments of `palestra eval`."""
 
     target: Annotated[str, Flag(argument=True)] = Field(
         description="An environment's name, a Python file, or a config file."
@@ -46,11 +46,11 @@ class EvalArgs(Settings):
         default=None, description="A field of the rollout rows to group the table by."
     )
     collecting: Mapping[str, Any] = Field(default_factory=dict)
-    """What was given of the settings of `palestra collect`, by their names."""
+    """The given settings of `palestra collect`, by name."""
 
 
 class ProfileArgs(Settings):
-    """What `profile` and `ng_reward_profile` take: files, globs of shards, or lists of them."""
+    """The arguments of `profile` and `ng_reward_profile`: files, globs of shards, or lists of them."""
 
     materialized_inputs_jsonl_fpath: Annotated[
         str | list[str] | None, flag("--inputs", "--materialized-inputs-jsonl-fpath")
@@ -70,7 +70,7 @@ class ProfileArgs(Settings):
 
 
 class AggregateArgs(Settings):
-    """What `ng_aggregate_rollouts` takes."""
+    """The arguments of `ng_aggregate_rollouts`."""
 
     input_glob: str | list[str]
     output_jsonl_fpath: str
@@ -79,14 +79,14 @@ class AggregateArgs(Settings):
 
     @property
     def shards(self) -> list[str]:
-        """The globs, files or folders of the list."""
+        """The globs, files or folders in `input_glob`, which is a list or a text with commas."""
         if isinstance(self.input_glob, list):
             return self.input_glob
         return [item.strip() for item in self.input_glob.split(",") if item.strip()]
 
 
 class MergeArgs(Settings):
-    """What `merge` takes."""
+    """The arguments of `merge`."""
 
     output: Annotated[Path, Flag(argument=True)] = Field(
         description="Where the merged rows go (.jsonl)."
@@ -101,7 +101,7 @@ class MergeArgs(Settings):
 
 
 class DiagnoseArgs(JsonArgs):
-    """What `diagnose` takes."""
+    """The arguments of `diagnose`."""
 
     run: Annotated[str, Flag(metavar="RUN", argument=True)] = Field(
         description="An output or its stem, a run's folder, a log, or a Slurm job's id."
@@ -115,7 +115,7 @@ class DiagnoseArgs(JsonArgs):
 
 
 class ToolsArgs(JsonArgs):
-    """What `doctor tools` takes."""
+    """The arguments of `doctor tools`."""
 
     file: Annotated[Path, Flag(argument=True)] = Field(
         description="Rows, or Chat Completions bodies (.jsonl)."
@@ -126,7 +126,7 @@ class ToolsArgs(JsonArgs):
 
 
 class ReverifyArgs(Settings):
-    """What `palestra reverify` takes."""
+    """The arguments of `palestra reverify`."""
 
     rollouts: Annotated[Path, flag("--rollouts", "-r")] = Field(
         description="Scored rows of a run, or its failures file."
@@ -166,7 +166,7 @@ class ReverifyArgs(Settings):
 
 
 class CompareArgs(JsonArgs):
-    """What `compare` takes."""
+    """The arguments of `compare`."""
 
     a: Annotated[str, Flag(metavar="A", argument=True)] = Field(
         description="Rollouts of the run to beat."
@@ -196,7 +196,7 @@ class CompareArgs(JsonArgs):
 
 
 class SelectArgs(JsonArgs):
-    """What `select` takes."""
+    """The arguments of `select`."""
 
     rollouts: Annotated[str, Flag(metavar="ROLLOUTS", argument=True)] = Field(
         description="Scored rows of a run."
@@ -226,7 +226,7 @@ class SelectArgs(JsonArgs):
 
 
 class ScoresArgs(JsonArgs):
-    """What `scores` takes."""
+    """The arguments of `scores`."""
 
     runs: Annotated[tuple[str, ...], Flag(metavar="[NAME=]RUN...", argument=True)] = Field(
         description="Rollouts of runs over the same tasks; runs of one name are its seeds. Without "

@@ -1,4 +1,4 @@
-"""Lists and ranges of numbers, as settings name seeds and chunks."""
+"""Parses lists and ranges of numbers, for seeds and chunks."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,14 +7,16 @@ from typing import Final
 from palestra.errors import ConfigError
 
 LARGEST_SEED: Final = 2**31 - 1
-"""What every server takes for a seed."""
+"""The largest seed that every model server accepts."""
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)")
 MOST_PARTS: Final = 100_000
-"""Of one range: beyond that, somebody has mistyped."""
+"""The largest number of values in one range. A larger range is probably a typing error."""
 
 
 def parse_numbers(listed: str | Iterable[int | str], option: str) -> tuple[int, ...]:
-    """A list `0,2,5`, a range `3..9` (both ends included), or numbers. All from 0 on, each once."""
+    """Return the numbers of a list `0,2,5`, a range `3..9` (both ends included), or an iterable.
+    Raises ConfigError: a number is negative, repeated or invalid, or there is none.
+    """
     parts = listed.split(",") if isinstance(listed, str) else [str(part) for part in listed]
     numbers = [number for part in parts for number in _numbers(part.strip(), option)]
     twice = (
@@ -41,7 +43,7 @@ def _numbers(part: str, option: str) -> range:
         return range(int(part), int(part) + 1)
     if re.fullmatch(r"-\d+", part):
         raise ConfigError(f"{option}: {part} is negative; they count from 0")
-    raise ConfigError(f"{option}: {part!r} is no number", hint="a list 0,2,5 or a range 3..9")
+    raise ConfigError(f"{option}: {part!r} is not a number", hint="a list 0,2,5 or a range 3..9")
 
 
 def seeds_of(
@@ -49,7 +51,9 @@ def seeds_of(
     starting_seed: int | None,
     random_seeds: str | Sequence[int | str] | None,
 ) -> tuple[int, ...] | None:
-    """The seeds asked for; None when none were. Raises ConfigError for both forms at once."""
+    """Return the requested seeds; None when none are requested. Raises ConfigError: both forms are
+    given, or a value is invalid.
+    """
     if random_seeds is not None:
         both = {"--num-random-seeds": num_random_seeds, "--starting-seed": starting_seed}
         set_names = [name for name, value in both.items() if value is not None]
@@ -77,7 +81,9 @@ def _bounded(seeds: tuple[int, ...]) -> tuple[int, ...]:
 def chunks_of(
     num_chunks: int | None, chunk_ids: str | Sequence[int | str] | None
 ) -> tuple[int, ...] | None:
-    """The chunks to run; None when the tasks are not cut. Raises ConfigError for ids there are not."""
+    """Return the chunks to run; None when the tasks are not split into chunks. Raises ConfigError:
+    an id or the number of chunks is invalid.
+    """
     if num_chunks is None:
         if chunk_ids is not None:
             raise ConfigError("--chunk-ids says which of --num-chunks to run: give both")

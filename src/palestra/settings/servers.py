@@ -1,4 +1,4 @@
-"""Settings of the commands about servers and their folders."""
+"""Settings of the commands for servers and their folders."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ from palestra.settings.base import JsonArgs, Settings
 
 
 class InitArgs(Settings):
-    """What `init` takes."""
+    """The arguments of `init`."""
 
     name: Annotated[str, Flag(argument=True)] = Field(
         description="Its name, or resources_servers/NAME."
@@ -21,7 +21,9 @@ class InitArgs(Settings):
 
 
 class TestArgs(Settings):
-    """What `test` takes. Without `names`: all of the project, else ours."""
+    """The arguments of `test`. Without `names`, all environments of the project are tested; without
+    a project, those of Palestra.
+    """
 
     names: Annotated[tuple[str, ...], Flag(argument=True)] = Field(
         default=(), description="Environments' names or servers' folders; none: all of the project."
@@ -36,13 +38,14 @@ class TestArgs(Settings):
         default=False, description="The results as JSON."
     )
     data: bool = True
-    """Whether the data is looked at."""
+    """Whether to check the data of the environment."""
     fresh: bool = True
-    """Whether data must still fit the environment: the field's own commands only count it."""
+    """Whether to check that the data still fits the environment. NeMo Gym's commands only count it.
+    """
 
 
 class VerifyEnvArgs(Settings):
-    """What `verify-env` takes."""
+    """The arguments of `verify-env`."""
 
     environment: Annotated[str, Flag(argument=True)] = Field(
         description="An environment's name, its folder, a Python file, or an instance of --config."
@@ -60,14 +63,14 @@ class VerifyEnvArgs(Settings):
 
 
 class EntrypointArgs(Settings):
-    """What `ng_init_resources_server` and `ng_test` take."""
+    """The arguments of `ng_init_resources_server` and `ng_test`."""
 
     entrypoint: str
     should_validate_data: bool = False
 
 
 class VLLMServer(Settings):
-    """What to serve, and how."""
+    """The settings of a vLLM server: the model, the address and how to serve."""
 
     model: Annotated[str, Flag(argument=True)] = Field(
         description="A Hugging Face folder, or a name vLLM can fetch."
@@ -88,7 +91,7 @@ class VLLMServer(Settings):
         default=None, description="Tokens of prompt and answer; default the model's limit."
     )
     api_key: str = Field(default="", repr=False)
-    """Asked of callers; empty asks for none."""
+    """The API key that callers must send; empty: no key is required."""
     api_key_env: str = Field(
         default="", description="Environment variable with the key to ask of callers."
     )
@@ -109,12 +112,12 @@ class VLLMServer(Settings):
 
     @property
     def served_name(self) -> str:
-        """The name in requests."""
+        """The model's name in requests."""
         return self.name or Path(self.model).name
 
 
 class LlamaCppServer(Settings):
-    """What to serve, and how."""
+    """The settings of a llama.cpp server: the model, the address and how to serve."""
 
     model: Annotated[str | None, Flag(argument=True)] = Field(
         default=None, description="A GGUF file; default the embedded model's."
@@ -134,7 +137,7 @@ class LlamaCppServer(Settings):
         default=None, description="Threads that compute; default by the processors."
     )
     api_key: str = Field(default="", repr=False)
-    """Asked of callers; empty asks for none."""
+    """The API key that callers must send; empty: no key is required."""
     api_key_env: str = Field(
         default="", description="Environment variable with the key to ask of callers."
     )
@@ -144,7 +147,7 @@ class LlamaCppServer(Settings):
 
 
 class PipListArgs(Settings):
-    """What `pip-list` takes."""
+    """The arguments of `pip-list`."""
 
     entrypoint: Annotated[str, Flag(metavar="SERVER", argument=True)] = Field(
         description="Its folder: resources_servers/NAME."
@@ -156,7 +159,7 @@ class PipListArgs(Settings):
 
 
 class StatusArgs(JsonArgs):
-    """What `status` takes."""
+    """The arguments of `status`."""
 
     wait: float | None = Field(
         default=None, description="Seconds to wait until every server is ready."
@@ -168,7 +171,7 @@ class StatusArgs(JsonArgs):
 
 
 class SandboxArgs(Settings):
-    """What `sandbox serve` takes."""
+    """The arguments of `sandbox serve`."""
 
     host: str = Field(default="127.0.0.1", description="Where to listen.")
     port: int = Field(default=6000, description="0 takes a free one.")
@@ -180,7 +183,7 @@ class SandboxArgs(Settings):
 
 
 class FetchArgs(Settings):
-    """What `models fetch` takes."""
+    """The arguments of `models fetch`."""
 
     name: Annotated[str, Flag(argument=True)] = Field(
         description="Which model; `local` is the one."

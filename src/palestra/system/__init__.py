@@ -1,12 +1,12 @@
-"""What Palestra asks of the operating system: only of the standard library.
+"""Access to the operating system, with the standard library only.
 
-commands.py   other programs, within a time
-files.py      files that are whole or absent
-locks.py      one process at a time
-processes.py  which process it is, whether it runs, the names of signals
-parents.py    processes that end with their parent
-pulse.py      what a process shows of itself to who watches it
-lookout.py    whether a watched process is stuck
+- `commands.py`: run other programs within a time limit;
+- `files.py`: write files whole or not at all;
+- `locks.py`: let one process work at a time;
+- `processes.py`: identify a process, and find out whether it runs; names of signals;
+- `parents.py`: processes that end with their parent;
+- `pulse.py`: what a process shows about itself to its watcher;
+- `lookout.py`: whether a watched process is stuck.
 """
 
 from palestra.system.commands import Finished, end_group, run, run_async, start, start_async

@@ -1,7 +1,8 @@
-"""Other programs: run to their end within a time, or started in a group that ends as one.
+"""Run other programs to their end within a time limit, or start them in a group that ends together.
 
-Each has a session of its own: Ctrl-C reaches this process alone, which ends the rest in order.
-Standard library only, for Python 3.8 and later: a cluster's supervisor carries this module with it.
+Each program has its own session: Ctrl-C reaches this process only, which then ends the programs in
+order. This module uses the standard library only and supports Python 3.8, because a cluster's
+supervisor includes a copy of it.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ if TYPE_CHECKING:
     import asyncio.subprocess
 
 END_S: Final = 10.0
-"""How long the end of a process that was killed is waited for: the disk may hold it."""
+"""The seconds to wait for a killed process to end. A pending disk access may delay it."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended. A negative `code` is that of the signal which ended it."""
+    """How a command ended. A negative `code` is the negative number of the signal that ended it."""
 
     code: int
     output: bytes
     errors: bytes
-    """What it wrote to standard error; empty where that is in `output`."""
+    """What the command wrote to standard error. Empty when that is part of `output`."""
 
     @property
     def text(self) -> str:
-        """The output, without blanks around it."""
+        """The output as text, without surrounding whitespace."""
         return self.output.decode("utf-8", "replace").strip()
 
     @property
     def complaint(self) -> str:
-        """The errors, without blanks around them."""
+        """The standard error as text, without surrounding whitespace."""
         return self.errors.decode("utf-8", "replace").strip()
 
 
@@ -54,9 +55,10 @@ def run(
 ) -> Finished:
     """Run a command to its end, without input.
 
-    `env`: all of its environment; ours when None. `inherits_output`: it prints where we do. Raises
-    OSError when it cannot be started, TimeoutError (one of them) when it does not end in time; it is
-    gone then, with all of its group.
+    `env`: the whole environment of the command; None: this process's environment.
+    `inherits_output`: the command prints to this process's output. Raises OSError: the command
+    cannot be started. Raises TimeoutError: the command does not end in time; its whole process
+    group has then been killed.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         # Not pipes, which whatever the command leaves behind would keep open.
@@ -88,7 +90,9 @@ async def run_async(
     data: bytes = b"",
     inherits_output: bool = False,
 ) -> Finished:
-    """`run` without blocking the event loop. `data`: its input. Errors are in the output."""
+    """Do the same as `run` without blocking the event loop. `data`: the command's input. Standard
+    error is part of the output.
+    """
     import asyncio
 
     with tempfile.TemporaryFile() as stdin_file, tempfile.TemporaryFile() as output:
@@ -123,7 +127,9 @@ async def start_async(
     pass_fds: Collection[int] = (),
     longest_line: int = 1 << 16,
 ) -> asyncio.subprocess.Process:
-    """`start` for an event loop. `longest_line`: bytes of a line that its pipes give as one."""
+    """Do the same as `start`, for an event loop. `longest_line`: the maximum length in bytes of a
+    line that its pipes return whole.
+    """
     import asyncio
 
     return await asyncio.create_subprocess_exec(
@@ -155,11 +161,11 @@ def start(
     own_session: bool = True,
     in_child: Callable[[], object] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command, which leads a session of its own; without input where none is given.
+    """Start a command in its own session. It gets no input when `stdin` is None.
 
-    `own_session`: False leaves it in our group, to which somebody sends signals. `in_child`: called
-    in the new process before it becomes the command; not for a process that has threads. Raises
-    OSError when it cannot be started.
+    `own_session`: False keeps the command in this process's group, so that it receives the group's
+    signals. `in_child`: called in the new process before the command runs; do not use it in a
+    process with threads. Raises OSError when the command cannot be started.
     """
     return subprocess.Popen(  # noqa: S603  # a list of words, no shell; the caller's
         list(argv),
@@ -175,7 +181,7 @@ def start(
 
 
 def end_group(pid: int) -> None:
-    """Kill the process that leads a group, if it still runs, and all of its group."""
+    """Kill the process `pid`, which leads a group, and all processes of its group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

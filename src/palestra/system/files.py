@@ -1,8 +1,9 @@
-"""Files that are whole or absent, and the names they take.
+"""Write files whole or not at all, and rename or remove them.
 
-What is written stands under a temporary name beside its place, goes down to the disk, and then takes
-the place in one step: a kill at any moment leaves what was there before, or all of the new. Standard
-library only, for Python 3.8 and later: a cluster's supervisor carries this module with it.
+New content is written to a temporary file in the same folder, synced to the disk, and then renamed
+in one step. A kill at any moment leaves either the old file or the complete new one. This module
+uses the standard library only and supports Python 3.8, because a cluster's supervisor includes a
+copy of it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import IO, BinaryIO, Final
 from palestra.system.processes import is_gone, process_name
 
 TEMPORARY: Final = ".tmp"
-"""How the name of a file ends that is being written."""
+"""The suffix of a file that is being written."""
 
 
 def shown(path: Path) -> str:
-    """A path as its reader would type it from here."""
+    """Return a path as a user would type it from the current folder."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -30,10 +31,11 @@ def shown(path: Path) -> str:
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file that takes `path`'s place when the body ends, and leaves no trace if it fails.
+    """Yield a temporary file. It replaces `path` when the body ends, and is removed when the body
+    fails.
 
-    `mode`: who may read and write it, as far as the umask allows. Of several writers the last to
-    end has the place. Raises OSError; what was at `path` is there still then.
+    `mode`: the file's permissions, restricted by the umask. If several writers write the same path,
+    the last one to end wins. Raises OSError; the old file at `path` then remains.
     """
     _remove_abandoned(path)
     temporary = _temporary_of(path)
@@ -52,7 +54,7 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def on_failure(undo: Callable[[], object]) -> Iterator[None]:
-    """Call `undo` when the body does not reach its end, also when it is cancelled."""
+    """Call `undo` when the body raises or is cancelled."""
     try:
         yield
     except BaseException:
@@ -66,7 +68,7 @@ def _temporary_of(path: Path) -> Path:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove what killed writers of `path` have left."""
+    """Remove the temporary files that killed writers of `path` have left."""
     for temporary in path.parent.glob(f"{glob.escape(path.name)}.*{TEMPORARY}"):
         if is_gone(temporary.name[len(path.name) + 1 :]):
             with contextlib.suppress(OSError):
@@ -74,15 +76,15 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """Write `data` to `path`, whole or not at all: see `replacing`. Raises OSError."""
+    """Write `data` to `path`, whole or not at all; see `replacing`. Raises OSError."""
     with replacing(path, mode=mode) as file:
         file.write(data)
 
 
 def create_whole(path: Path, data: bytes) -> None:
-    """Make a file that appears whole, and of several that try only once.
+    """Create a file with all its content in one step. If several processes try, only one succeeds.
 
-    Raises FileExistsError when there is one, else OSError.
+    Raises FileExistsError when the file exists, and OSError for other failures.
     """
     temporary = _temporary_of(path)
     try:
@@ -97,12 +99,14 @@ def create_whole(path: Path, data: bytes) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Give `source` the name `target`, on one file system and in one step; replaces what is there."""
+    """Rename `source` to `target` in one step, on the same file system. An existing `target` is
+    replaced.
+    """
     source.replace(target)
 
 
 def set_aside(paths: Iterable[Path], suffix: str) -> list[Path]:
-    """Add `suffix` to the names of those of `paths` that exist, in order; those that were."""
+    """Add `suffix` to the names of those `paths` that exist, and return their old paths, in order."""
     moved = []
     for path in paths:
         if path.exists():
@@ -112,20 +116,22 @@ def set_aside(paths: Iterable[Path], suffix: str) -> list[Path]:
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove `folders`, innermost first, as far as nothing is in them."""
+    """Remove those `folders` that are empty. List the innermost first."""
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def sync(file: IO[bytes]) -> None:
-    """Make what was written survive a crash of the machine."""
+    """Flush a file to the disk, so that its content survives a crash of the machine."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in a folder survive a crash of the machine, where its file system can."""
+    """Sync a folder, so that its new file names survive a crash of the machine, if the file system
+    supports it.
+    """
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,6 +1,7 @@
-"""One process at a time: locks on files, which end with the process that has them.
+"""Locks on files, so that one process works at a time. A lock ends with the process that holds it.
 
-Standard library only, for Python 3.8 and later: a cluster's supervisor carries this module with it.
+This module uses the standard library only and supports Python 3.8, because a cluster's supervisor
+includes a copy of it.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from palestra.system.files import on_failure
 
 LOOK_EVERY_S: Final = 0.05
 REOPENED: Final = 100
-"""How often a file may be renamed between being opened and being locked."""
+"""How often a file is opened again because it was renamed between opening and locking it."""
 
 
 def lock(file: IO[bytes] | int, *, shared: bool = False, wait_s: float = 0.0) -> bool:
     """Lock an open file, or a folder's descriptor, until it is closed.
 
-    `shared`: others may have it shared at the same time. False where there is no such lock: some
-    clusters mount their file systems without, and NFS has none of a folder. Raises BlockingIOError
-    when somebody else still has it after `wait_s`.
+    `shared`: other processes may hold a shared lock at the same time. Returns False where the file
+    system has no locks: some clusters mount file systems without locks, and NFS has none for
+    folders. Raises BlockingIOError when another process still holds the lock after `wait_s`
+    seconds.
     """
     deadline = time.monotonic() + wait_s
     while True:
@@ -43,10 +45,10 @@ def lock(file: IO[bytes] | int, *, shared: bool = False, wait_s: float = 0.0) ->
 
 
 def open_locked(path: Path, *, mode: int = 0o666, wait_s: float = 0.0) -> BinaryIO:
-    """`path`, open to read and to append to, and locked until it is closed.
+    """Open `path` for reading and appending, and lock it until it is closed.
 
-    A file that is not there is made, with `mode`. Raises BlockingIOError when somebody else has it
-    still after `wait_s`, another OSError when it cannot be opened.
+    A missing file is created with `mode`. Raises BlockingIOError when another process still holds
+    the lock after `wait_s` seconds, and another OSError when the file cannot be opened.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     for _ in range(REOPENED):
@@ -63,7 +65,7 @@ def open_locked(path: Path, *, mode: int = 0o666, wait_s: float = 0.0) -> Binary
 
 @contextlib.contextmanager
 def folder_locked(folder: Path, *, wait_s: float) -> Iterator[None]:
-    """Be the only one who works in `folder`, among those who ask. Raises as `lock` does."""
+    """Hold the lock of `folder` while the body runs. Raises the same errors as `lock`."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         lock(descriptor, wait_s=wait_s)
@@ -73,7 +75,7 @@ def folder_locked(folder: Path, *, wait_s: float) -> Iterator[None]:
 
 
 def is_file_at(file: IO[bytes], path: Path) -> bool:
-    """Whether the open file is the one at `path`: it may have been renamed, removed, replaced."""
+    """Whether the open file is still the file at `path`, and was not renamed, removed or replaced."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     return False

@@ -1,7 +1,8 @@
-"""Whether a watched process is stuck, and on which call: decided from readings of its pulse.
+"""Decide from readings of a process's pulse whether the process is stuck, and on which call.
 
 A process is quiet while its event loop does not run. Only time in which the watcher itself ran
-counts, so that a machine that slept, or a terminal that stopped both, accuses nobody.
+counts. So a process is not called stuck because the machine slept, or because a terminal stopped
+both processes.
 """
 
 import contextlib
@@ -16,13 +17,14 @@ from palestra.system.pulse import STACKS_SIGNAL, Executing, Pulse
 
 LOOK_EVERY_S: Final = 0.25
 LONGEST_STEP_S: Final = 1.0
-"""What one look may add to a quiet time: the watcher looks more often unless it was stopped."""
+"""The most seconds that one reading adds to a quiet time. Readings are more frequent, except when
+the watcher was stopped."""
 GRACE_S: Final = 2.0
-"""How long a call that holds the loop is waited for: after its rollout's deadline, and after its own
-beginning where that was later."""
+"""The seconds to wait for a call that blocks the event loop: after its rollout's deadline, or after
+the call's own beginning if that was later."""
 STACKS_WITHIN_S: Final = 0.5
 STACKS_PAUSE_S: Final = 0.05
-"""They are whole when nothing has come for so long."""
+"""The stacks are complete when nothing new has come for this many seconds."""
 
 
 @dataclass(slots=True)
@@ -33,7 +35,7 @@ class _Look:
 
 @final
 class Lookout:
-    """Watches one process by its pulse."""
+    """Decides from readings of one process's pulse whether it is stuck."""
 
     def __init__(self) -> None:
         self.quiet_s = 0.0
@@ -44,7 +46,7 @@ class Lookout:
         self._executing: list[Executing] = []
 
     def look(self, now: float, last_beat: float | None, executing: Iterable[Executing]) -> None:
-        """Take one reading, at `now` of `time.monotonic()`."""
+        """Record one reading. `now`: its `time.monotonic()` value."""
         step_s = 0.0 if self._looked_at is None else min(now - self._looked_at, LONGEST_STEP_S)
         self._looked_at = now
         same = last_beat is not None and last_beat == self._beat
@@ -62,11 +64,13 @@ class Lookout:
 
     @property
     def executing(self) -> list[Executing]:
-        """The calls that were executing at the last look, the longest first."""
+        """The calls that were executing at the last reading, the longest first."""
         return sorted(self._executing, key=lambda call: call.since)
 
     def overdue(self) -> list[Executing]:
-        """Calls that hold the loop though their rollouts should have ended, the longest first."""
+        """Return the calls that block the event loop after their rollouts' deadlines, the longest
+        first.
+        """
         now = self._looked_at
         if now is None or self.quiet_s < GRACE_S:
             return []
@@ -80,7 +84,7 @@ class Lookout:
 
 
 def running_one(pid: int, calls: list[Executing]) -> Executing | None:
-    """Of calls on several threads, that of the thread that runs; the first when that is not known."""
+    """Return the call whose thread is running on a processor; the first call when this is unknown."""
     for call in calls:
         if _state(Path(f"/proc/{pid}/task/{call.native_id}/stat")) == "R":
             return call
@@ -100,9 +104,9 @@ def _state(path: Path) -> str:
 
 
 def ask_for_stacks(pulse: Pulse) -> Iterator[float]:
-    """Have the watched process write the stacks of its threads, if it can.
+    """Request the stacks of the watched process's threads.
 
-    Yields seconds to wait, until all has come or nothing comes.
+    Yields seconds to wait, until the stacks are complete or the time for them is over.
     """
     pulse.forget_stacks()
     pid = pulse.pid

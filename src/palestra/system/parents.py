@@ -1,6 +1,7 @@
-"""Parents and children among processes, where the kernel helps (Linux).
+"""Parent and child processes, where the kernel supports it (Linux).
 
-Standard library only, for Python 3.8 and later: a cluster's supervisor carries this module with it.
+This module uses the standard library only and supports Python 3.8, because a cluster's supervisor
+includes a copy of it.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def die_with_parent(by: int = signal.SIGKILL) -> None:
-    """Have the kernel send signal `by` to this process when its parent ends, where it can."""
+    """Let the kernel send signal `by` to this process when its parent ends. Does nothing where the
+    kernel cannot.
+    """
     _prctl(_PR_SET_PDEATHSIG, by)
 
 
 def outlive_parent() -> None:
-    """Take `die_with_parent` back."""
+    """Undo `die_with_parent`."""
     _prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def become_subreaper() -> bool:
-    """Have the kernel make orphans among our descendants our children; False where it cannot."""
+    """Let the kernel make orphaned descendants children of this process. False where the kernel
+    cannot.
+    """
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -46,7 +51,7 @@ def _c_library() -> Any:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes whose parent is `pid`; empty where the system does not tell."""
+    """Return the processes whose parent is `pid`; empty where the system does not report it."""
     children: list[int] = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():

@@ -1,6 +1,8 @@
-"""Which process it is: numbers are given again, so that one alone names nobody for long.
+"""Identify processes. The system reuses process ids, so an id alone does not identify a process for
+long.
 
-Standard library only, for Python 3.8 and later: a cluster's supervisor carries this module with it.
+This module uses the standard library only and supports Python 3.8, because a cluster's supervisor
+includes a copy of it.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from pathlib import Path
 from typing import Final
 
 UNKNOWN: Final = "?"
-"""When a process began, where the system does not tell."""
+"""The value of `born` where the system does not report when a process began."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process. `boot`: which start of its machine; `born`: when it began, in ticks since then."""
+    """One process. `boot`: the id of its machine's boot. `born`: when the process began, in ticks
+    since the boot.
+    """
 
     host: str
     boot: str
@@ -28,34 +32,38 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> Process:
-        """The process of this machine that has that number now; `born` is empty without one."""
+        """Return the process of this machine that has the id `pid` now. `born` is empty when there
+        is none.
+        """
         return cls(socket.gethostname(), boot_id(), pid, born_at(pid))
 
     @classmethod
     def this(cls) -> Process:
-        """The process that asks."""
+        """Return the current process."""
         return cls.of(os.getpid())
 
     @property
     def is_here(self) -> bool:
-        """Whether it is, or was, of this machine."""
+        """Whether the process is, or was, on this machine."""
         return self.host == socket.gethostname()
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is known to have ended: of another machine nothing is known."""
+        """Whether the process is known to have ended. Always False for a process of another
+        machine.
+        """
         if not self.is_here:
             return False
         return self.boot != boot_id() or not self.born or born_at(self.pid) != self.born
 
 
 def process_name() -> str:
-    """The process that asks, as a part of file names: see `is_gone`."""
+    """Return a name of the current process for use in file names; see `is_gone`."""
     return f"{_machine()}-{os.getpid()}"
 
 
 def is_gone(name: str) -> bool:
-    """Whether the process is known to have ended whose `process_name` the text begins with."""
+    """Whether the process whose `process_name` begins the text `name` is known to have ended."""
     machine, _, pid_and_start = name.partition("-")
     pid = pid_and_start.partition("-")[0]
     return machine == _machine() and pid.isdecimal() and not born_at(int(pid))
@@ -67,7 +75,9 @@ def _machine() -> str:
 
 
 def born_at(pid: int) -> str:
-    """When the process of that number began, in ticks since the boot; empty when none runs."""
+    """Return when the process `pid` began, in ticks since the boot; empty when no process has this
+    id.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:
@@ -89,7 +99,9 @@ def _exists(pid: int) -> bool:
 
 
 def boot_id() -> str:
-    """Which start of which machine this is: host names alone may be those of containers."""
+    """Return the id of this machine's current boot. Host names are not enough, because they may be
+    those of containers.
+    """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -97,7 +109,7 @@ def boot_id() -> str:
 
 
 def signal_name(number: int) -> str:
-    """`SIGSEGV`, or `signal 99` for one without a name, as most real-time signals are."""
+    """Return the signal's name, such as `SIGSEGV`, or `signal 99` for a signal without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:

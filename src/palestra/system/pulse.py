@@ -1,9 +1,10 @@
-"""The pulse of a process: what others can read about it while nothing in it can run.
+"""The pulse of a process: what other processes can read about it, even while none of its threads
+can run.
 
-A block of shared memory holds when its event loop ran last, and which calls of an author's code
-are executing now. Code that holds the interpreter's lock stops every thread of its process, but
-not another process that reads this block: the guard of a command, or the fleet of a server
-process. A second file, beside the block, takes the stacks that `faulthandler` writes.
+A block of shared memory holds when the process's event loop ran last, and which calls of an
+author's code are executing now. Code that holds the interpreter's lock stops every thread of its
+process. It does not stop another process that reads this block: the guard of a command, or the
+fleet of a server process. A second file holds the stacks that `faulthandler` writes.
 """
 
 import asyncio
@@ -30,10 +31,11 @@ T = TypeVar("T")
 
 BEAT_S: Final = 0.5
 SLOTS: Final = 8
-"""Calls of authors' code that are executing at once, each on a thread of its own, that are told."""
+"""The maximum number of calls of authors' code that are recorded at the same time, each on its own
+thread."""
 _HEAD_BYTES: Final = 4096
 _SLOT_BYTES: Final = 1 << 24
-"""Pages that nobody has written to take no memory."""
+"""Bytes per slot. Pages that are never written use no memory."""
 _NOTE_BYTES: Final = 1 << 20
 
 _BEAT = struct.Struct("<d")
@@ -43,24 +45,25 @@ _AT_PID, _AT_BEAT, _AT_THREAD_BEAT = 0, 8, 16
 
 @dataclass(frozen=True, slots=True)
 class Executing:
-    """A call that is executing. Times are of `time.monotonic()`, which processes share.
+    """A call that is executing. Times are `time.monotonic()` values, which all processes of the
+    machine share.
 
-    `native_id` and `ident`: the thread's, as the kernel and as Python's stacks name it.
+    `native_id` and `ident`: the ids of the call's thread in the kernel and in Python's stacks.
     """
 
     text: bytes
-    """What whoever entered it said of it."""
+    """The text with which the call was entered."""
     since: float
     deadline: float | None
     native_id: int
     ident: int
     sequence: int
-    """Another one for each time that something begins or ends in this place."""
+    """A number that changes each time a call begins or ends in this slot."""
 
 
 @dataclass(slots=True)
 class _Entered:
-    """What a thread is executing, and what it goes on with afterwards."""
+    """The call that a thread is executing, and the call that it continues afterwards."""
 
     slot: int
     text: bytes
@@ -71,16 +74,17 @@ class _Entered:
 
 @final
 class Pulse:
-    """One process's block. The process writes it; whoever shares its memory reads it."""
+    """One process's block of shared memory. The process writes it, and its watcher reads it."""
 
     def __init__(
         self, memory: mmap.mmap, stacks: int, *, note_bytes: int = 0, tie_to_parent: bool = False
     ) -> None:
-        """`stacks`: a file descriptor. This object owns both from here on.
+        """`memory`: the block. `stacks`: the descriptor of the file for stacks. This object closes
+        both.
 
-        `tie_to_parent`: the process dies with its parent while it executes a call. Code that
-        holds the interpreter's lock keeps it from noticing in any other way that its parent has
-        gone.
+        `tie_to_parent`: the process dies with its parent while it executes a call. Otherwise code
+        that holds the interpreter's lock would keep the process from noticing that its parent has
+        ended.
         """
         self._memory = memory
         self._stacks = stacks
@@ -99,16 +103,17 @@ class Pulse:
 
     @classmethod
     def create(cls) -> Self:
-        """Empty, for a child that is forked: it leaves notes as well."""
+        """Return an empty pulse for a forked child. It has room for notes."""
         size = _HEAD_BYTES + SLOTS * _SLOT_BYTES + _NOTE_BYTES
         return cls(mmap.mmap(-1, size), _anonymous_file("palestra-stacks"), note_bytes=_NOTE_BYTES)
 
     @classmethod
     @contextlib.contextmanager
     def create_for_program(cls) -> Iterator[tuple[Self, tuple[int, int]]]:
-        """Empty, with the descriptors that a program which is started meanwhile opens it by.
+        """Yield an empty pulse, and the descriptors with which a program that is started in the
+        body opens it.
 
-        Where files may not become as large (`ulimit -f`), less can be told of a call.
+        Where the size of files is limited (`ulimit -f`), texts of calls may be cut shorter.
         """
         block, stacks = _anonymous_file("palestra-pulse"), _anonymous_file("palestra-stacks")
         try:
@@ -127,21 +132,21 @@ class Pulse:
 
     @classmethod
     def opened(cls, block: int, stacks: int) -> Self:
-        """The one of this process, by the descriptors that its parent has handed to it."""
+        """Return this process's pulse, opened from the descriptors that its parent passed on."""
         memory = mmap.mmap(block, 0)
         os.close(block)
         os.set_inheritable(stacks, False)
         return cls(memory, stacks, tie_to_parent=True)
 
     def close(self) -> None:
-        """Let go of the memory and the file."""
+        """Release the memory and the file."""
         self._memory.close()
         os.close(self._stacks)
 
     # Written by the process that is watched
 
     def begin(self) -> None:
-        """Be the process that is watched: it answers requests for its stacks."""
+        """Make this process the watched one: from now on it writes its stacks on request."""
         faulthandler.register(STACKS_SIGNAL, file=self._stacks, all_threads=True, chain=False)
         # Not before: the signal ends a process that has no handler of it.
         struct.pack_into("<q", self._memory, _AT_PID, os.getpid())
@@ -154,20 +159,24 @@ class Pulse:
         os.register_at_fork(after_in_child=forked)
 
     def _leave_to_parent(self) -> None:
-        """What an author forks goes on in the same code, and is not what is watched."""
+        """Stop writing in a process that the author's code has forked. Only the original process is
+        watched.
+        """
         self._is_forked = True
         self._texts = [None] * SLOTS
 
     def beat(self) -> None:
-        """The event loop runs."""
+        """Record that the event loop runs."""
         self._write_beat(_AT_BEAT, time.monotonic())
 
     def thread_beat(self) -> None:
-        """A thread beside the loop runs: nothing holds the interpreter's lock."""
+        """Record that a thread outside the event loop runs, so no code holds the interpreter's
+        lock.
+        """
         self._write_beat(_AT_THREAD_BEAT, time.monotonic())
 
     def rest(self) -> None:
-        """The event loop has ended: no beat is to be expected."""
+        """Record that the event loop has ended, so no further beat is expected."""
         self._write_beat(_AT_BEAT, 0.0)
 
     def _write_beat(self, at: int, when: float) -> None:
@@ -175,7 +184,7 @@ class Pulse:
             _BEAT.pack_into(self._memory, at, when)
 
     def note(self, text: bytes) -> None:
-        """Leave what the reader needs to end this process's work in order."""
+        """Leave a note with what the reader needs to end this process's work in order."""
         if self._is_forked:
             return
         at = self._note_at
@@ -185,9 +194,9 @@ class Pulse:
             struct.pack_into("<q", self._memory, at, len(text))
 
     def enter(self, text: bytes, deadline: float | None) -> None:
-        """Tell that this thread begins to execute the call that `text` describes.
+        """Record that this thread begins to execute the call that `text` describes.
 
-        To be forgotten (`forget`) when that call is over.
+        Call `forget` when the call is over.
         """
         ident = threading.get_ident()
         before = self._entered.get(ident)
@@ -203,7 +212,9 @@ class Pulse:
         self._write(entered, ident)
 
     def _slot_for(self, text: bytes) -> int:
-        """A free slot, if possible the one in which the text stands; -1 where none is free."""
+        """Return a free slot, preferably the one that already holds the text; -1 when no slot is
+        free.
+        """
         for slot in self._free:
             if self._texts[slot] is text:
                 self._free.remove(slot)
@@ -214,7 +225,7 @@ class Pulse:
             return -1
 
     def leave(self) -> None:
-        """Tell that this thread goes on with what it did before `enter`."""
+        """Record that this thread continues with what it did before `enter`."""
         ident = threading.get_ident()
         finished = self._entered.pop(ident)
         if finished.before is not None:
@@ -228,7 +239,7 @@ class Pulse:
             self._free.append(finished.slot)
 
     def forget(self, text: bytes) -> None:
-        """Let go of the text of a call that is over; it may be long."""
+        """Release the text of a call that is over. The text may be long."""
         for slot, text_in_slot in enumerate(self._texts):
             if text_in_slot is text:
                 self._texts[slot] = None
@@ -260,31 +271,31 @@ class Pulse:
 
     @property
     def pid(self) -> int:
-        """The process that is watched; 0 before it has begun."""
+        """The id of the watched process; 0 before `begin`."""
         return int(struct.unpack_from("<q", self._memory, _AT_PID)[0])
 
     @property
     def last_beat(self) -> float | None:
-        """When the loop ran last; None while none is to be expected."""
+        """When the event loop ran last; None while no beat is expected."""
         return float(_BEAT.unpack_from(self._memory, _AT_BEAT)[0]) or None
 
     @property
     def last_thread_beat(self) -> float | None:
-        """When a thread ran last; None before the first."""
+        """When a thread outside the event loop ran last; None before the first beat."""
         return float(_BEAT.unpack_from(self._memory, _AT_THREAD_BEAT)[0]) or None
 
     def noted(self) -> bytes:
-        """What the process left with `note`; empty when it has not."""
+        """Return the text that the process left with `note`; empty when it left none."""
         at = self._note_at
         [length] = struct.unpack_from("<q", self._memory, at)
         return self._memory[at + 8 : at + 8 + length]
 
     def executing(self) -> list[Executing]:
-        """The calls that are executing now; one that just begins or ends may be missing."""
-        readings = (self._read(slot) for slot in range(SLOTS))
+        """Return the calls that are executing now. A call that just begins or ends may be missing."""
+        readings = (self._read_slot(slot) for slot in range(SLOTS))
         return [reading for reading in readings if reading is not None]
 
-    def _read(self, slot: int) -> Executing | None:
+    def _read_slot(self, slot: int) -> Executing | None:
         at = self._slot_at(slot)
         sequence, since, deadline, native_id, ident, length = _SLOT.unpack_from(self._memory, at)
         if not length or sequence % 2:
@@ -296,12 +307,12 @@ class Pulse:
         return Executing(text, since, limit, native_id, ident, sequence)
 
     def stack_text(self) -> str:
-        """What `faulthandler` has written since the last `forget_stacks`."""
+        """Return what `faulthandler` has written since the last `forget_stacks`."""
         size = os.fstat(self._stacks).st_size
         return os.pread(self._stacks, min(size, 1 << 20), 0).decode("utf-8", "replace")
 
     def forget_stacks(self) -> None:
-        """Make room for the next dump."""
+        """Empty the file of stacks for the next dump."""
         os.ftruncate(self._stacks, 0)
         os.lseek(self._stacks, 0, os.SEEK_SET)
 
@@ -316,8 +327,8 @@ class Pulse:
 
 
 STACKS_SIGNAL: Final = signal.SIGRTMIN + 4 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
-"""On which a watched process writes the stacks of its threads: whatever holds its lock, as the
-handler is no Python."""
+"""The signal on which a watched process writes its threads' stacks. The handler is native code, so
+it works even while other code holds the interpreter's lock."""
 
 
 def _anonymous_file(name: str) -> int:
@@ -331,19 +342,19 @@ _current: ContextVar[Pulse | None] = ContextVar("palestra_pulse", default=None)
 
 
 def current_pulse() -> Pulse | None:
-    """The pulse of this process; None when nobody watches it."""
+    """Return the pulse of this process; None when no other process watches it."""
     return _current.get()
 
 
 def make_current(pulse: Pulse) -> None:
-    """Write `pulse` as this process's own until it ends."""
+    """Use `pulse` as this process's pulse until the process ends."""
     pulse.begin()
     _current.set(pulse)
 
 
 @contextlib.contextmanager
 def watched_by(pulse: Pulse) -> Iterator[None]:
-    """Write `pulse` as this process's own while the body runs."""
+    """Use `pulse` as this process's pulse while the body runs."""
     pulse.begin()
     token = _current.set(pulse)
     try:
@@ -354,7 +365,9 @@ def watched_by(pulse: Pulse) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def beating() -> AsyncIterator[None]:
-    """Let the current pulse show that this event loop runs, while the body runs on it."""
+    """Record in the current pulse, at regular intervals, that this event loop runs, while the body
+    runs on it.
+    """
     pulse = current_pulse()
     if pulse is None:
         yield
@@ -377,7 +390,7 @@ async def beating() -> AsyncIterator[None]:
 
 @final
 class Driven:
-    """A coroutine of an author's, told to the pulse whenever it executes, and only then."""
+    """Wraps an author's coroutine, and records it in the pulse exactly while it executes."""
 
     __slots__ = ("_coroutine", "_deadline", "_pulse", "_text")
 
@@ -403,7 +416,7 @@ class Driven:
         return self.send(None)
 
     def send(self, value: Any) -> Any:
-        """Go on with `value`."""
+        """Continue the coroutine with `value`."""
         self._pulse.enter(self._text, self._deadline)
         try:
             return self._coroutine.send(value)
@@ -411,7 +424,7 @@ class Driven:
             self._pulse.leave()
 
     def throw(self, *error: Any) -> Any:
-        """Go on with an exception."""
+        """Continue the coroutine with an exception."""
         self._pulse.enter(self._text, self._deadline)
         try:
             return self._coroutine.throw(*error)
@@ -419,5 +432,5 @@ class Driven:
             self._pulse.leave()
 
     def close(self) -> None:
-        """Give up."""
+        """Close the coroutine."""
         self._coroutine.close()

@@ -1,19 +1,19 @@
-"""What tests of environments are made of: scripted models, rows, fleets, and one assertion.
+"""Helpers for tests of environments: scripted models, task rows, fleets, and assertions.
 
 pytest_plugins = ["palestra.testing"]        # in conftest.py: the fixture `fleet`
 
 def test_the_right_answer_is_rewarded() -> None:
-row = task_row("2 + 2 = ?", expected_answer="4")
-assert_verifies(MyServer, row, "The answer is 4.", 1.0)
+    row = task_row("2 + 2 = ?", expected_answer="4")
+    assert_verifies(MyServer, row, "The answer is 4.", 1.0)
 
 def test_the_tool_is_called(fleet) -> None:
-running = fleet("resources_servers/my_env", answers=[called("add", {"a": 2, "b": 2}), "4"])
-assert running.run(row)["reward"] == 1.0
+    running = fleet("resources_servers/my_env", answers=[called("add", {"a": 2, "b": 2}), "4"])
+    assert running.run(row)["reward"] == 1.0
 
 def test_the_endpoints_answer_is_the_response() -> None:
-with scripted_endpoint("4") as endpoint:
-    response = model_response("responses_api_models/my_model", "2 + 2 = ?", *endpoint.policy)
-assert response.final_text == "4"
+    with scripted_endpoint("4") as endpoint:
+        response = model_response("responses_api_models/my_model", "2 + 2?", *endpoint.policy)
+    assert response.final_text == "4"
 """
 
 from palestra.schema import called, response_of, said

@@ -1,4 +1,4 @@
-"""A model endpoint for a test of a model server: a real socket that answers what the test says."""
+"""A scripted model endpoint for tests of a model server. It listens on a real socket."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,12 @@ from palestra.fleet import assembled
 from palestra.schema import JsonDict, JsonObject, Response, ResponseCreateParams, said, to_plain
 
 MODEL = "scripted"
-"""The one model that a scripted endpoint serves."""
+"""The name of the only model of a scripted endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointRequest:
-    """A request as it came."""
+    """A request as the endpoint received it."""
 
     path: str
     headers: Mapping[str, str] = field(repr=False)
@@ -28,35 +28,37 @@ class EndpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndpointError:
-    """An answer that is an error, in the shape that OpenAI's API gives it."""
+    """An error response, in the format of OpenAI's API."""
 
     status: int
     message: str
 
     @property
     def body(self) -> JsonDict:
-        """The JSON of the answer."""
+        """The JSON body of the response."""
         error = {"message": self.message, "type": "invalid_request_error"}
         return {"error": {**error, "param": None, "code": None}}
 
 
 @dataclass
 class ScriptedEndpoint:
-    """Answers Chat Completions and Responses in order, and keeps what it was asked."""
+    """An endpoint that answers Chat Completions and Responses in order, and stores the requests."""
 
     answers: list[str | EndpointError]
     url: str = ""
-    """Without a path: `http://127.0.0.1:PORT`."""
+    """The URL without a path: `http://127.0.0.1:PORT`."""
     asked: list[EndpointRequest] = field(default_factory=list)
 
     @property
     def policy(self) -> list[str]:
-        """The overrides that make it the policy."""
+        """The overrides that make this endpoint the policy model."""
         settings = {"base_url": f"{self.url}/v1", "api_key": "sk-scripted", "model_name": MODEL}
         return [f"++policy_{name}={value}" for name, value in settings.items()]
 
     def answer(self, request: EndpointRequest) -> tuple[int, JsonDict]:
-        """Status and body of the next answer, as the path's API has it."""
+        """Return status and body of the next answer, in the format of the API at the request's
+        path.
+        """
         self.asked.append(request)
         answer = self.answers[len(self.asked) - 1]
         if isinstance(answer, EndpointError):
@@ -68,18 +70,18 @@ class ScriptedEndpoint:
 
 @contextlib.contextmanager
 def scripted_endpoint(*answers: str | EndpointError) -> Iterator[ScriptedEndpoint]:
-    """An endpoint on loopback that gives these answers (texts or errors), one a request."""
+    """Run an endpoint on loopback that gives `answers` (texts or errors), one per request."""
     endpoint = ScriptedEndpoint(list(answers))
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            """The models."""
+            """Send the list of models."""
             self._send(200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
 
         def do_POST(self) -> None:
-            """The next answer."""
+            """Send the next answer."""
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             headers = {name.lower(): value for name, value in self.headers.items()}
             self._send(*endpoint.answer(EndpointRequest(self.path, headers, body)))
@@ -93,7 +95,7 @@ def scripted_endpoint(*answers: str | EndpointError) -> Iterator[ScriptedEndpoin
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
-            """Nothing: a test prints what it wants to."""
+            """Log nothing, so that a test's own output stays readable."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -109,9 +111,10 @@ def scripted_endpoint(*answers: str | EndpointError) -> Iterator[ScriptedEndpoin
 
 
 def model_response(folder: str | Path, text: str, *overrides: str) -> Response:
-    """What the model server of `folder`, by its shipped config and `overrides`, answers to `text`.
+    """Return the answer to `text` of the model server in `folder`, with its shipped config and
+    `overrides`.
 
-    The server is started and stopped. Raises what it raises.
+    The server is started for this call and stopped afterwards. Its errors are raised.
     """
     where = PACKAGE_ROOT / folder
     config = load_config(

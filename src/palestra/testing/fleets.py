@@ -1,4 +1,4 @@
-"""A fleet for a test: an environment with its agent, a scripted model as the policy, task rows."""
+"""A fleet for a test: an environment with its agent, and a scripted model as the policy; task rows."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ from palestra.testing.scripted import Answer, ScriptedModel
 class ScriptedFleet:
     """All servers of an environment's config, with a scripted model; use in a `with` statement.
 
-    The model gives `answers`, one a turn; or it is `model`.
+    The model gives `answers`, one per turn. `model`: a scripted model to use instead.
     """
 
     def __init__(
@@ -92,9 +92,10 @@ class ScriptedFleet:
             )
 
     def run(self, row: JsonObject, *, agent: str = "") -> JsonDict:
-        """One rollout: the result row. Raises `CallError` as a collection would record it.
+        """Run one rollout and return the result row. Raises `CallError`, as a collection would
+        record it.
 
-        Calls of tools that broke are in its `tool_failures`, and in the fleet's.
+        Failed tool calls are in `tool_failures` of the row, and of the fleet.
         """
         if self._assembly is None:
             raise RuntimeError("the fleet is not started: `with fleet:`")
@@ -114,9 +115,9 @@ def _agent_of(config: ResolvedConfig) -> str:
 
 @pytest.fixture
 def fleet() -> Iterator[Callable[..., ScriptedFleet]]:
-    """Starts fleets that end with the test: `fleet("my_env", answers=["4"])`.
+    """Start fleets that stop at the end of the test: `fleet("my_env", answers=["4"])`.
 
-    `answers` are given one a turn; or `model=ScriptedModel.answering(function)`.
+    The model gives `answers`, one per turn; or pass `model=ScriptedModel.answering(function)`.
     """
     running: list[ScriptedFleet] = []
 
@@ -138,9 +139,9 @@ def fleet() -> Iterator[Callable[..., ScriptedFleet]]:
 def task_row(
     prompt: str, *, tools: Sequence[JsonDict] = (), system: str = "", **fields: Any
 ) -> JsonDict:
-    """A row that asks `prompt`, with the fields that its verifier reads.
+    """Return a task row with the prompt `prompt`. `fields`: the fields that its verifier reads.
 
-    `tools` are Responses API entries, as a server's `tools()` gives them.
+    `tools`: Responses API entries, as a server's `tools()` returns them.
     """
     messages = [{"role": "user", "content": prompt}]
     if system:
@@ -152,7 +153,9 @@ def task_row(
 
 
 def task_rows(count: int, prompt: str = "task {n}", **fields: Any) -> list[JsonDict]:
-    """`count` rows; `{n}` in the prompt, and in fields that are texts, is the row's number."""
+    """Return `count` task rows. `{n}` in the prompt and in text fields is replaced by the row's
+    number.
+    """
     return [
         {
             **task_row(prompt.replace("{n}", str(number))),

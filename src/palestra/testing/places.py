@@ -1,4 +1,4 @@
-"""Where an environment is that a test names, and what differs from one test to the next."""
+"""Find the files of the environment that a test names."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,28 +8,30 @@ from palestra.config import PACKAGE_ROOT, project_root, renamed
 from palestra.errors import ConfigError
 
 OF_ONE_TEST: Final = "PYTEST_CURRENT_TEST"
-"""The environment variable that pytest sets anew for each test."""
+"""The environment variable that pytest sets to a new value for each test."""
 _RESOURCES = "resources_servers"
 
 
 def config_of(environment: str | Path) -> Path | None:
-    """The config of an environment, by its name, its folder or itself; None when it has none."""
+    """Return the config of an environment, given by name, folder or config; None when it has no
+    config.
+    """
     path = Path(environment)
     if path.suffix in {".yaml", ".yml"}:
-        return next((file for file in _places(path) if file.exists()), path)
-    configs = (f / "configs" / f"{f.absolute().name}.yaml" for f in _places(path))
+        return next((file for file in _candidate_paths(path) if file.exists()), path)
+    configs = (f / "configs" / f"{f.absolute().name}.yaml" for f in _candidate_paths(path))
     return next((config for config in configs if config.exists()), None)
 
 
 def entrypoint_of(environment: str | Path) -> Path:
-    """The Python file of an environment, by its name, its folder or itself.
+    """Return the Python file of an environment, given by name, folder or file.
 
-    Raises ConfigError naming the places that were looked in.
+    Raises ConfigError, with the searched places: the environment does not exist.
     """
     path = Path(environment)
     if path.suffix == ".py":
-        return next((file for file in _places(path) if file.exists()), path)
-    files = [folder / "app.py" for folder in _places(path)]
+        return next((file for file in _candidate_paths(path) if file.exists()), path)
+    files = [folder / "app.py" for folder in _candidate_paths(path)]
     entrypoint = next((file for file in files if file.exists()), None)
     if entrypoint is None:
         looked = "\n".join(f"  {file}" for file in files)
@@ -41,16 +43,18 @@ def entrypoint_of(environment: str | Path) -> Path:
 
 
 def data_file_of(environment: str | Path, name: str) -> Path:
-    """A file of an environment's `data` folder; where there is none, as if the name was a folder."""
+    """Return a file of an environment's `data` folder; when it does not exist, the first searched
+    path.
+    """
     path = Path(environment)
-    files = [folder / "data" / name for folder in _places(path)]
+    files = [folder / "data" / name for folder in _candidate_paths(path)]
     return next((file for file in files if file.exists()), files[0])
 
 
-def _places(named_path: Path) -> Iterator[Path]:
-    """Everywhere that a name may mean, nearest first.
+def _candidate_paths(named_path: Path) -> Iterator[Path]:
+    """Yield all paths that a name can mean, the nearest first.
 
-    Tests run in the environment's folder, and name environments as they are named in the project.
+    Tests run in the environment's folder, but name environments relative to the project.
     """
     folder = Path.cwd()
     roots = dict.fromkeys((folder, project_root(folder) or folder, PACKAGE_ROOT))

@@ -1,4 +1,4 @@
-"""`ScriptedModel`: a model server that says what a test wants it to."""
+"""`ScriptedModel`: a model server whose answers a test sets."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Self
@@ -19,20 +19,22 @@ from palestra.schema import (
 from palestra.server import ModelServer, ModelServerConfig, Session
 
 Answer = str | OutputItem | Response | Iterable[str | OutputItem]
-"""A text, a call, a whole response, or several items of one turn."""
+"""One turn of the model: a text, a call, a whole response, or several items."""
 
 
 class ScriptedModel(ModelServer):
-    """Answers in order, or by a function of the request; keeps what it was asked."""
+    """A model that gives set answers in order, or answers from a function; it stores the requests."""
 
     asked: list[ResponseCreateParams] = []  # noqa: RUF012  # pydantic copies it
-    """The requests so far."""
+    """The requests that the model has got so far."""
 
     _answer: Callable[[ResponseCreateParams], Answer] = PrivateAttr()
 
     @classmethod
     def saying(cls, *answers: Answer, name: str = "policy_model") -> Self:
-        """A model that gives these answers, one a turn. One more turn is an error that says so."""
+        """Make a model that gives `answers`, one per turn. Raises ModelRejectedRow on a further
+        turn.
+        """
         remaining = list(answers)
 
         def next_answer(_params: ResponseCreateParams) -> Answer:
@@ -48,13 +50,13 @@ class ScriptedModel(ModelServer):
     def answering(
         cls, answer: Callable[[ResponseCreateParams], Answer], *, name: str = "policy_model"
     ) -> Self:
-        """A model whose answers are made by `answer` of the request."""
+        """Make a model whose answers are the results of `answer`, a function of the request."""
         server = cls(config=ModelServerConfig(name=name), server_client=server_client({}, {}))
         server._answer = answer
         return server
 
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
-        """The next answer."""
+        """Return the next answer."""
         del session
         self.asked.append(body)
         return _with_own_ids(_response(self._answer(body)), turn=len(self.asked))
@@ -68,7 +70,7 @@ def _response(answer: Answer) -> Response:
 
 
 def _with_own_ids(response: Response, *, turn: int) -> Response:
-    """The response with an id of its own for each call whose author gave it none."""
+    """Return the response with a new call id for each call without one."""
     output = [
         changed(item, {"call_id": f"call_{turn}_{number}"})
         if isinstance(item, FunctionCall) and item.call_id == UNNAMED_CALL

@@ -1,4 +1,4 @@
-"""One answer before one verifier, without a fleet around it."""
+"""Verify one answer with one verifier, without a fleet."""
 
 import asyncio
 import contextlib
@@ -36,14 +36,14 @@ from palestra.testing.places import OF_ONE_TEST, config_of, data_file_of, entryp
 
 EVERY_CPU_S: Final = 0.5
 _LEAVING: Final = frozenset({__file__, contextlib.__file__})
-"""The files whose code runs when the body is left."""
+"""The files whose code runs when the body ends."""
 
 
 class LoopBlocked(BaseException):
-    """Raised in code that holds the event loop for too long. No `except Exception` swallows it."""
+    """Raised in code that blocks the event loop for too long. No `except Exception` catches it."""
 
     def place(self) -> AuthorsPlace:
-        """The innermost frame of an author's file; without one, the innermost at all."""
+        """Return the innermost frame in an author's file; without one, the innermost frame."""
         frames = [
             AuthorsPlace(frame.name, frame.filename, frame.lineno or 0)
             for frame in reversed(traceback.extract_tb(self.__traceback__))
@@ -55,9 +55,9 @@ class LoopBlocked(BaseException):
 
 @final
 class Interruption:
-    """Raises `LoopBlocked` in what holds the loop for `limit_s`.
+    """Raises `LoopBlocked` in code that blocks the event loop for `limit_s`.
 
-    It does nothing outside the main thread, and where a profiler uses the same signal.
+    It does nothing outside the main thread, or when a profiler uses the same signal.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -68,14 +68,16 @@ class Interruption:
         """Outside the body, the signal would end the process."""
 
     def wake(self, _still_s: float) -> None:
-        """Send the signal from the guard's thread: code that sleeps spends no CPU time."""
+        """Send the signal from the guard's thread. The CPU timer does not interrupt code that
+        sleeps.
+        """
         with self._lock:
             if self._is_watching:
                 signal.pthread_kill(self._thread, signal.SIGPROF)
 
     @contextlib.contextmanager
     def watching(self, guard: LoopGuard) -> Iterator[None]:
-        """Interrupt the body."""
+        """Interrupt the body when it blocks the event loop for too long."""
         if not _is_unused():
             yield
             return
@@ -101,7 +103,7 @@ class Interruption:
 
 
 def _is_unused() -> bool:
-    """Whether the signal is nobody's, and its handler would run in this thread."""
+    """Whether no handler uses the signal, and this is the main thread, where a handler would run."""
     return (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGPROF) == signal.SIG_DFL
@@ -115,7 +117,7 @@ TIMEOUT_S = 60.0
 
 
 def server_of(environment: Subject, **settings: Any) -> ResourcesServer:
-    """A server to be tested; `settings` are those of its config."""
+    """Return the server to test; `settings`: values of its config."""
     if isinstance(environment, ResourcesServer):
         return environment
     configured = _configured(environment) if isinstance(environment, str | Path) else None
@@ -129,7 +131,7 @@ def server_of(environment: Subject, **settings: Any) -> ResourcesServer:
 
 
 def _configured(environment: str | Path) -> ResourcesServer | None:
-    """The server of a folder, with the settings of its own config; None when it has none."""
+    """Return the server of a folder, with the settings of its config; None when it has no config."""
     path = config_of(environment)
     if path is None:
         return None
@@ -158,10 +160,10 @@ def verify(
     stored: bool = False,
     timeout_s: float = TIMEOUT_S,
 ) -> PlayedAnswer:
-    """What comes of an answer: seeded, its calls run, verified, in a session of its own.
+    """Verify an answer in its own session: seed, run its calls, verify; return the verdict.
 
-    `stored`: verified alone, as a rollout whose session is gone. An author's code that does not
-    return is interrupted after `timeout_s`; the failure names its function, file and line.
+    `stored`: only verify, as for a rollout whose session no longer exists. Author's code that does
+    not return is interrupted after `timeout_s`; the failure names its function, file and line.
     """
     response = answer if isinstance(answer, Response) else response_of(answer)
     with nurseries_kept(OF_ONE_TEST):
@@ -199,12 +201,14 @@ def assert_verifies(
     answer: str | OutputItem | Response,
     reward: float,
 ) -> None:
-    """Assert that an answer gets exactly this reward; what it got, or why none, is told."""
+    """Assert that an answer gets exactly this reward. The error has the actual reward, or why there
+    is none.
+    """
     _assert_reward(verify(environment, row, answer), reward)
 
 
 def assert_recorded_rewards(folder: str | Path) -> None:
-    """Assert that an environment gives its recorded example rollouts their rewards again."""
+    """Assert that the recorded example rollouts of an environment get the same rewards again."""
     path = data_file_of(folder, "example_rollouts.jsonl")
     for line in read_jsonl(path):
         row = {**line.row, JUDGE_REPLAY: True}
@@ -227,7 +231,7 @@ def _assert_reward(verdict: PlayedAnswer, reward: float) -> None:
 
 
 def _broken_tools(verdict: PlayedAnswer) -> str:
-    """What the tools that broke on the way raised; empty when none did."""
+    """Return the errors of the tools that failed, as text; empty when no tool failed."""
     faults = (verdict.reported or {}).get(TOOL_FAILURES) or []
     raised = [f"{fault['tool']} raised {fault['type']}: {fault['message']}" for fault in faults]
     return f" (its tools broke: {'; '.join(raised)})" if raised else ""

@@ -1,4 +1,4 @@
-"""Feeding a trainer: N rollouts asked for, N answered, or an error that says why.
+"""Rollouts for a trainer: N requested, N returned, or an error that says why.
 
 No trainer, tensor or cluster library is imported here; adapters to them are in
 `palestra.training.adapters`.

@@ -1,4 +1,4 @@
-"""A fleet that runs elsewhere (`palestra run`), as the servers of a client."""
+"""Lets a client use a fleet that runs elsewhere (`palestra run`)."""
 
 import asyncio
 import contextlib
@@ -24,12 +24,12 @@ from palestra.transport import HttpTransport, ServerClient
 
 LOOK_EVERY_S: Final = 1.0
 FORGIVEN: Final = 2
-"""Times in a row that the head may not answer: it may be busy."""
+"""The number of failed polls in a row that are tolerated: the head may be busy."""
 
 
 @final
 class AttachedServers:
-    """A running fleet, looked at now and then: it is another process that watches its servers."""
+    """A running fleet, polled at intervals: another process watches its servers."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class AttachedServers:
         self._every_s = every_s
 
     async def watch(self) -> None:
-        """Wait until the fleet, or a server of it, is gone.
+        """Wait until the fleet, or one of its servers, has ended.
 
-        Raises ServerDied; RunFailed when the fleet ended, and no server of it had died.
+        Raises ServerDied. Raises RunFailed: the fleet ended, and none of its servers had died.
         """
         silent = 0
         while True:
@@ -76,9 +76,10 @@ class AttachedServers:
                 )
 
     def _raise_if_ended(self, error: Exception) -> None:
-        """Raise when the fleet is known to be gone: ServerDied, with the server that ended it.
+        """Raise an error when the fleet is known to have ended; else return.
 
-        RunFailed when no server did.
+        Raises ServerDied, with the server that ended the fleet. Raises RunFailed: no server had
+        died.
         """
         run = self._run
         if run is None:
@@ -109,9 +110,9 @@ class AttachedServers:
 async def attached(
     address: HeadAddress | None = None, *, every_s: float = LOOK_EVERY_S
 ) -> AsyncIterator[AttachedServers]:
-    """The fleet whose head is at `address`, the only one that runs here by default.
+    """Connect to the fleet whose head is at `address`; by default the only fleet on this machine.
 
-    Raises NoFleet, ForeignFleet and ConfigError as `palestra.fleet.attach`.
+    Raises NoFleet, ForeignFleet and ConfigError, like `palestra.fleet.attach`.
     """
     http = http_transport({})
     try:
@@ -124,7 +125,7 @@ async def attached(
 
 
 def _ending_of(instance: RunningInstance) -> ChildExit | None:
-    """How its process ended, read from the words in which its fleet says so."""
+    """Return how the instance's process ended, parsed from the fleet's text."""
     how, _, what = instance.reason.rpartition(" ")
     number = int(what) if what.isdecimal() else int(getattr(signal.Signals, what, 0))
     if not number or how not in {"signal", "exit code"}:

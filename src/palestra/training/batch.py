@@ -1,7 +1,8 @@
-"""The books of one submission: which rollouts were asked for, how each ended, what is to be said.
+"""The accounting of one submission: the requested rollouts, how each ended, and the errors to
+raise.
 
-No I/O here. Each rollout ends once; an outcome waits until it is taken, and what a policy decides
-meanwhile (its group was dropped, its weights have become too old) changes what is taken.
+This module does no I/O. Each rollout ends once, and its outcome waits until it is taken. In the
+meantime a policy may change the outcome: its group was dropped, or its weights have become too old.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ _WHOLE_GROUPS: Final = frozenset({OnIncomplete.RAISE, OnIncomplete.DROP_GROUP})
 _ROUNDING: Final = 1e-9
 _SEVERAL: Final = 2
 INTENDED: Final = frozenset({FailureClass.CANCELLED, FailureClass.STALE})
-"""Failures that the trainer asked for: by cancelling, or by its limit on staleness."""
+"""Failures that the trainer caused: by cancelling, or by its limit on staleness."""
 
 
 @final
@@ -68,9 +69,10 @@ class Batch:
     # What happens to rollouts
 
     def settle(self, outcome: Outcome, size: int = 0, outage: Outage | None = None) -> bool:
-        """A rollout has ended; False when it had already, and this does not count.
+        """Record the outcome of a rollout. Return False when it already had one; the new one is
+        then ignored.
 
-        `outage`: what ended it, when that was no fault of the rollout.
+        `outage`: the outage that ended the rollout, if any.
         """
         if outcome.key in self._ended:
             return False
@@ -102,11 +104,11 @@ class Batch:
             self._without_ids = self._without_ids or outcome.mask_reason
 
     def has_ended(self, job: TrainingJob) -> bool:
-        """Whether a rollout has its outcome, whatever its task still does."""
+        """Whether a rollout has its outcome, even if its asyncio task still runs."""
         return job.request.key in self._ended
 
     def leftover(self) -> list[Outcome]:
-        """What nobody has taken; it does not wait any more."""
+        """Return the outcomes that nobody has taken, and remove them."""
         waiting = [arrival.outcome for arrival in self.arrived]
         self.arrived.clear()
         self.waiting_bytes = 0
@@ -114,22 +116,22 @@ class Batch:
 
     @property
     def pending(self) -> int:
-        """Rollouts that have not ended."""
+        """The number of rollouts that have not ended."""
         return len(self.jobs) - len(self._ended)
 
     @property
     def completed(self) -> int:
-        """Rollouts with a reward."""
+        """The number of rollouts with a reward."""
         return sum(kind == COMPLETED for kind in self._ended.values())
 
     def unfinished(self) -> list[TrainingJob]:
-        """Those that have not ended, in the order of their requests."""
+        """Return the jobs that have not ended, in the order of their requests."""
         return [job for job in self.jobs.values() if job.request.key not in self._ended]
 
     # Policies
 
     def policy_for(self, outcome: Failed) -> OnIncomplete:
-        """What a failure means to its batch."""
+        """Return the policy that applies to a failure."""
         outage = self._outages.get(outcome.key)
         if outage is not None:
             return self._policies.for_outage(outage)
@@ -137,27 +139,27 @@ class Batch:
 
     @property
     def too_few(self) -> bool:
-        """Whether fewer can come back than `min_fraction` of what was asked for."""
+        """Whether fewer rollouts than `min_fraction` of the batch can still complete."""
         returnable = len(self.jobs) - len(self._missing)
         return bool(self._missing) and returnable < self._least
 
     @property
     def _least(self) -> int:
-        """How many rollouts must come back."""
+        """The smallest number of rollouts that must come back."""
         return math.ceil(self._settings.min_fraction * len(self.jobs) - _ROUNDING)
 
     def hopeless_group(self, group: int | str) -> bool:
-        """Whether a group that lost members can no longer have as many as it needs."""
+        """Whether a group has lost members and can no longer have as many as it needs."""
         size = len(self.members[group])
         return self._lost[group] > 0 and size - self._lost[group] < self._needed(size)
 
     def _needed(self, size: int) -> float:
-        """How many members a group needs that lost some, and may not."""
+        """Return how many members a group of `size` needs when some have failed."""
         share = self._settings.min_group_fraction
         return size if share is None else share * size
 
     def drop_group(self, group: int | str, why: str) -> list[TrainingJob]:
-        """Nothing of this group is wanted any more; those of it that have not ended."""
+        """Drop a group. Return its jobs that have not ended."""
         self._dropped[group] = why
         if self._lost[group]:
             self._missing.update(self.members[group])
@@ -165,7 +167,7 @@ class Batch:
         return [job for job in members if job.request.key not in self._ended]
 
     def take(self, weights: int | None) -> Outcome | None:
-        """The next outcome to be handed out; None when none waits. `weights`: the version now."""
+        """Return the next waiting outcome; None when none waits. `weights`: the current version."""
         if not self.arrived:
             return None
         waiting = self.arrived.popleft()
@@ -173,10 +175,11 @@ class Batch:
         return self.looked_at(waiting.outcome, weights)
 
     def looked_at(self, outcome: Outcome, weights: int | None) -> Outcome:
-        """The outcome as it is to be handed out now, the books put right where it is another one.
+        """Return the outcome, or a failure in its place if it is no longer wanted. Update the
+        accounting then.
 
-        What has been held since it was taken is looked at again: its group may have been dropped
-        meanwhile, its weights may have become too old.
+        An outcome may have become unwanted while it waited: its group was dropped, or its weights
+        are too old now.
         """
         if not isinstance(outcome, Completed):
             return outcome
@@ -189,9 +192,9 @@ class Batch:
         return instead
 
     def all_of(self, outcomes: dict[Key, Outcome], weights: int | None) -> list[Outcome]:
-        """Every outcome, in the order of the requests, as they are to be handed out now.
+        """Return all outcomes as they are now, in the order of the requests.
 
-        Nothing is left of a group that lacks members which `drop_group` is for.
+        Drops each group that is too small because of failures whose policy is `drop_group`.
         """
         now = {key: self.looked_at(outcome, weights) for key, outcome in outcomes.items()}
         lost: dict[int | str, list[Failed]] = defaultdict(list)
@@ -233,9 +236,10 @@ class Batch:
     def group_of(
         self, group: int | str, outcomes: dict[Key, Outcome], weights: int | None
     ) -> Group | None:
-        """A group whose members have all ended, as the policy hands it out; None when it does not.
+        """Return a group whose members have all ended, as its policy requires; None when it is not
+        handed out.
 
-        `outcomes`: those of its members, since they were taken.
+        `outcomes`: the members' outcomes as they were taken.
         """
         ordered = [self.looked_at(outcomes[key], weights) for key in self.members[group]]
         completed = Group(group, ordered).completed
@@ -250,7 +254,7 @@ class Batch:
         return Group(group, [outcome for outcome in ordered if self._in_group(outcome)])
 
     def _enough(self, members: list[Outcome], completed: int) -> bool:
-        """Whether a group is to be handed out."""
+        """Whether a group has enough members to be handed out."""
         if self._settings.min_group_fraction is not None:
             return completed >= self._needed(len(members))
         return completed > 0 and not any(
@@ -259,7 +263,7 @@ class Batch:
         )
 
     def _in_group(self, outcome: Outcome) -> bool:
-        """Whether a member stands in the group that is handed out."""
+        """Whether a member belongs to the group that is handed out."""
         return isinstance(outcome, Completed) or self.policy_for(outcome) is OnIncomplete.MASK
 
     # What is said
@@ -272,10 +276,10 @@ class Batch:
         failure: Failed | None = None,
         short: bool = False,
     ) -> IncompleteRollouts:
-        """The error that says what is missing now.
+        """Return the error that lists the rollouts that are missing now.
 
-        Without a `cause` it is that of `failure`, and without one that of the first failure.
-        `short`: it is raised because fewer can come back than `min_fraction` asks for.
+        Without a `cause` the cause is `failure`, and without both the first failure. `short`: the
+        error is raised because fewer rollouts can come back than `min_fraction` requires.
         """
         missing = tuple(key for key in self.jobs if self._ended.get(key) != COMPLETED)
         kinds = Counter(self._ended.get(key, "unfinished") for key in missing)
@@ -296,30 +300,33 @@ class Batch:
         )
 
     def blind(self, *, seen_before: bool) -> NoTokenIds | None:
-        """The error of a batch that has ended with no token ids in it, though they were asked for.
+        """Return the error for a batch that has ended without any token ids although they were
+        requested.
 
-        `seen_before`: other batches had some, so that one lost rollout alone is only that.
+        `seen_before`: other batches had token ids, so one rollout without them is no error.
         """
         if not self._without_ids or self.has_ids or (seen_before and self.completed < _SEVERAL):
             return None
         return NoTokenIds(self.completed, self._without_ids)
 
     def cancelled(self, count: int) -> None:
-        """The trainer did not want so many."""
+        """Count rollouts that the trainer has cancelled."""
         self._cancelled_by_trainer += count
 
     @property
     def came_to_nothing(self) -> bool:
-        """Whether nothing came back of what was asked for, and not because it was cancelled."""
+        """Whether all rollouts have ended, none with a reward, and not all were cancelled by the
+        trainer.
+        """
         return self.wanted > 0 and not self.pending and not self.completed
 
     @property
     def wanted(self) -> int:
-        """Rollouts that were asked for and not cancelled by who asked."""
+        """The number of rollouts that the trainer requested and did not cancel."""
         return len(self.jobs) - self._cancelled_by_trainer
 
     def summary(self) -> Summary:
-        """The books."""
+        """Return the counts of the batch."""
         kinds = Counter(self._ended.values())
         completed = kinds.pop(COMPLETED, 0)
         return Summary(
@@ -336,7 +343,7 @@ class Batch:
 def too_old(sampled: int | None, now: int | None, max_staleness: int | None) -> bool:
     """Whether tokens of version `sampled` are older than `max_staleness` versions.
 
-    An unknown version counts as the oldest: nothing says that it is a newer one.
+    An unknown version counts as too old, because it cannot be shown to be recent.
     """
     if max_staleness is None or now is None:
         return False
@@ -344,7 +351,7 @@ def too_old(sampled: int | None, now: int | None, max_staleness: int | None) -> 
 
 
 def stale(sampled: int | None, now: int | None, max_staleness: int | None) -> str:
-    """The sentence for it."""
+    """Return the message for a rollout that is too old."""
     if sampled is None:
         return (
             f"its oldest tokens are of an unknown weight version, and the weights are at {now} "
@@ -368,19 +375,19 @@ def _cause_of(first: Failed | None) -> Cause:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """One batch on its way through the pool."""
+    """One batch while the pool runs it."""
 
     batch: Batch
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Something has ended, or the batch has failed."""
+    """Set when a rollout has ended or the batch has failed."""
     running: int = 0
-    """Jobs with a task that has not ended, whether or not they have their outcome."""
+    """The number of jobs whose task has not ended, with or without an outcome."""
     queue: list[TrainingJob] = field(default_factory=list)
-    """A heap; jobs that ended in it are dropped when they come up."""
+    """A heap; jobs that have already ended are removed when they reach the top."""
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
     def head(self) -> TrainingJob | None:
-        """The next to be started."""
+        """Return the next job to start; None without one."""
         while self.queue and self.queue[0].state is not JobStage.QUEUED:
             heapq.heappop(self.queue)
         return self.queue[0] if self.queue else None
@@ -388,7 +395,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Why nothing can come back: for good when servers died, for now when one is stuck."""
+    """Why no rollout can come back: permanently when servers died, temporarily when one is stuck."""
 
     outage: Outage
     layer: Layer

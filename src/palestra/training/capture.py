@@ -1,4 +1,4 @@
-"""What a client tells the model servers of its fleet, and asks them."""
+"""The client's requests to its fleet's model servers: capture turns, and return them."""
 
 import asyncio
 import logging
@@ -26,12 +26,12 @@ from palestra.transport import CallContext, Peer, ServerClient, calling, worker_
 logger = logging.getLogger("palestra.training")
 
 TOLD_WITHIN_S: Final = 30.0
-"""A model server that is busy may take so long to hear of new weights."""
+"""The longest time in seconds that a busy model server has to accept new weights."""
 
 
 @final
 class ModelServers:
-    """The model servers behind the agents of a fleet."""
+    """The model servers that a fleet's agents use."""
 
     def __init__(self, client: ServerClient, run: str, *, capture: bool = True) -> None:
         self._client = client
@@ -43,10 +43,10 @@ class ModelServers:
         self._abandoned: list[tuple[str, RowIdentity]] = []
 
     async def open(self, weights: int | None = None) -> None:
-        """Have them remember the turns of this run, and tell them the version of the weights.
+        """Make the model servers capture the turns of this run, and set the version of the weights.
 
-        Raises CallError when one of them cannot be told: what it makes from now on would be taken
-        for another version's.
+        Raises CallError when one of them cannot be reached: its next turns would be recorded with a
+        wrong version.
         """
         order = TrainingRun(run=self._run, open=self._capture, weights=weights)
         failures = await self._tell_all(order)
@@ -54,15 +54,16 @@ class ModelServers:
             raise failures[0]
 
     async def close(self) -> None:
-        """Have them forget it."""
+        """Make the model servers forget this run."""
         order = TrainingRun(run=self._run, open=False)
         for failure in await self._tell_all(order, within_s=ANSWER_WITHIN_S):
             logger.warning("it does not know that this training is over: %s", failure.message)
 
     async def take(self, agent: str, rollout: RowIdentity) -> TurnsTaken | None:
-        """The turns of a rollout, forgotten there; None when nobody knows.
+        """Return the turns of a rollout, which the model servers then forget; None when none
+        supports capture.
 
-        Where only some know, something is `lost`.
+        `lost` is above 0 when only some of the servers returned their turns.
         """
         local_turns: list[TurnsTaken] = []
         calls: list[Coroutine[Any, Any, TurnsTaken | None]] = []
@@ -81,12 +82,12 @@ class ModelServers:
         return _together(local_turns + [answer or TurnsTaken([], lost=1) for answer in answers])
 
     def abandon(self, agent: str, rollout: RowIdentity) -> None:
-        """Its turns are of no use to anybody; they are forgotten at the next `forget`."""
+        """Note that nobody needs a rollout's turns. The next `forget` removes them."""
         if self._capture:
             self._abandoned.append((agent, rollout))
 
     async def forget(self) -> None:
-        """Have what was abandoned forgotten."""
+        """Make the model servers forget the turns of abandoned rollouts."""
         while self._abandoned:
             # What is not reached in time comes first the next time.
             await self.take(*self._abandoned[0])
@@ -95,15 +96,17 @@ class ModelServers:
     async def _tell_all(
         self, order: TrainingRun, *, within_s: float = TOLD_WITHIN_S
     ) -> list[CallError]:
-        """Those that could not be told; not those that know nothing of training."""
+        """Send `order` to all model servers. Return the errors, without those of servers that lack
+        training endpoints.
+        """
         calls = [
-            self._tell(name, peer, order, within_s)
+            self._notify(name, peer, order, within_s)
             for name in self._all()
             for peer in self._workers(name)
         ]
         return [failure for failure in await asyncio.gather(*calls) if failure is not None]
 
-    async def _tell(
+    async def _notify(
         self, name: str, peer: Peer, order: TrainingRun, within_s: float
     ) -> CallError | None:
         if name in self._silent:
@@ -137,7 +140,7 @@ class ModelServers:
         return [target.name for target in targets if target.server_type == ServerType.MODEL]
 
     def _models_of(self, agent: str) -> tuple[str, ...]:
-        """The models that an agent's settings name; all of the fleet's when they name none."""
+        """Return the models that an agent's settings name; all of the fleet's when they name none."""
         if agent not in self._behind:
             models = self._all()
             references = referenced(self._client.tree.get(agent), ServerType.MODEL)
@@ -147,7 +150,7 @@ class ModelServers:
         return self._behind[agent]
 
     def _workers(self, name: str) -> list[Peer]:
-        """A conversation with each process of a server."""
+        """Return a Peer for each process of a server."""
         count = len(self._client.target(name).urls)
         if count < 2:
             return [self._client.peer(name)]
@@ -156,7 +159,7 @@ class ModelServers:
 
 
 def _unknown_there(error: CallError) -> bool:
-    """Whether a server has no such endpoint."""
+    """Whether the error means that the server lacks this endpoint."""
     hops = error.evidence.hops
     return bool(hops) and hops[0].status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 

@@ -1,7 +1,7 @@
-"""Whether the turns of a rollout hang together, and the chains that they make.
+"""Checks that the turns of a rollout fit together, and builds chains from them.
 
-Each turn comes with the verdict on its lists (`palestra.schema.TokenVerdict`). What is checked here
-is how turns follow each other: each one's prompt starts with all ids so far.
+Each turn comes with the verdict on its own lists (`palestra.schema.TokenVerdict`). This module
+checks that each turn's prompt starts with all ids of the turns before it.
 """
 
 from collections.abc import Sequence
@@ -21,31 +21,31 @@ from palestra.training.requests import Key
 from palestra.training.settings import OnViolation
 
 CONTEXT: Final = 8
-"""How many ids around a difference are told, on each side."""
+"""The number of ids on each side of a difference that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawTurn:
-    """One call of the model: its whole prompt, what it sampled, and the verdict on both."""
+    """One call of the model: its whole prompt, its sampled ids, and the verdict on both."""
 
     tokens: TurnTokens
     verdict: TokenVerdict
     weights_start: int | None = None
     weights_end: int | None = None
     captured: TurnTokens | None = None
-    """The captured call that is most like this turn, where none is the same: `tokens` are not
-    those that were sampled. None where one is, or where nothing can be said."""
+    """The captured call most similar to this turn, if no captured call is equal: the ids in
+    `tokens` were then not sampled. None when a call is equal, or when this is unknown."""
 
 
 @dataclass(slots=True)
 class Chained:
-    """What is there to train on. `masked` says why nothing of it is to be, empty otherwise."""
+    """The chains to train on. `masked`: the reason why none of them is trained on; else empty."""
 
     chains: list[Chain] = field(default_factory=list)
     masked: str = ""
 
     def note(self, broken: InvalidLogprobs | TokenDiscontinuity, policy: OnViolation) -> None:
-        """A rule was broken. Raises it when that is the policy."""
+        """Apply the policy to a broken rule: raise it, or mask the rollout."""
         if policy is OnViolation.RAISE:
             raise broken
         if policy is OnViolation.MASK:
@@ -59,7 +59,9 @@ def chained(
     on_invalid_logprobs: OnViolation,
     on_discontinuity: OnViolation,
 ) -> Chained:
-    """Check the turns and put them together. Raises what breaks a rule whose policy is `raise`."""
+    """Check the turns and build chains from them. Raises the error of a broken rule whose policy is
+    `raise`.
+    """
     chain = Chained()
     ids_so_far: list[int] = []
     open_chain: list[Turn] = []
@@ -104,7 +106,7 @@ def _discontinuity(
 
 
 def _made_up(key: Key, number: int, turn: RawTurn) -> TokenDiscontinuity | None:
-    """Ids that are none, or other ones than the model server captured of this turn."""
+    """Return an error when ids are invalid, or differ from the ids that the model server captured."""
     fault, captured = turn.verdict.ids, turn.captured
     if fault is not None:
         before = len(turn.tokens.prompt) if fault.field == GENERATION_IDS else 0
@@ -133,7 +135,7 @@ def _broken(
         turn=number,
         position=position,
         expected=tuple(ids_so_far[around]),
-        found=tuple(prompt_ids[around]),
+        returned_ids=tuple(prompt_ids[around]),
         message=f"rollout {key}, turn {number}: token {position} breaks the sequence: {what}",
     )
 

@@ -1,4 +1,4 @@
-"""What a field that a caller gives may be, and the sentence that says so when it is not."""
+"""Rules for the values of fields that a caller sets, and the message for a value that breaks one."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,27 +18,27 @@ _SHORT.maxstring = _SHORT.maxother = 60
 @final
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is allowed, in words and as a test that never raises."""
+    """One rule: its description, and a test that never raises."""
 
     allowed: str
     fits: Callable[[Any], bool]
 
     def problem(self, name: str, value: object) -> str:
-        """What is wrong with `value`; empty when nothing is."""
+        """Return what is wrong with `value`; "" when it fits."""
         return "" if self.fits(value) else f"{name} is {shown(value)}; it must be {self.allowed}"
 
     def or_none(self) -> "Rule":
-        """The same, and None."""
+        """Return the same rule, but None is allowed too."""
         return Rule(f"{self.allowed}, or None", lambda value: value is None or self.fits(value))
 
 
 def shown(value: object) -> str:
-    """A value for a message, cut when it is long; whatever its own `repr` does."""
+    """Return a value's `repr` for a message, shortened when long, even if its own `repr` raises."""
     return _SHORT.repr(value)
 
 
 def whole(least: int | None = None) -> Rule:
-    """An int, which a bool is not."""
+    """Return the rule for an int, at least `least`. A bool is not allowed."""
     bound = "" if least is None else f", at least {least}"
     return Rule(
         f"a whole number{bound}",
@@ -47,7 +47,7 @@ def whole(least: int | None = None) -> Rule:
 
 
 def number(*, least: float | None = None, unit: str = "") -> Rule:
-    """A finite number: at least `least`; above 0 without one."""
+    """Return the rule for a finite number: at least `least`; above 0 without `least`."""
     bound = "above 0" if least is None else f"at least {least:g}"
     return Rule(
         " ".join(filter(None, ("a finite number", unit, bound))),
@@ -56,7 +56,7 @@ def number(*, least: float | None = None, unit: str = "") -> Rule:
 
 
 def share(*, zero: bool) -> Rule:
-    """A part of a whole: from 0 to below 1 where `zero` is one, else above 0 and up to 1."""
+    """Return the rule for a fraction: from 0 to below 1 with `zero`, else above 0 and up to 1."""
     if zero:
         return Rule(
             "a number from 0 to below 1", lambda value: _is_finite(value) and 0 <= value < 1
@@ -67,7 +67,7 @@ def share(*, zero: bool) -> Rule:
 
 
 def instance_of(kind: type, allowed: str) -> Rule:
-    """An object of a class."""
+    """Return the rule for an object of class `kind`."""
     return Rule(allowed, lambda value: isinstance(value, kind))
 
 
@@ -81,7 +81,7 @@ NAME: Final = Rule(
 
 
 def problems_in(settings: object, rules: Mapping[str, Rule], prefix: str = "") -> Iterator[str]:
-    """What is wrong with the fields of an object, a sentence for each."""
+    """Yield a sentence for each field of an object that breaks its rule."""
     for name, rule in rules.items():
         problem = rule.problem(prefix + name, getattr(settings, name))
         if problem:
@@ -89,14 +89,14 @@ def problems_in(settings: object, rules: Mapping[str, Rule], prefix: str = "") -
 
 
 def require(name: str, value: object, rule: Rule) -> None:
-    """Raises ConfigError when `value` is not what `rule` allows."""
+    """Raise ConfigError when `value` breaks `rule`."""
     problem = rule.problem(name, value)
     if problem:
         raise ConfigError(problem)
 
 
 def chosen(name: str, value: object, choices: Iterable[Choice]) -> Choice:
-    """The choice that `value` is, or is spelt like. Raises ConfigError for any other."""
+    """Return the choice that equals `value` or its text. Raises ConfigError: no choice does."""
     for choice in choices:
         if choice == str(value):
             return choice

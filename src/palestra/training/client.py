@@ -1,4 +1,4 @@
-"""`RolloutClient`: N rollouts asked for, N answers, or an error that says why.
+"""`RolloutClient`: N rollouts requested, N outcomes, or an error that says why.
 
 async with RolloutClient(config, settings) as client:
     async with client.submit(requests) as batch:
@@ -64,42 +64,42 @@ logger = logging.getLogger("palestra.training")
 
 RUN_DIGITS = 12
 FORGETTING_S = 1.0
-"""How long model servers are asked to forget, at a time: order among rollouts comes first."""
+"""The timeout in seconds of one attempt to make model servers forget turns: it must not delay the
+check for stuck servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a client is doing."""
+    """The current state of a client."""
 
     ok: bool
-    """Whether what is submitted now can come back."""
+    """Whether rollouts that are submitted now can come back."""
     reason: str
-    """Why not."""
+    """Why `ok` is false; else empty."""
     in_flight: int
     queued: int
     waiting: int
-    """Outcomes that nobody has taken yet."""
+    """The number of outcomes that nobody has taken yet."""
     paused: bool
     held_back: str
-    """Why no other rollout is started now: `in_flight`, `max_waiting` (outcomes wait to be taken),
-    `paused`, `bytes`, or `memory: …`; empty when none waits."""
+    """Why no other rollout starts now: `in_flight`, `max_waiting` (outcomes wait to be taken),
+    `paused`, `bytes`, or `memory: …`; empty when no rollout waits to start."""
     weight_version: int | None
     servers: dict[str, str] = field(default_factory=dict)
-    """Instance -> state."""
+    """The state of each instance, by name."""
     retrying: str = ""
-    """What rollouts in flight ask for again and again, and why: an endpoint that refuses
-    connections, say. Servers in processes of their own do not tell."""
+    """The requests that rollouts in flight are retrying, and why: for example, an endpoint refuses
+    connections. Servers in their own processes do not report this."""
     last_failure: str = ""
-    """The last attempt that failed, tried again or not."""
+    """The last attempt that failed, whether or not it was retried."""
 
 
 @final
 class RolloutClient:
     """Runs rollouts for a trainer.
 
-    `servers` is a configuration or a fleet. It is entered with the client, and left with it. Its
-    servers live in processes of their own, where neither the configuration nor the fleet names a
-    placement.
+    `servers`: a configuration or a fleet. The fleet starts and stops with the client. Its servers
+    run in their own processes, unless the configuration or the fleet names another placement.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class RolloutClient:
         return self._inside
 
     def _on_death(self, error: PalestraError) -> None:
-        """The servers have ended, or can never answer: nothing is waited for any more."""
+        """End all waiting rollouts: the servers have ended, or can never answer."""
         inside = self._running
         mask_error(error, inside.servers.client.mask)
         error.hint = hint_of(error)
@@ -218,7 +218,9 @@ class RolloutClient:
         inside.pool.die(Halt(Outage.SERVER_DIED, error.layer, cause, tails))
 
     def _look_for_stuck(self, pool: Pool, stuck_timer: StuckTimer) -> None:
-        """End what waits for a server that has been stuck for longer than the patience."""
+        """End the batches that wait for a server that has been stuck for longer than
+        `stuck_patience_s`.
+        """
         server = self._running.unresponsive.stuck
         if not stuck_timer.is_over(server, time.monotonic()):
             if server is None:
@@ -233,9 +235,9 @@ class RolloutClient:
     def submit(
         self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
     ) -> Handle:
-        """Ask for rollouts. Raises InputDataError for rows that cannot be run, and duplicates.
+        """Submit rollouts. Raises InputDataError: a row cannot be run, or a request occurs twice.
 
-        `deadline_s`: by when all of it must have ended; None: `batch_timeout_s`.
+        `deadline_s`: the time in which all of them must end; None: `batch_timeout_s`.
         """
         inside = self._running
         if self._left:
@@ -260,7 +262,7 @@ class RolloutClient:
         self._handles.pop(run, None)
 
     async def health(self) -> Health:
-        """What is going on, and whether it can go on."""
+        """Return the client's current state, and whether rollouts can come back."""
         inside = self._running
         pool, death = inside.pool, inside.pool.death
         stuck = inside.unresponsive.stuck
@@ -282,7 +284,7 @@ class RolloutClient:
         )
 
     def pause(self) -> None:
-        """Start no rollout until `resume`; those that run go on."""
+        """Start no more rollouts until `resume`; running rollouts continue."""
         self._running.pool.paused = True
 
     def resume(self) -> None:
@@ -292,9 +294,10 @@ class RolloutClient:
         pool.pump()
 
     async def set_weight_version(self, version: int) -> None:
-        """The model's weights are of this version from now on.
+        """Set the version of the model's weights from now on.
 
-        Raises ConfigError for what is no version and for going back, and CallError when a model server cannot be told.
+        Raises ConfigError: `version` is invalid or lower than before. Raises CallError: a model
+        server cannot be reached.
         """
         inside = self._running
         require("the weight version", version, whole(0))
@@ -314,7 +317,7 @@ class RolloutClient:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """What there is between entering and leaving."""
+    """The objects that exist only while the client is entered."""
 
     servers: Servers
     takers: RowTakers

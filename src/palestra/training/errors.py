@@ -1,10 +1,10 @@
-"""What ends a batch. All of them survive pickling, for they cross from actors to trainers.
+"""Errors that end a batch. All can be pickled, because actors send them to trainers.
 
 RunFailed, RuntimeError
-└── BatchFailed               what was asked for will not all come back
-    ├── IncompleteRollouts    fewer rollouts than were asked for
-    ├── InvalidLogprobs       log probs that are none: NaN, above 0, too few
-    ├── NoTokenIds            token ids were asked for, and no rollout has any
+└── BatchFailed               not all requested rollouts will come back
+    ├── IncompleteRollouts    fewer rollouts than requested
+    ├── InvalidLogprobs       invalid log probs: NaN, above 0, too few
+    ├── NoTokenIds            token ids were requested, and no rollout has any
     └── TokenDiscontinuity    a turn whose prompt does not start with the ids so far
 """
 
@@ -17,46 +17,49 @@ from palestra.training.outcomes import Completed, Outcome
 from palestra.training.requests import Key
 
 SHOWN_KEYS = 20
-"""How many missing keys a message spells out; `missing` has all of them."""
+"""The largest number of missing keys that a message lists; `missing` has all of them."""
 SHOWN_LINES = 10
 SHOWN_FRAMES = 20
 LOWER_IN_TRAINER: Final = (
     "num_prompts_per_step * num_generations_per_prompt in the trainer (num_prompts_per_step first)"
 )
-"""What decides how many rollouts a trainer asks for at once, by the names in its configuration."""
+"""The trainer's settings that decide how many rollouts it requests at once, by their config names.
+"""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """Why rollouts do not come back. What is not known is empty."""
+    """Why rollouts do not come back. Unknown fields are empty."""
 
     sentence: str
-    """What happened, as far as it is known: `agent reasoning (process 4711) was killed by …`."""
+    """What happened, if known: `agent reasoning (process 4711) was killed by …`."""
     process: str = ""
     """The instance whose process ended."""
     pid: int | None = None
     signal: str = ""
-    """`SIGKILL`, when a signal ended it."""
+    """The signal that ended the process, such as `SIGKILL`; else empty."""
     exit_code: int | None = None
     out_of_memory: bool = False
-    """Whether the counters of its cgroup, or what it printed, say that memory ran out."""
+    """Whether the counters of the process's cgroup, or its output, show that memory ran out."""
     setting: str = ""
-    """What to lower, and to what or from what; or what to look at."""
+    """Which setting to lower and its value, or where to look."""
     stack: tuple[str, ...] = ()
-    """What a process that is stuck executes."""
+    """The stack of a process that is stuck."""
     waiting: tuple[Key, ...] = ()
-    """The rollouts that were in flight, and so wait for it."""
+    """The rollouts that were in flight, and so wait for the process."""
 
 
 class BatchFailed(RunFailed, RuntimeError):
-    """What was asked for will not all come back. Trainers catch it as the RuntimeError that it is."""
+    """Error: not all requested rollouts will come back. A RuntimeError, so that trainers can catch
+    it.
+    """
 
     outcomes: tuple[Outcome, ...] = ()
-    """Of rollouts that have ended, those that the trainer was not handed before, in the order of
-    the requests. What the batch's end cancelled is among them."""
+    """The outcomes that the trainer has not received, in the order of the requests. They include
+    rollouts that were cancelled when the batch ended."""
 
     @property
     def completed(self) -> list[Completed]:
-        """Those of `outcomes` with a reward."""
+        """The outcomes in `outcomes` that have a reward."""
         return [outcome for outcome in self.outcomes if isinstance(outcome, Completed)]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -65,22 +68,23 @@ class BatchFailed(RunFailed, RuntimeError):
 
 
 class IncompleteRollouts(BatchFailed):
-    """Fewer rollouts came back than were asked for. Training on what came would hide that."""
+    """Error: fewer rollouts came back than were requested. Training on the rest would hide this."""
 
     layer = Layer.INFRA
 
     requested: int
     received: int
-    """Rollouts with a reward that had come back."""
+    """The number of rollouts that came back with a reward."""
     missing: tuple[Key, ...]
-    """All others, in the order of their requests."""
+    """The keys of all other rollouts, in the order of their requests."""
     cause: Cause  # type: ignore[assignment]  # it tells a trainer more than the doctor's name
     failures: dict[str, int]
-    """How the missing ones ended, by class."""
+    """How the missing rollouts ended: a count for each failure class."""
     log_tails: dict[str, tuple[str, ...]]
-    """The last lines of each process that ended."""
+    """The last output lines of each process that ended, by name."""
     least: int | None
-    """How many had to come back by `min_fraction`, where that is why it is raised."""
+    """The number of rollouts that `min_fraction` requires, if too few is why this was raised; else
+    None."""
 
     def __init__(
         self,
@@ -106,7 +110,9 @@ class IncompleteRollouts(BatchFailed):
 
 
 class NoTokenIds(BatchFailed):
-    """Token ids were asked for, and no rollout of the batch has any: there is nothing to train on."""
+    """Error: token ids were requested, but no rollout of the batch has any, so nothing can be
+    trained on.
+    """
 
     layer = Layer.MODEL
 
@@ -119,17 +125,19 @@ class NoTokenIds(BatchFailed):
 
 
 class InvalidLogprobs(BatchFailed):
-    """Log probs that are none: a NaN or an infinity, above 0, more or fewer than the ids."""
+    """Error: invalid log probs. One is NaN, infinite or above 0, or there are more or fewer than
+    ids.
+    """
 
     layer = Layer.MODEL
 
     key: Key
     turn: int
-    """From 0."""
+    """The index of the turn, from 0."""
     position: int | None
-    """In the turn's generated ids; None when only the lengths differ."""
+    """The index in the turn's generated ids; None when only the lengths differ."""
     value: str
-    """What stood there."""
+    """A description of the invalid value."""
 
     def __init__(
         self, key: Key, *, turn: int, position: int | None, value: str, message: str
@@ -142,19 +150,19 @@ class InvalidLogprobs(BatchFailed):
 
 
 class TokenDiscontinuity(BatchFailed):
-    """A turn's prompt does not start with the ids of the turns before it."""
+    """Error: a turn's prompt does not start with the ids of the turns before it."""
 
     layer = Layer.MODEL
 
     key: Key
     turn: int
-    """From 0."""
+    """The index of the turn, from 0."""
     position: int
-    """The first that differs, counted from the start of the prompt."""
+    """The index of the first id that differs, counted from the start of the prompt."""
     expected: tuple[int, ...]
-    """The ids so far around that position, a few."""
-    found: tuple[int, ...]
-    """The prompt's, around the same position."""
+    """A few of the ids so far, around `position`."""
+    returned_ids: tuple[int, ...]
+    """A few ids of the prompt, around `position`."""
 
     def __init__(
         self,
@@ -163,15 +171,15 @@ class TokenDiscontinuity(BatchFailed):
         turn: int,
         position: int,
         expected: tuple[int, ...],
-        found: tuple[int, ...],
+        returned_ids: tuple[int, ...],
         message: str,
     ) -> None:
         self.key, self.turn, self.position = key, turn, position
-        self.expected, self.found = expected, found
+        self.expected, self.returned_ids = expected, returned_ids
         super().__init__(
             message,
             hint="on_discontinuity=split trains on what hangs together, =mask leaves it out; see "
-            "docs/token-ids.md for endpoints that keep a rollout on policy",
+            "docs/topics/token-ids.md for endpoints that keep a rollout on policy",
         )
 
 

@@ -1,4 +1,4 @@
-"""From the failure of a call to a `Failed`, and whether another attempt is worth it."""
+"""Converts the error of a call to a `Failed` outcome."""
 
 from msgspec.structs import replace
 
@@ -18,12 +18,12 @@ NOT_REPEATED = (
 
 
 def hint_of(error: PalestraError) -> str:
-    """What to do about an error, in the names of the client's settings and not of a command's flags."""
+    """Return the hint for an error, in terms of the client's settings instead of a command's flags."""
     return REFUSES_HINT if isinstance(error, EndpointRefuses) else error.hint
 
 
 def class_of(error: CallError) -> FailureClass:
-    """Why a rollout that this ended has no reward."""
+    """Return the failure class of a rollout that this error ended."""
     if error.outcome is Outcome.CANCELLED:
         # Not by the trainer: an agent that says so has lost the rollout.
         return FailureClass.INFRA_ERROR
@@ -31,7 +31,7 @@ def class_of(error: CallError) -> FailureClass:
 
 
 def failed_by(request: RolloutRequest, error: CallError, *, attempts: int) -> Failed:
-    """The outcome of a rollout whose last attempt failed so."""
+    """Return the outcome of a rollout whose last attempt failed with `error`."""
     return failed(
         request,
         class_of(error),
@@ -53,7 +53,7 @@ def failed(
     attempts: int = 0,
     evidence: Evidence | None = None,
 ) -> Failed:
-    """The outcome of a rollout without a reward."""
+    """Return the outcome of a rollout without a reward."""
     return Failed(
         task_id=request.task_id,
         rollout_index=request.rollout_index,
@@ -68,7 +68,7 @@ def failed(
 
 
 def not_repeatable(outcome: Failed) -> Failed:
-    """The same, and why it was not begun again."""
+    """Return the outcome with a hint that says why the rollout was not tried again."""
     evidence = replace(
         outcome.evidence, hint="; ".join(filter(None, (outcome.evidence.hint, NOT_REPEATED)))
     )
@@ -80,11 +80,11 @@ def _evidence(error: CallError) -> Evidence:
     bodies = [hop.body for hop in evidence.hops if hop.body]
     return Evidence(
         body=bodies[-1][:MOST_BODY_CHARS] if bodies else "",
-        where=" > ".join(_place(hop) for hop in evidence.hops),
+        where=" > ".join(_hop_text(hop) for hop in evidence.hops),
         log_tail=evidence.traceback.splitlines(),
         hint=hint_of(error),
     )
 
 
-def _place(hop: Hop) -> str:
+def _hop_text(hop: Hop) -> str:
     return f"{hop.server} ({hop.url})" if hop.url else hop.server

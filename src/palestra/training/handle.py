@@ -1,4 +1,4 @@
-"""`Handle`: one submission, from the trainer's side."""
+"""`Handle`: one submission, as the trainer uses it."""
 
 import asyncio
 import contextlib
@@ -19,12 +19,13 @@ from palestra.training.settings import ClientSettings
 
 @final
 class Handle:
-    """One submission. Take its outcomes in one way: iterate, or `groups`, or `gather`.
+    """One submission. Take its outcomes in only one way: iterate, `groups`, or `gather`.
 
-    Each of these raises `IncompleteRollouts` when a rollout has failed for whose class the policy
-    is `raise`, and under any policy when a server died or is stuck, or fewer than `min_fraction`
-    can come back; `InvalidLogprobs` and `TokenDiscontinuity` when their policy is `raise`. What
-    had ended and was not handed out is on the error, as its `outcomes`.
+    Each way raises `IncompleteRollouts` when a rollout fails whose policy is `raise`, and under
+    every policy when fewer than `min_fraction` can come back. A dead or stuck server raises it too,
+    unless `on_incomplete` names that outage. `InvalidLogprobs` and `TokenDiscontinuity` are raised
+    when their policy is `raise`. The error's `outcomes` are the outcomes that ended but were not
+    handed out.
     """
 
     def __init__(
@@ -46,22 +47,22 @@ class Handle:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """Leaving early cancels and awaits what has not ended."""
+        """Cancel the rollouts that have not ended, and wait for their end."""
         del raised
         await self.aclose()
 
     async def __aiter__(self) -> AsyncIterator[Outcome]:
-        """Every outcome, in the order in which they end."""
+        """Yield every outcome, in the order in which they end."""
         while (outcome := await self.next()) is not None:
             yield outcome
 
     async def next(self) -> Outcome | None:
-        """The next outcome; None after the last."""
+        """Return the next outcome; None after the last."""
         lane, batch = self._lane, self._lane.batch
         while True:
             if batch.error is not None:
                 await self._quiet()
-                self._over()
+                self._finish()
                 self._attach(batch.error)
                 raise batch.error
             outcome = self._pool.next_outcome(lane)
@@ -69,7 +70,7 @@ class Handle:
                 return outcome
             if not batch.pending:
                 await self._quiet()
-                self._over()
+                self._finish()
                 if (failure := self._pool.at_its_end(lane)) is not None:
                     raise failure
                 return None
@@ -77,7 +78,7 @@ class Handle:
             await lane.changed.wait()
 
     def _attach(self, error: BatchFailed, taken_outcomes: Iterable[Outcome] = ()) -> None:
-        """Put on an error what waits, and what was `taken_outcomes` and not handed out."""
+        """Add to an error the waiting outcomes, and the `taken_outcomes` that were not handed out."""
         batch = self._lane.batch
         by_key = {
             outcome.key: outcome
@@ -86,9 +87,9 @@ class Handle:
         error.outcomes = tuple(by_key[key] for key in batch.jobs if key in by_key)
 
     async def groups(self, size: int) -> AsyncIterator[Group]:
-        """Each group as soon as all of its `size` members have ended.
+        """Yield each group as soon as all of its `size` members have ended.
 
-        Raises InputDataError at once when a group was not asked for with so many members.
+        Raises InputDataError at once when a group of the submission does not have `size` members.
         """
         batch = self._lane.batch
         self._check_sizes(size)
@@ -127,7 +128,7 @@ class Handle:
             )
 
     async def gather(self) -> list[Outcome]:
-        """All outcomes, in the order of the requests."""
+        """Return all outcomes, in the order of the requests."""
         batch = self._lane.batch
         by_key: dict[Key, Outcome] = {}
         try:
@@ -153,10 +154,10 @@ class Handle:
         return outcomes
 
     def cancel(self, keys: Iterable[Key] | None = None) -> None:
-        """Do not want these any more, or none at all: they end as `Failed`, cancelled.
+        """Cancel the rollouts with these keys, or all by default. They end as `Failed`, cancelled.
 
-        Those that have ended stay what they are. Raises InputDataError for keys that were not
-        asked for.
+        Rollouts that have already ended do not change. Raises InputDataError: a key was not
+        requested.
         """
         batch = self._lane.batch
         wanted_keys = None if keys is None else _keys(keys)
@@ -173,21 +174,23 @@ class Handle:
         self._pool.pump()
 
     def summary(self) -> Summary:
-        """What became of the submission so far."""
+        """Return the counts of the submission so far."""
         return self._lane.batch.summary()
 
     async def aclose(self) -> None:
-        """Cancel what has not ended, and wait until it has."""
+        """Cancel the rollouts that have not ended, and wait for their end."""
         self.cancel()
         await self._quiet()
-        self._over()
+        self._finish()
 
-    def _over(self) -> None:
+    def _finish(self) -> None:
         self._pool.forget(self._run)
         self._on_close(self._run)
 
     async def _quiet(self) -> None:
-        """Until nothing of it runs; what does not let itself be stopped is left behind."""
+        """Wait until no rollout of the submission runs. A rollout that ignores its cancellation is
+        abandoned.
+        """
         lane = self._lane
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * self._settings.stuck_after_s):
@@ -197,7 +200,7 @@ class Handle:
 
 
 def _keys(keys_argument: object) -> set[Key]:
-    """Keys, also where they are plain pairs. Raises InputDataError for anything else."""
+    """Return the keys, which may be given as plain pairs. Raises InputDataError for anything else."""
     if isinstance(keys_argument, Iterable) and not isinstance(keys_argument, str | Key):
         keys = list(keys_argument)
         if all(isinstance(key, tuple) and len(key) == len(Key._fields) for key in keys):

@@ -1,4 +1,4 @@
-"""One requested rollout on its way: its request, its attempts, and what it is doing."""
+"""One requested rollout while it runs: its request, its attempts, and its current activity."""
 
 import time
 from dataclasses import dataclass, field
@@ -16,47 +16,49 @@ MODEL, TOOL, VERIFY = "/v1/responses", "tool", "/verify"
 
 RETRYING: Final = "retrying"
 WITHIN: Final = frozenset({"upstream", RETRYING})
-"""Phases that are a part of the call that they are in: the endpoint's time is the model's."""
+"""Phases that are part of another call: the endpoint's time counts as the model's."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TrainingJob(Job):
-    """One requested rollout: a place in the queue, then attempts, and where their time goes."""
+    """One requested rollout: its place in the queue, its attempts, and how long each kind of call
+    took.
+    """
 
     request: RolloutRequest
     size: int
-    """Bytes of the row."""
+    """The size of the row in bytes."""
     run: str
-    """The submission, as it is named in the identity that calls carry."""
+    """The submission's id, which the rollout's calls carry."""
     number: int
-    """Its place in the order of all that was ever submitted."""
+    """The number of the job in the order of all submissions."""
     submitted: float
     deadline: float | None = None
     weights: int | None = None
-    """The version when its last attempt began."""
+    """The weight version when the last attempt began."""
     reserved: int = 0
-    """Bytes that are counted for it while it runs."""
+    """The bytes that are counted for the job while it runs."""
     nan_retries: int = 0
-    """How often it was made again for log probs that are none."""
+    """How often the rollout was repeated because of invalid log probs."""
     spent: dict[str, float] = field(default_factory=dict)
-    """Seconds of this attempt by the call of the agent that they went into."""
+    """Seconds of this attempt, for each kind of call that the agent made."""
     charged: str = ""
-    """The call that what happens now belongs to."""
+    """The call that the current time is counted for."""
     last_failure: Failed | None = None
-    """How the attempt before this one failed."""
+    """The failure of the previous attempt."""
 
     @property
     def place(self) -> int:
-        """Rollouts of several submissions may have one key."""
+        """The job's unique number, because rollouts of several submissions may have the same key."""
         return self.number
 
     @property
     def time_is_up(self) -> bool:
-        """Whether its deadline has passed."""
+        """Whether the rollout's deadline has passed."""
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     def now(self, phase: str, awaiting: str) -> None:
-        """As `Activity.now`, and count what went before."""
+        """Do what `Activity.now` does, and add the time since the last change to `spent`."""
         moment = time.monotonic()
         self.spent[self.charged] = self.spent.get(self.charged, 0.0) + moment - self.since
         self.phase, self.awaiting, self.since = phase, awaiting, moment
@@ -65,21 +67,21 @@ class TrainingJob(Job):
             self.charged = phase
 
     def __lt__(self, other_job: "TrainingJob") -> bool:
-        """Whether it is started first."""
+        """Whether this job starts before `other_job`: by priority, then by submission order."""
         mine, theirs = -self.request.priority, -other_job.request.priority
         return (mine, self.number) < (theirs, other_job.number)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """How one attempt went: its rollout's outcome, or the pause before another attempt."""
+    """The result of one attempt: the rollout's outcome, or the pause before another attempt."""
 
     outcome: Outcome | None = None
     size: int = 0
-    """About how many bytes the outcome holds."""
+    """The approximate size of the outcome in bytes."""
     pause_s: float | None = None
     violation: BatchFailed | None = None
-    """The rule of tokens that was broken, which ends the batch."""
+    """The broken rule for tokens, which ends the batch; else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +90,4 @@ class Arrived:
 
     outcome: Outcome
     size: int
-    """About how many bytes it holds."""
+    """The approximate size of the outcome in bytes."""

@@ -1,7 +1,7 @@
-"""How much memory is left, and whether the kernel has killed for want of it.
+"""How much memory is left, and whether the kernel has killed processes because memory ran out.
 
-Read from the cgroup (version 2 or 1), the machine and this process's own limit, as far as they
-can be read; what cannot be read does not count.
+Read from the cgroup (version 2 or 1), the machine and this process's own limit. Values that cannot
+be read are ignored.
 """
 
 import resource
@@ -12,12 +12,12 @@ from typing import Final, final
 
 MIB: Final = 1024 * 1024
 _NO_LIMIT: Final = 1 << 60
-"""cgroups of version 1 spell "no limit" as a number near 2^63."""
+"""cgroups of version 1 write "no limit" as a number near 2^63."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRoom:
-    """`left` bytes of `limit`, in the tightest place."""
+    """The memory left under the tightest limit: `left` bytes of `limit`."""
 
     left: int
     limit: int
@@ -25,26 +25,27 @@ class MemoryRoom:
 
     @property
     def share(self) -> float:
-        """0 to 1."""
+        """The fraction of the limit that is left, from 0 to 1."""
         return max(0.0, self.left / self.limit) if self.limit else 1.0
 
 
 @final
 class Memory:
-    """What this machine tells. `root` is where its files are."""
+    """The memory information of this machine. `root`: the folder that contains `proc` and `sys`."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
 
     def room(self) -> MemoryRoom | None:
-        """The tightest of the cgroup, the machine and the process's limit; None when none tells."""
+        """Return the tightest limit of cgroup, machine and process; None when none can be read."""
         rooms = [room for room in (self._cgroup(), self._machine(), self._rlimit()) if room]
         return min(rooms, key=lambda room: room.share, default=None)
 
     def oom_kills(self, pids: Iterable[int | None] = ()) -> dict[str, int]:
-        """How many processes the kernel has killed for memory, by who counts it.
+        """Return how many processes the kernel has killed because memory ran out, by counter.
 
-        In the cgroups of this process and of `pids`, and on the whole machine.
+        The counters are those of the cgroups of this process and of `pids`, and of the whole
+        machine.
         """
         counts: dict[str, int] = {}
         for folder in {self._folder("self"), *(self._folder(str(pid)) for pid in pids if pid)}:
@@ -85,7 +86,7 @@ class Memory:
         return MemoryRoom(limit - used * 1024, limit, "the address space limit (ulimit -v)")
 
     def _folder(self, process: str) -> Path | None:
-        """The memory cgroup of a process."""
+        """Return the folder of a process's memory cgroup; None when there is none."""
         for line in _lines(self._root / "proc" / process / "cgroup"):
             number, _, controllers_and_path = line.partition(":")
             controllers, _, path = controllers_and_path.partition(":")
@@ -104,7 +105,9 @@ class Memory:
 @final
 @dataclass
 class MemoryGuard:
-    """Says when there is too little memory to start anything else. Looks now and then."""
+    """Detects when there is too little memory to start another rollout. Checks every `every_s`
+    seconds.
+    """
 
     reserve: float
     memory: Memory
@@ -114,7 +117,7 @@ class MemoryGuard:
     _low: str = field(default="", init=False)
 
     def low(self) -> str:
-        """Why nothing should be started; empty when there is room."""
+        """Return why no rollout should start; "" when there is enough memory."""
         if not self.reserve:
             return ""
         now = self.clock()
@@ -122,11 +125,11 @@ class MemoryGuard:
             self._looked = now
             room = self.memory.room()
             tight = room is not None and room.share < self.reserve
-            self._low = _told(room, self.reserve) if tight and room is not None else ""
+            self._low = _room_text(room, self.reserve) if tight and room is not None else ""
         return self._low
 
 
-def _told(room: MemoryRoom, reserve: float) -> str:
+def _room_text(room: MemoryRoom, reserve: float) -> str:
     return (
         f"memory: {room.left // MIB} MiB of {room.limit // MIB} MiB are left in {room.where}, "
         f"less than the {reserve:.0%} kept back"
@@ -134,7 +137,7 @@ def _told(room: MemoryRoom, reserve: float) -> str:
 
 
 def gone(pid: int, root: Path = Path("/")) -> bool:
-    """Whether a process of this machine has ended, though its parent may not know yet."""
+    """Whether a process of this machine has ended, even if its parent has not noticed yet."""
     stat_lines = _lines(root / "proc" / str(pid) / "stat")
     # "pid (name) state …", and a name may hold anything, a bracket included.
     return not stat_lines or stat_lines[0].rpartition(")")[2].split()[:1] == ["Z"]

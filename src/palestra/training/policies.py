@@ -1,4 +1,4 @@
-"""What becomes of a batch when rollouts of it fail: a policy for each class of failure."""
+"""What happens to a batch when its rollouts fail: a policy for each class of failure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,32 +11,32 @@ from palestra.training.outcomes import FailureClass
 
 
 class OnIncomplete(StrEnum):
-    """What happens when a rollout has failed for good."""
+    """What happens to the batch and the group of a rollout that has finally failed."""
 
     RAISE = "raise"
-    """`IncompleteRollouts`, at once; what still runs is cancelled."""
+    """Raise `IncompleteRollouts` at once, and cancel the batch's running rollouts."""
     DROP_GROUP = "drop_group"
-    """Its group is cancelled and dropped: `groups` does not yield it."""
+    """Cancel and drop the rollout's group: `groups` does not yield it."""
     MASK = "mask"
-    """Its group keeps its size, with the `Failed` in its place."""
+    """Keep the size of the rollout's group, with the `Failed` as a member."""
     RETURN_PARTIAL = "return_partial"
-    """Its group is yielded without it."""
+    """Yield the rollout's group without the failed rollout."""
 
 
 class Outage(StrEnum):
-    """Why no rollout can come back: a server is at fault, and not a rollout.
+    """Why no rollout can come back: a server caused the failure, not a rollout.
 
-    An outage raises under every policy, unless a mapping names it.
+    An outage raises `IncompleteRollouts` under every policy, unless a mapping names the outage.
     """
 
     SERVER_DIED = "server_died"
     """A server process ended, or the model's endpoint rejects the API key."""
     STUCK = "stuck"
-    """A server process lives, and its event loop does not run."""
+    """A server process is running, but its event loop is blocked."""
 
 
 PolicyWords = OnIncomplete | str | Mapping[FailureClass, str] | Mapping[str, str]
-"""A policy for all classes of failure, or one for each class or outage that is named."""
+"""One policy for all failure classes, or a mapping from failure classes and outages to policies."""
 
 _CLASSES: Final = (*FAILURES, *Outage)
 
@@ -47,14 +47,14 @@ class Policies:
     """The policy for each class of failure, and for each outage."""
 
     others: OnIncomplete
-    """For classes of failure that are not named."""
+    """The policy for failure classes that are not named."""
     named: Mapping[str, OnIncomplete] = field(default_factory=dict)
 
     @classmethod
     def of(cls, words: object) -> Self:
-        """The policies that a setting means. Raises ConfigError for an unknown class or policy.
+        """Return the policies for a setting. Raises ConfigError: a class or a policy is unknown.
 
-        A mapping leaves what it does not name at `raise`.
+        In a mapping, classes and outages that are not named get `raise`.
         """
         if not isinstance(words, Mapping):
             return cls(chosen("on_incomplete", words, OnIncomplete))
@@ -71,9 +71,9 @@ class Policies:
         return cls(OnIncomplete.RAISE, by_failure)
 
     def for_failure(self, failure: FailureClass) -> OnIncomplete:
-        """The policy for rollouts that failed so."""
+        """Return the policy for rollouts with this failure class."""
         return self.named.get(failure, self.others)
 
     def for_outage(self, outage: Outage) -> OnIncomplete:
-        """The policy for rollouts that an outage ended."""
+        """Return the policy for rollouts that an outage ended."""
         return self.named.get(outage, OnIncomplete.RAISE)

@@ -1,8 +1,8 @@
-"""The pool: gives the engine what there is room for, and says how each rollout ended.
+"""The pool: gives the engine as many jobs as the limits allow, and records how each rollout ends.
 
-Room is what the settings leave: rollouts in flight, outcomes that wait to be taken, bytes of both,
-and memory. How one attempt runs is `palestra.training.running`'s; what a failure means to its
-batch is decided here.
+The settings limit the rollouts in flight, the outcomes that wait to be taken, the bytes of both,
+and memory. `palestra.training.running` runs an attempt; the pool decides what a failure means for
+its batch.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from palestra.training.settings import ClientSettings, OnStale
 logger = logging.getLogger("palestra.training")
 
 LOOK_AGAIN_S: Final = 0.25
-"""How often memory is looked at while it keeps rollouts from starting."""
+"""Seconds between two checks of memory while low memory keeps rollouts from starting."""
 _REPORT_IT: Final = "(a bug in Palestra: please report it)"
 
 
 @final
 class Pool:
-    """Jobs in, outcomes out: an engine's `Work`, on one event loop.
+    """Takes jobs and returns outcomes: an engine's `Work`, on one event loop.
 
-    `run` makes one attempt; what it raises is the outcome of its rollout alone.
+    `run` makes one attempt. An error that it raises only affects its own rollout.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Pool:
         self._guard = guard
         self._run = run
         self._clock = clock
-        self._engine: Engine[TrainingJob, Attempted] = Engine(self, on_left=self._left)
+        self._engine: Engine[TrainingJob, Attempted] = Engine(self, on_left=self._job_left)
         self.lanes: dict[str, Lane] = {}
         self._bytes = 0
         self._largest = 0
@@ -70,7 +70,7 @@ class Pool:
     # In
 
     def add(self, run: str, jobs: list[TrainingJob]) -> Lane:
-        """Take in a submission."""
+        """Add a submission, and return its lane."""
         queue = sorted(jobs)  # which is a heap
         lane = self.lanes[run] = Lane(Batch(jobs, self._settings))
         halt = self.death or self.stuck
@@ -87,11 +87,11 @@ class Pool:
         return lane
 
     def pump(self) -> None:
-        """Start what there is room for."""
+        """Start as many rollouts as the limits allow."""
         self._engine.fill()
 
     def take(self, running: int, /) -> TrainingJob | None:
-        """The first in turn, when there is room for it."""
+        """Return the next job to start; None when there is none or the limits do not allow it."""
         self.held_back = ""
         job = self._next()
         if job is None:
@@ -112,7 +112,7 @@ class Pool:
         return job
 
     def _next(self) -> TrainingJob | None:
-        """The first in turn of the batches whose outcomes are taken."""
+        """Return the next job to start, without batches that have `max_waiting` outcomes waiting."""
         max_waiting = self._settings.max_waiting
         heads = (
             lane.head() for lane in self.lanes.values() if len(lane.batch.arrived) < max_waiting
@@ -124,7 +124,7 @@ class Pool:
         self.pump()
 
     def _no_room(self, lane: Lane, job: TrainingJob, running: int) -> str:
-        """Why a rollout cannot be started now; empty when it can."""
+        """Return why a rollout cannot start now; "" when it can."""
         if self.paused or self.death is not None:
             return "paused" if self.paused else "the servers are gone"
         if running >= self._settings.in_flight:
@@ -143,7 +143,9 @@ class Pool:
     # The attempts
 
     async def attempt(self, job: TrainingJob, /) -> Attempted:
-        """How one attempt went. Raises nothing but the cancellation that we ordered."""
+        """Make one attempt and return its result. Raises CancelledError only when the pool
+        cancelled the job.
+        """
         try:
             return await self._run(self, job)
         except asyncio.CancelledError:
@@ -161,7 +163,9 @@ class Pool:
             return self._lost(job, f"{type(error).__name__}: {error} {_REPORT_IT}")
 
     def settle(self, job: TrainingJob, result: Attempted, /) -> float | None:
-        """What an attempt means for its rollout and its batch; the pause before another one."""
+        """Apply an attempt's result to its rollout and batch. Return the pause before another
+        attempt; None when there is none.
+        """
         try:
             return self._settle(job, result)
         except Exception:  # a bug of ours ends this rollout, and not the engine with all others
@@ -185,7 +189,7 @@ class Pool:
         return None
 
     def abandoned(self, job: TrainingJob, /) -> Attempted:
-        """The failure of an attempt that does not let itself be stopped."""
+        """Return the failure of an attempt that ignores its cancellation."""
         return self._lost(
             job,
             f"it goes on although it was cancelled; it was awaiting {job.describe()}: "
@@ -203,8 +207,8 @@ class Pool:
             failed(job.request, failure, message, retriable=False, attempts=job.attempt)
         )
 
-    def _left(self, job: TrainingJob) -> None:
-        """No task runs it any more."""
+    def _job_left(self, job: TrainingJob) -> None:
+        """Release the job's resources: its task has ended."""
         self._bytes -= job.reserved
         lane = self.lanes.get(job.run)
         if lane is not None:
@@ -219,7 +223,7 @@ class Pool:
     # Out
 
     def _end(self, lane: Lane, outcome: Outcome, size: int = 0) -> None:
-        """A rollout has ended, and what that means for its batch."""
+        """Record a rollout's outcome, and apply the policy for it to the batch."""
         if not lane.batch.settle(outcome, size):
             return
         lane.changed.set()
@@ -241,7 +245,7 @@ class Pool:
         self._check_share(lane)
 
     def _check_share(self, lane: Lane) -> None:
-        """A batch of which too little can come back ends now, under every policy."""
+        """End a batch when too few rollouts can come back, under every policy."""
         if lane.batch.error is None and lane.batch.too_few:
             self.fail(lane, lane.batch.incomplete(short=True))
 
@@ -253,44 +257,48 @@ class Pool:
         self.cancel(lane, others_of_group, f"its group was dropped: {why}")
 
     def fail(self, lane: Lane, error: BatchFailed) -> None:
-        """The batch ends with `error`; the first one counts."""
+        """End the batch with `error`, unless it has an error already."""
         if lane.batch.error is None:
             lane.batch.error = error
         self.cancel(lane, lane.batch.unfinished(), f"the batch has failed: {error.message}")
         lane.changed.set()
 
     def next_outcome(self, lane: Lane) -> Outcome | None:
-        """The next outcome that waits."""
+        """Return the next waiting outcome; None when none waits."""
         outcome = lane.batch.take(self.weights)
         if self.held_back != "in_flight":
             self.pump()
         return outcome
 
     def at_its_end(self, lane: Lane) -> BatchFailed | None:
-        """What is wrong with a batch of which every outcome has been taken."""
+        """Return the error of a batch whose outcomes have all been taken; None when it has none."""
         if lane.batch.came_to_nothing:
             return lane.batch.incomplete()
         return lane.batch.blind(seen_before=self._seen_ids)
 
     def all_of(self, lane: Lane, returned: dict[Key, Outcome]) -> list[Outcome]:
-        """What was taken of a batch, as it is to be handed out now."""
+        """Return a batch's taken outcomes, updated for dropped groups and stale weights."""
         outcomes = lane.batch.all_of(returned, self.weights)
         self._check_share(lane)
         return outcomes
 
     def group(self, lane: Lane, group: int | str, returned: dict[Key, Outcome]) -> Group | None:
-        """What was taken of a group, as it is to be handed out now."""
+        """Return a group's taken outcomes, updated for stale weights; None when the group is not
+        handed out.
+        """
         members = lane.batch.group_of(group, returned, self.weights)
         self._check_share(lane)
         return members
 
     def failing(self, failure: Failed) -> None:
-        """An attempt has failed, whatever becomes of its rollout."""
+        """Record the failure of an attempt, whether or not it is retried."""
         self.last_failure = f"rollout {failure.key}, attempt {failure.attempts}: {failure.message}"
 
     @property
     def retrying(self) -> str:
-        """What rollouts in flight ask for again and again; empty when none does."""
+        """A text about the requests that rollouts in flight are retrying; empty when there are
+        none.
+        """
         retrying_jobs = [job for job in self.in_flight if job.phase == RETRYING]
         if not retrying_jobs:
             return ""
@@ -308,7 +316,7 @@ class Pool:
         *,
         failure: FailureClass = FailureClass.CANCELLED,
     ) -> None:
-        """End these now. What runs of them is stopped, and its servers with it."""
+        """End these jobs now with `failure`, and stop their running attempts."""
         for job in jobs:
             why = failed(job.request, failure, message, attempts=job.attempt)
             if lane.batch.settle(why):
@@ -319,7 +327,9 @@ class Pool:
         self._engine.stop(job, within_s=self._settings.stuck_after_s)
 
     def _expire(self, lane: Lane, job: TrainingJob) -> None:
-        """A deadline has passed. An attempt that runs knows it, and says what was awaited."""
+        """Fail a job that has not started by its deadline. A running attempt checks its deadline
+        itself.
+        """
         if job.state is JobStage.QUEUED:
             waited = self._clock() - job.submitted
             message = f"not started within {waited:.1f} s, and its deadline has passed"
@@ -327,7 +337,7 @@ class Pool:
             self._end(lane, failed(job.request, FailureClass.TIMEOUT, message))
 
     def set_weights(self, version: int) -> None:
-        """The weights are of this version from now on; what is too old by that may be stopped."""
+        """Set the weight version. With `on_stale=abort`, cancel the rollouts that are now too old."""
         self.weights = version
         max_staleness = self._settings.max_staleness
         if self._settings.on_stale is not OnStale.ABORT:
@@ -339,21 +349,21 @@ class Pool:
                 self.cancel(lane, [job], why, failure=FailureClass.STALE)
 
     def die(self, halt: Halt) -> None:
-        """Nothing can come back any more: everything that has not ended has failed."""
+        """Fail everything that has not ended: no rollout can come back any more."""
         if self.death is not None:
             return
         self.death = halt
         self._bury_all(halt)
 
     def set_stuck(self, halt: Halt | None) -> None:
-        """A server is stuck, so that what was asked for fails; None: all of them go on."""
+        """Fail the batches because a server is stuck; None: no server is stuck any more."""
         if halt is not None and self.stuck is None and self.death is None:
             self._bury_all(halt)
         self.stuck = halt
 
     @property
     def halted(self) -> bool:
-        """Whether the servers can be asked for nothing now."""
+        """Whether the servers are dead or stuck, so that no request to them is useful."""
         return self.death is not None or self.stuck is not None
 
     def _bury_all(self, halt: Halt) -> None:
@@ -391,18 +401,18 @@ class Pool:
     # Keeping order
 
     async def watch(self) -> None:
-        """Leave behind what does not let itself be stopped, until this is cancelled."""
+        """Abandon attempts that ignore their cancellation. Runs until it is cancelled."""
         await self._engine.watch(self._settings.stuck_after_s / 4)
 
     def forget(self, run: str) -> None:
-        """A submission is over."""
+        """Remove a submission that is over."""
         lane = self.lanes.pop(run, None)
         if lane is not None:
             for timer in lane.timers:
                 timer.cancel()
 
     async def close(self) -> None:
-        """Cancel what still runs; what does not let itself be stopped is left behind."""
+        """Cancel all running attempts. Attempts that ignore their cancellation are abandoned."""
         self._closed = True
         if self._again is not None:
             self._again.cancel()
@@ -410,24 +420,26 @@ class Pool:
 
     @property
     def in_flight(self) -> Collection[TrainingJob]:
-        """What a task runs, the oldest first."""
+        """The jobs that run now, the oldest first."""
         return self._engine.jobs.values()
 
     @property
     def queued(self) -> int:
-        """Rollouts that have not been started."""
+        """The number of rollouts that have not been started."""
         return sum(
             job.state is JobStage.QUEUED for lane in self.lanes.values() for job in lane.queue
         )
 
     @property
     def waiting(self) -> int:
-        """Outcomes that nobody has taken."""
+        """The number of outcomes that nobody has taken."""
         return sum(len(lane.batch.arrived) for lane in self.lanes.values())
 
 
 def _without_outcome(job: TrainingJob, why: str = "") -> Failed:
-    """No rollout ends without an outcome; `why` is empty where that is a bug of ours."""
+    """Return a failure for a rollout that ended without an outcome. An empty `why` means a bug of
+    Palestra.
+    """
     return failed(
         job.request,
         FailureClass.CANCELLED if why else FailureClass.INFRA_ERROR,

@@ -1,4 +1,4 @@
-"""Why a server's process ended, and what to lower so that the next one does not."""
+"""Why a server's process ended, and which setting to lower so that it does not happen again."""
 
 import signal
 from typing import Final, final
@@ -20,7 +20,9 @@ _WORDS_OF_WANT: Final = (
 
 @final
 class PostMortem:
-    """Knows how things stood when the servers began, to compare."""
+    """Finds out why a server's process ended, by comparing the kernel's kill counters with their
+    values at the start.
+    """
 
     def __init__(self, memory: Memory, pids: list[int | None], *, in_flight: int) -> None:
         self._memory = memory
@@ -29,11 +31,11 @@ class PostMortem:
         self._before = memory.oom_kills(pids)
 
     def cause(self, error: PalestraError, ending: ChildExit | None) -> Cause:
-        """What is known of why `error` came; `ending` is how the process ended, if one did."""
+        """Return the known cause of `error`. `ending`: how the process ended, if one did."""
         if ending is None:
             return Cause(sentence=error.message.splitlines()[0], setting=self._unexplained(error))
         counted = self._counted()
-        last_words = _said(ending.last_lines)
+        last_words = _quoted_lines(ending.last_lines)
         number = -ending.returncode if ending.returncode < 0 else 0
         by_kernel = counted if number == signal.SIGKILL else ""
         process = f"server {ending.name}" + (f" (process {ending.pid})" if ending.pid else "")
@@ -48,13 +50,17 @@ class PostMortem:
         )
 
     def _counted(self) -> str:
-        """Who counts more processes killed for memory than when the servers began."""
+        """Return the counter that shows more processes killed for memory than at the start; ""
+        without one.
+        """
         now = self._memory.oom_kills(self._pids)
         grown = [name for name, count in now.items() if count > self._before.get(name, count)]
         return grown[0] if grown else ""
 
     def _unexplained(self, error: PalestraError) -> str:
-        """What to do about an error without an ending: of a process that died, lower the load."""
+        """Return the hint for an error without an `ending`. For a process that died: lower the
+        load.
+        """
         if not isinstance(error, ServerDied) or error.failure is not None:
             return error.hint
         return "; ".join(filter(None, [error.hint, f"if memory ran out, {self._less_at_once()}"]))
@@ -70,8 +76,8 @@ class PostMortem:
         return f"{self._less_at_once()}, or give it more memory{limit}"
 
 
-def _said(lines: tuple[str, ...]) -> str:
-    """The line in which the process says that it got no memory."""
+def _quoted_lines(lines: tuple[str, ...]) -> str:
+    """Return the output line in which the process reports that memory ran out; "" without one."""
     return next((line for line in lines if any(word in line for word in _WORDS_OF_WANT)), "")
 
 

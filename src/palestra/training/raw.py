@@ -1,4 +1,4 @@
-"""The row that an agent answered, kept as it came."""
+"""The result row that an agent returned, unchanged."""
 
 from typing import Self, final
 
@@ -10,9 +10,9 @@ from palestra.schema import JsonDict, encode_json, fields_of
 
 @final
 class RawRow:
-    """The result row as the agent answered it, by reference: encoded only when somebody asks.
+    """The result row as the agent returned it, by reference. It is encoded only when needed.
 
-    Crossing to another process (pickle) or into a file makes JSON of it.
+    Pickling it or writing it to a file turns it into JSON.
     """
 
     __slots__ = ("_given", "_line")
@@ -27,7 +27,7 @@ class RawRow:
 
     @property
     def line(self) -> bytes:
-        """As one line of JSON."""
+        """The row as one line of JSON."""
         if self._line is None:
             source = self._given
             fields = fields_of(source) if isinstance(source, BaseModel) else source
@@ -35,7 +35,7 @@ class RawRow:
         return self._line
 
     def plain(self) -> JsonDict:
-        """As plain values, made anew for whoever asks."""
+        """Return the row as plain values, a new copy on each call."""
         fields: JsonDict = orjson.loads(self.line)
         return fields
 

@@ -1,10 +1,10 @@
-"""From an agent's answer to a `Completed`: reward, tokens, times."""
+"""Converts an agent's answer to a `Completed`: reward, tokens, times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from palestra.errors import CallError, Evidence, Layer, Outcome, VerifierError
+from palestra.errors import CallError, CallEvidence, Layer, Outcome, VerifierError
 from palestra.rollouts import checked
 from palestra.schema import (
     AGENT_REF,
@@ -28,12 +28,12 @@ COMPONENTS = "reward_components"
 _IDENTITY = (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)
 
 BYTES_OF_AN_ID = 36
-"""A list's place and a small integer's object."""
+"""The memory of one token id in a list: the list's entry and a small integer object."""
 BYTES_OF_A_LOGPROB = 32
 
 
 class WrongRow(CallError):
-    """An answer that is another rollout's."""
+    """Error: the answer belongs to another rollout."""
 
     layer = Layer.DATA
     outcome = Outcome.DATA_ERROR
@@ -43,22 +43,24 @@ class WrongRow(CallError):
 @final
 @dataclass(frozen=True, slots=True)
 class AttemptAnswer:
-    """What one attempt brought."""
+    """The answer and the captured turns of one attempt."""
 
     job: TrainingJob
     result: VerifyResponse
     captured: TurnsTaken | None
     ended: float
     weights: int | None
-    """The version now."""
+    """The weight version when the attempt ended."""
 
 
 def completed(
     answer: AttemptAnswer, settings: ClientSettings, *, nan_policy: OnViolation
 ) -> Completed:
-    """The outcome. Raises CallError for an answer that is none, and what breaks a rule of tokens.
+    """Return the outcome of an attempt.
 
-    `nan_policy` is for log probs that are none; the settings have the other policies.
+    `nan_policy`: the policy for invalid log probs; the settings have the other policies. Raises
+    CallError: the answer is invalid. Raises InvalidLogprobs or TokenDiscontinuity when their policy
+    is `raise`.
     """
     job, request = answer.job, answer.job.request
     fields, reward = checked(answer.result)
@@ -90,7 +92,9 @@ def completed(
 
 
 def _components(raw_components: Any) -> dict[str, float]:
-    """The parts of a reward. Raises VerifierError for what is none: it would spoil a loss."""
+    """Return the parts of a reward. Raises VerifierError: a part is not a finite number, which
+    would make the loss useless.
+    """
     if raw_components is None:
         return {}
     components: dict[str, float] = {}
@@ -117,7 +121,7 @@ def _refuse_others(fields: dict[str, Any], job: TrainingJob) -> None:
                 f"{job.agent} answered with {name} {fields[name]!r}, and was asked for "
                 f"{expected!r}: this is another rollout's row",
                 hint="the agent mixes up its rollouts: do not keep state on the agent itself",
-                evidence=Evidence(),
+                evidence=CallEvidence(),
             )
 
 
@@ -152,7 +156,7 @@ def _timings(answer: AttemptAnswer) -> Timings:
 
 
 def size_of(outcome: Completed, row_bytes: int) -> int:
-    """About how many bytes an outcome holds: its row, its texts, its tokens."""
+    """Return the approximate size of an outcome in bytes: its row, its texts, its tokens."""
     size = row_bytes
     for turn in outcome.turns:
         # The items have lists of their own, and each prompt whole.

@@ -1,4 +1,4 @@
-"""What a trainer asks for: one `RolloutRequest` for each rollout it wants back."""
+"""The rollouts that a trainer requests: one `RolloutRequest` for each."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -12,7 +12,9 @@ from palestra.training.checks import MAPPING, NAME, SECONDS, Rule, problems_in, 
 
 
 class Key(NamedTuple):
-    """Which rollout of which task. Everything that is said of a rollout names it by this."""
+    """Identifies a rollout: its task and its index. Outcomes, errors and logs name rollouts by this
+    key.
+    """
 
     task_id: int | str
     rollout_index: int
@@ -22,34 +24,37 @@ class Key(NamedTuple):
 
 
 class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One rollout that is wanted. `row` is the task as a dataset has it, and is not changed."""
+    """One requested rollout. `row`: the task row of the dataset, which is not changed."""
 
     row: JsonObject
-    """With `responses_create_params`, what the verifier reads, and `agent_ref` where the client
-    names no agent."""
+    """The task row: `responses_create_params`, the verifier's fields, and `agent_ref` unless the
+    client names an agent."""
     task_id: int | str
-    """Unique among the tasks of a submission, as is `(task_id, rollout_index)` among its rows."""
+    """Unique for each task of a submission; `(task_id, rollout_index)` must be unique for each
+    rollout."""
     rollout_index: int = 0
     group_id: int | str | None = None
-    """Rollouts that are compared with each other; None: those of the same task."""
+    """The group of rollouts that are compared with each other; None: the rollouts of the same task.
+    """
     sampling: JsonObject = {}
-    """Merged over the row's `responses_create_params` (`temperature`, `max_output_tokens`, …)."""
+    """Sampling parameters that override the row's `responses_create_params` (`temperature`,
+    `max_output_tokens`, …)."""
     seed: int | None = None
-    """Goes to the endpoint with every model call of the rollout."""
+    """The seed that every model call of the rollout sends to the endpoint."""
     priority: int = 0
-    """Higher ones are started first; among equals, those that were asked for first."""
+    """Rollouts with a higher priority start first; with equal priority, the earlier request."""
     deadline_s: float | None = None
-    """By when it must have ended, its waiting and all its attempts included, in seconds from its
-    submission; None leaves it to the limits of the client."""
+    """The time in which the rollout must end, in seconds from its submission, including waiting and
+    all attempts. None: only the client's limits apply."""
 
     @property
     def key(self) -> Key:
-        """Its identity."""
+        """The key of the rollout: task id and rollout index."""
         return Key(self.task_id, self.rollout_index)
 
     @property
     def group(self) -> int | str:
-        """The group it belongs to."""
+        """The group of the rollout: `group_id`, or else the task id."""
         return self.task_id if self.group_id is None else self.group_id
 
 
@@ -68,7 +73,9 @@ _RULES: Final[Mapping[str, Rule]] = MappingProxyType(
 
 
 def requests_in(requests: Iterable[RolloutRequest]) -> list[RolloutRequest]:
-    """The requests as a list. Raises InputDataError for what is no list of them, or is empty."""
+    """Return the requests as a list. Raises InputDataError: it is not a list of requests, or is
+    empty.
+    """
     if isinstance(requests, Iterable) and not isinstance(requests, Mapping | str | bytes):
         all_requests = list(requests)
         strange = [
@@ -78,7 +85,7 @@ def requests_in(requests: Iterable[RolloutRequest]) -> list[RolloutRequest]:
         ]
         if not all_requests:
             raise InputDataError(
-                "no rollout is asked for: the list of requests is empty",
+                "the list of requests is empty, so there is no rollout to run",
                 hint="look for what made it empty (a filter, a dataset that has ended): training "
                 "on nothing would look like an epoch",
             )
@@ -94,5 +101,5 @@ def requests_in(requests: Iterable[RolloutRequest]) -> list[RolloutRequest]:
 
 
 def problem_of(request: RolloutRequest) -> str:
-    """What is wrong with its fields, whatever fleet it is for; empty when nothing is."""
+    """Return what is wrong with the request's fields, for any fleet; "" when nothing is."""
     return "; ".join(problems_in(request, _RULES))

@@ -1,4 +1,4 @@
-"""From requests to what agents are sent; what cannot be run, or is asked for twice, is refused."""
+"""Converts requests to jobs for agents. Rejects rows that cannot be run, and duplicates."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,24 +23,24 @@ from palestra.training.requests import Key, RolloutRequest, problem_of, requests
 from palestra.training.servers import agent_for
 
 FIRST_NAMED_TASK: Final = 1 << 40
-"""Tasks named by a text are numbered from here on, where nobody counts to."""
+"""The first number for tasks whose id is text, far above usual task numbers."""
 SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class RowTakers:
-    """The agents that rows may name, and what their servers take."""
+    """The agents that rows may name, and the checks of the rows that their servers accept."""
 
     names: frozenset[str]
     default: str
-    """For rows that name none; empty: there is none."""
+    """The agent for rows that name none; empty: there is no default."""
     keepers: Mapping[str, DoorKeeper]
-    """Agent -> what its rows are held to."""
+    """The check for each agent's rows, by agent name."""
 
     def sent(self, request: RolloutRequest, task: int) -> tuple[str, dict[str, Any], int]:
-        """The agent of a request, what it is sent, and how many bytes that has.
+        """Return a request's agent, the row to send to it, and the row's size in bytes.
 
-        Raises InputDataError, TypeError or ValueError for a row that cannot be run.
+        Raises InputDataError, TypeError or ValueError: the row cannot be run.
         """
         agent = agent_for(request.row, self.default)
         problem = _problem(request, agent, self.names)
@@ -62,7 +62,9 @@ def jobs_of(
     now: float,
     deadline_s: float | None,
 ) -> list[TrainingJob]:
-    """A job for each request. Raises InputDataError that names every one that is no good."""
+    """Return a job for each request. Raises InputDataError, listing every request that cannot be
+    run.
+    """
     problems: list[str] = []
     accepted: list[RolloutRequest] = []
     for index, request in enumerate(requests_in(requests)):
@@ -114,7 +116,7 @@ def _refusal(problems: Sequence[str]) -> InputDataError:
 
 
 def _numbered(requests: Iterable[RolloutRequest]) -> dict[str, int]:
-    """A number for each task that is named by a text; none that another task has."""
+    """Return a number for each task whose id is text, different from all other task numbers."""
     names = dict.fromkeys(request.task_id for request in requests)
     free = (number for number in itertools.count(FIRST_NAMED_TASK) if number not in names)
     return {name: next(free) for name in names if isinstance(name, str)}
@@ -131,7 +133,7 @@ def _problem(request: RolloutRequest, agent: str, known_agents: frozenset[str]) 
 
 
 def _rejected(keeper: DoorKeeper | None, encoded: bytes) -> str:
-    """What of a row its servers would reject; empty when they take it."""
+    """Return the parts of a row that its servers would reject; "" when they accept it."""
     if keeper is None:
         return ""
     row = msgspec.json.decode(encoded)

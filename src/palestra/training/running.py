@@ -1,4 +1,4 @@
-"""One attempt at one rollout, and what follows it: its outcome, or a pause and another one."""
+"""One attempt at one rollout, and its result: an outcome, or a pause before another attempt."""
 
 import random
 import time
@@ -22,14 +22,14 @@ from palestra.training.stuck import Unresponsive
 from palestra.transport import ConnectionFailed, ServerClient
 
 TAKING_S: Final = 6.0
-"""What asking the model servers for a rollout's turns may add to an attempt."""
+"""The longest time in seconds that fetching a rollout's turns may add to an attempt."""
 
 Violation = InvalidLogprobs | TokenDiscontinuity
 
 
 @final
 class Runner:
-    """Makes attempts through `client`, and says what follows each."""
+    """Makes attempts through `client`, and decides what follows each."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Runner:
         self._deadlines.close()
 
     async def attempt(self, pool: Pool, job: TrainingJob) -> Attempted:
-        """One attempt of one rollout, and whether another one follows."""
+        """Make one attempt of one rollout. Return the outcome, or the pause before another attempt."""
         if job.time_is_up:
             return Attempted(_too_late(job))
         try:
@@ -71,14 +71,16 @@ class Runner:
             await self._watch.settled()
             if isinstance(violation, InvalidLogprobs) and self._made_again(job):
                 job.nan_retries += 1
-                return self._again(job)
+                return self._attempt_again(job)
             return Attempted(_violated(job, violation), violation=violation)
         except CallError as error:
             return await self._failure(pool, job, error)
         return Attempted(outcome, size_of(outcome, job.size))
 
     async def _failure(self, pool: Pool, job: TrainingJob, error: CallError) -> Attempted:
-        """The outcome of a rollout whose attempt failed so, or the pause before another one."""
+        """Return the outcome of a rollout whose attempt failed with `error`, or the pause before
+        another attempt.
+        """
         mask_error(error, self._client.mask)
         if isinstance(error, Bystander) and job.spared < MOST_SPARED:
             job.spared += 1
@@ -97,7 +99,7 @@ class Runner:
         if job.time_is_up or not self._budgeted(job, outcome):
             return Attempted(outcome)
         if self._safe_again(job, error):
-            return self._again(job)
+            return self._attempt_again(job)
         return Attempted(not_repeatable(outcome))
 
     async def _attempt(self, pool: Pool, job: TrainingJob) -> Completed:
@@ -145,20 +147,20 @@ class Runner:
         )
 
     def _made_again(self, job: TrainingJob) -> bool:
-        """Whether log probs that are none mean another attempt."""
+        """Whether an attempt with invalid log probs is repeated."""
         return job.nan_retries < self._settings.attempts.nan_retries and self._may_repeat(job.agent)
 
     def _safe_again(self, job: TrainingJob, error: CallError) -> bool:
-        """Whether nothing can have been done that another attempt would do twice."""
+        """Whether another attempt is safe: nothing was done yet that it could do a second time."""
         return _never_arrived(error) or self._may_repeat(job.agent)
 
     def _budgeted(self, job: TrainingJob, outcome: Failed) -> bool:
-        """Whether its class of failure has an attempt left."""
+        """Whether the failure class of the outcome has an attempt left."""
         most_attempts = self._settings.attempts.most.get(outcome.failure, 1)
         return outcome.retriable and job.attempt - job.spared < most_attempts
 
     def _may_repeat(self, agent: str) -> bool:
-        """Whether every environment behind an agent says that a rollout may be begun again."""
+        """Whether every environment of an agent reports that a rollout may be started again."""
         is_repeatable = self._repeatable_agents.get(agent)
         if is_repeatable is None:
             behind = environments_of(self._client, agent)
@@ -166,8 +168,8 @@ class Runner:
             self._repeatable_agents[agent] = is_repeatable
         return is_repeatable
 
-    def _again(self, job: TrainingJob) -> Attempted:
-        """Another attempt after a pause, which no deadline waits out."""
+    def _attempt_again(self, job: TrainingJob) -> Attempted:
+        """Return a random pause before another attempt, cut short at the rollout's deadline."""
         pause_s = self._settings.attempts.pause_s(job.attempt) * random.uniform(0.5, 1.0)
         if job.deadline is not None:
             pause_s = min(pause_s, max(0.0, job.deadline - time.monotonic()))
@@ -175,7 +177,7 @@ class Runner:
 
 
 def _violated(job: TrainingJob, violation: Violation) -> Failed:
-    """The outcome of the rollout whose tokens broke a rule."""
+    """Return the outcome of a rollout whose tokens broke a rule."""
     return failed(
         job.request,
         FailureClass.DATA_ERROR,
@@ -187,7 +189,9 @@ def _violated(job: TrainingJob, violation: Violation) -> Failed:
 
 
 def _too_late(job: TrainingJob) -> Failed:
-    """Its deadline has passed between two attempts, or before the first one."""
+    """Return the outcome of a rollout whose deadline passed between attempts or before the first
+    one.
+    """
     last = job.last_failure
     if last is None:
         return failed(
@@ -205,5 +209,7 @@ def _too_late(job: TrainingJob) -> Failed:
 
 
 def _never_arrived(error: CallError) -> bool:
-    """Whether the agent never got the request, so that nothing can have been done with it."""
-    return isinstance(error, ConnectionFailed) and not error.sent and len(error.evidence.hops) < 2
+    """Whether the request never reached the agent, so that nothing was done with it."""
+    return (
+        isinstance(error, ConnectionFailed) and not error.was_sent and len(error.evidence.hops) < 2
+    )

@@ -1,4 +1,4 @@
-"""The servers that a client calls, and the watch over them."""
+"""The servers that a client calls, and the watch that detects their end."""
 
 import asyncio
 import contextlib
@@ -22,34 +22,34 @@ logger = logging.getLogger("palestra.training")
 
 ANSWER_WITHIN_S: Final = 5.0
 TOLD_WITHIN_S: Final = 3.0
-"""How long a process that is known to be gone may take to have its end explained."""
+"""Seconds to wait for the explanation of how a process ended that is known to have ended."""
 LOOK_FOR_S: Final = 0.3
-"""How long is looked for a dead process once a connection was lost: it is a moment from losing its
-connections to having ended."""
+"""Seconds to look for a dead process after a connection was lost: a process loses its connections a
+moment before it has ended."""
 
 
 class Servers(Protocol):
-    """A fleet that runs: what a client calls and watches. `palestra.fleet.Fleet` is one."""
+    """A running fleet that a client calls and watches. `palestra.fleet.Fleet` is one."""
 
     @property
     def client(self) -> ServerClient:
-        """Calls the servers."""
+        """The client that calls the servers."""
 
     @property
     def instances(self) -> Mapping[str, RunningInstance]:
-        """The servers, by name."""
+        """The server instances, by name."""
 
     @property
     def ending(self) -> ChildExit | None:
-        """How the process ended that `watch` raised of, when that is known."""
+        """How the process ended that made `watch` raise an error; None when unknown."""
 
     async def watch(self) -> None:
-        """Wait until a server process ends by itself, and raise how."""
+        """Wait until a server process ends by itself, and raise an error that says how."""
 
 
 @final
 class DeathWatch:
-    """Waits for the end of the servers, and says it once, to `on_death`."""
+    """Waits until the servers end, and then calls `on_death` once."""
 
     def __init__(self, servers: Servers, on_death: Callable[[PalestraError], None]) -> None:
         self._servers = servers
@@ -57,11 +57,11 @@ class DeathWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start to watch the servers, in a background task."""
         self._task = asyncio.create_task(self._watch(), name="watch over the servers")
 
     async def stop(self) -> None:
-        """End, whatever the servers do from now on."""
+        """Stop watching the servers."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -79,9 +79,10 @@ class DeathWatch:
         self._on_death(failure)
 
     async def settled(self) -> None:
-        """Return once a death that has happened has been told; at once when there is none.
+        """Wait until a server's death, if there was one, has been reported; return soon when there
+        was none.
 
-        Whoever lost a connection asks here first: the reason may be on its way.
+        Call this after a lost connection: the report of the reason may still be on its way.
         """
         task, pids = self._task, self.pids
         if task is None or task.done() or not pids:
@@ -95,21 +96,21 @@ class DeathWatch:
 
     @property
     def pids(self) -> list[int]:
-        """The server processes of this machine."""
+        """The process ids of the servers on this machine."""
         instances = self._servers.instances.values()
         return [instance.pid for instance in instances if instance.pid is not None]
 
 
 OpenServers = AbstractAsyncContextManager[Servers]
-"""A fleet that is started and stopped by entering and leaving it."""
+"""A fleet as an async context manager: entering starts it and leaving stops it."""
 
 
 def servers_of(source: ResolvedConfig | OpenServers) -> OpenServers:
-    """The servers that a client is given: a fleet, or the configuration of one.
+    """Return the servers for a client, from a fleet or from a fleet's configuration.
 
-    Servers live in processes of their own unless the configuration or the fleet names another
-    placement: code of theirs that blocks, or eats the memory, does not do so to the trainer.
-    Raises ConfigError for anything else.
+    Servers run in their own processes unless the configuration or the fleet names another
+    placement. Then a server that blocks or uses too much memory does not harm the trainer. Raises
+    ConfigError: `source` is neither.
     """
     if isinstance(source, ResolvedConfig):
         return Fleet(source, default_placement=PROCESS)
@@ -125,26 +126,28 @@ def servers_of(source: ResolvedConfig | OpenServers) -> OpenServers:
 
 
 def ending_behind(error: PalestraError) -> ChildExit | None:
-    """How the process ended that a server keeps for itself, when that is why a call failed."""
+    """Return how a server's own subprocess ended, if that made a call fail; else None."""
     ending = getattr(error, "ending", None)
     return ending if isinstance(ending, ChildExit) else None
 
 
 def agents_of(servers: Servers) -> list[str]:
-    """The agent instances, in the order of the fleet."""
+    """Return the names of the agent instances, in the fleet's order."""
     targets = servers.client.targets.values()
     return [target.name for target in targets if target.server_type == ServerType.AGENT]
 
 
 def agent_for(row: Mapping[str, Any], default: str) -> str:
-    """The agent that a row names, else `default`."""
+    """Return the name of the agent that a row names; else `default`."""
     agent_ref = row.get("agent_ref")
     name = agent_ref.get("name") if isinstance(agent_ref, Mapping) else None
     return str(name or default)
 
 
 def only_agent(servers: Servers, wanted_agent: str) -> str:
-    """`wanted_agent`, else the fleet's only agent, else none. Raises ConfigError for an unknown one."""
+    """Return `wanted_agent`; if empty, the fleet's only agent; else "". Raises ConfigError: the
+    agent is unknown.
+    """
     agents = agents_of(servers)
     if wanted_agent and wanted_agent not in agents:
         raise ConfigError(
@@ -154,7 +157,7 @@ def only_agent(servers: Servers, wanted_agent: str) -> str:
 
 
 async def repeatable_environments(client: ServerClient) -> dict[str, bool]:
-    """Environment -> whether a rollout that began there may be begun again."""
+    """Return for each environment whether a failed rollout may be started again."""
     is_repeatable: dict[str, bool] = {}
     for target in list(client.targets.values()):
         if target.server_type != ServerType.RESOURCES:
@@ -171,7 +174,7 @@ async def repeatable_environments(client: ServerClient) -> dict[str, bool]:
 
 
 async def keepers_of(servers: Servers) -> dict[str, DoorKeeper]:
-    """Agent -> what its rows are held to: its request model and its environments'."""
+    """Return the check for each agent's rows: the request models of the agent and its environments."""
     client = servers.client
     routes = [
         AgentRoute(
@@ -186,7 +189,9 @@ async def keepers_of(servers: Servers) -> dict[str, DoorKeeper]:
 
 
 def environments_of(client: ServerClient, agent: str) -> list[str]:
-    """The environments that an agent's settings name; all of the fleet's when they name none."""
+    """Return the environments that an agent's settings name; all of the fleet's when they name
+    none.
+    """
     environments = [
         t.name for t in client.targets.values() if t.server_type == ServerType.RESOURCES
     ]
@@ -195,5 +200,5 @@ def environments_of(client: ServerClient, agent: str) -> list[str]:
 
 
 def referenced(settings: Any, server_type: ServerType) -> tuple[str, ...]:
-    """The names of the servers of that type that an instance's settings refer to."""
+    """Return the names of the servers of `server_type` that an instance's settings refer to."""
     return tuple(ref.name for ref in find_references(settings) if ref.type == server_type)

@@ -1,4 +1,4 @@
-"""How a `RolloutClient` behaves: policies, limits, budgets."""
+"""The settings of a `RolloutClient`: policies, limits, budgets."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -31,29 +31,29 @@ class OnViolation(StrEnum):
     """What happens to a rollout whose tokens break a rule."""
 
     RAISE = "raise"
-    """The batch ends with the error."""
+    """End the batch with the error."""
     MASK = "mask"
-    """It is completed, and marked as not to be trained on."""
+    """Complete the rollout, and mask it so that it is not trained on."""
     SPLIT = "split"
-    """It becomes several chains, each of which hangs together; for log probs that are none, a
-    chain goes on without being trained on in that turn."""
+    """Split the rollout into several valid chains. With invalid log probs, the chain continues, but
+    that turn is not trained on."""
 
 
 class OnStale(StrEnum):
-    """What happens to a rollout that is older than `max_staleness` versions."""
+    """What happens to a rollout whose weights are older than `max_staleness` versions."""
 
     KEEP = "keep"
     DROP = "drop"
-    """It runs to its end, and is `Failed` as stale."""
+    """Let the rollout run to its end, then make it `Failed` as stale."""
     ABORT = "abort"
-    """It is cancelled as soon as the weights are bumped too far, and `Failed` as stale."""
+    """Cancel the rollout as soon as its weights are too old, and make it `Failed` as stale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
-    """How often a rollout is begun in all, by the class of what failed before.
+    """The largest number of attempts per rollout, by failure class.
 
-    Classes that are not named are never tried again: they would fail in the same way.
+    Failure classes that are not named are never retried, because they would fail again.
     """
 
     most: dict[FailureClass, int] = field(
@@ -65,15 +65,18 @@ class Attempts:
         }
     )
     nan_retries: int = 0
-    """How often a rollout with log probs that are none is made again, before the policy for them
-    applies. It never hides that others are missing: those are looked for first."""
+    """How often a rollout with invalid log probs is repeated before the policy for them applies. A
+    server's death is checked first, so repeats never hide it."""
     first_pause_s: float = 0.5
-    """Before the second attempt, and twice as long before each other one; drawn from its half
-    up, so that those that failed together do not come back together."""
+    """The longest pause before the second attempt; it doubles with each further attempt. The pause
+    is random between half and all of it, so that rollouts that failed together do not return
+    together."""
     longest_pause_s: float = 30.0
 
     def checked(self) -> Self:
-        """Itself, its classes as such. Raises ConfigError for what cannot be meant."""
+        """Return a checked copy, with enum members for class names. Raises ConfigError: a value is
+        invalid.
+        """
         require("attempts.most", self.most, MAPPING)
         most_attempts = {
             chosen("attempts.most", kind, FAILURES): n for kind, n in self.most.items()
@@ -84,7 +87,7 @@ class Attempts:
         return dataclasses.replace(self, most=most_attempts)
 
     def pause_s(self, attempts: int) -> float:
-        """The longest pause after so many attempts."""
+        """Return the longest pause after this number of attempts."""
         # Doubled so often, any pause is the longest.
         doubled = self.first_pause_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS)
         return min(self.longest_pause_s, doubled)
@@ -92,59 +95,65 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """All of it. The defaults never train on less than what was asked for."""
+    """All settings of a client. The defaults never train on fewer rollouts than requested."""
 
     agent: str = ""
-    """The agent instance for rows without `agent_ref`; empty: the fleet's only one."""
+    """The agent instance for rows without `agent_ref`; empty: the fleet's only agent."""
     on_incomplete: PolicyWords = OnIncomplete.RAISE
-    """One policy for all classes of failure, or a policy by class: `{"verifier_error": "mask"}`; classes
-    that are not named raise. `server_died` and `stuck` raise unless they are named."""
+    """One policy for all failure classes, or a policy by class: `{"verifier_error": "mask"}`.
+    Classes that are not named raise. `server_died` and `stuck` raise unless they are named."""
     min_fraction: float = 0.9
-    """The least share of a batch that must come back: when more has failed, or was dropped with
-    its group, `IncompleteRollouts` is raised under every policy."""
+    """The smallest fraction of a batch that must come back. If more rollouts fail, or are dropped
+    with their group, `IncompleteRollouts` is raised under every policy."""
     min_group_fraction: float | None = None
-    """The least share of a group that must be completed for `groups` to yield it. None: all of
-    it with `drop_group`, any of it with `mask` and `return_partial`."""
+    """The smallest fraction of a group that must be completed for `groups` to yield it. None: all
+    members with `drop_group`, at least one with `mask` and `return_partial`."""
     on_invalid_logprobs: OnViolation = OnViolation.RAISE
     on_discontinuity: OnViolation = OnViolation.RAISE
     token_ids: bool = True
-    """Whether token ids are wanted. Without them, outcomes have no chains and are not checked;
-    with them, a rollout whose ids are not all there is masked as an incomplete capture."""
+    """Whether token ids are requested. Without them, outcomes have no chains and no token checks.
+    With them, a rollout with missing ids is masked as an incomplete capture."""
     max_staleness: int | None = None
-    """How many versions the weights may have gone on since a token was sampled; None: any."""
+    """The largest number of versions between the weights that sampled a token and the current ones;
+    None: no limit."""
     on_stale: OnStale = OnStale.DROP
     attempts: Attempts = field(default_factory=Attempts)
     call_timeout_s: float | None = None
-    """Of one call that a rollout makes: of the model, a tool, the verifier."""
+    """The timeout in seconds of each call that a rollout makes: to the model, a tool, the verifier.
+    """
     rollout_timeout_s: float = 1800.0
-    """Of one attempt. The two attempts that a timeout gets are together the hour that a collection
-    gives its one: a training step waits for its slowest rollout."""
+    """The timeout in seconds of one attempt. A rollout that times out gets two attempts, together
+    one hour, as a collection gives its only attempt: a training step waits for its slowest rollout.
+    """
     endpoint_patience_s: float | None = 600.0
-    """For how long a model endpoint may refuse everything (429, 5xx, no connection) before the client
-    ends, as for a rejected key: all that waits, and all that is submitted later, raises
-    `IncompleteRollouts`. None: any time. Longer than an update of weights takes."""
+    """Seconds for which a model endpoint may refuse all requests (429, 5xx, no connection). Then
+    the client ends, as for a rejected key: waiting and later submissions raise
+    `IncompleteRollouts`. None: no limit. The default is longer than a weight update takes."""
     batch_timeout_s: float | None = None
-    """Of a submission; what has not ended by then has failed as a timeout."""
+    """The timeout in seconds of a submission. Rollouts that have not ended by then fail as a
+    timeout."""
     in_flight: int = 256
-    """Most rollouts that run at once."""
+    """The largest number of rollouts that run at once."""
     max_waiting: int = 1024
-    """So many outcomes that wait to be taken, and no other rollout is started until some are;
-    those that run then still come."""
+    """When this many outcomes wait to be taken, no other rollout starts until some are taken.
+    Running rollouts still finish."""
     max_bytes: int = 1024 * MIB
-    """Most bytes that rows in flight and outcomes that wait may have together. A rollout in flight
-    counts as large as its row, or as the largest outcome of late when that is more."""
+    """The largest total size of rows in flight and waiting outcomes, in bytes. A rollout in flight
+    counts as the size of its row, or of the largest recent outcome if that is more."""
     memory_reserve: float = 0.08
-    """The share of the memory that this process may use (its cgroup's limit, or the machine's)
-    below which no rollout is started until others have ended. 0 turns that off."""
+    """No rollout starts while less than this fraction of the memory limit (the cgroup's, or the
+    machine's memory) is free. 0 turns this check off."""
     stuck_patience_s: float = 10.0
-    """How long a server may stay stuck before the batches that need it end. A server is stuck when
-    its event loop has not run for 10 seconds."""
+    """How long a server may stay stuck, in seconds, before the batches that need it end. A server
+    is stuck when its event loop has not run for 10 seconds."""
     stuck_after_s: float = 5.0
-    """What an attempt gets beyond its deadline, or beyond its cancellation, to let itself be
-    stopped. Then it is left behind."""
+    """The extra time in seconds that an attempt has to stop after its deadline or its cancellation.
+    Then it is abandoned."""
 
     def checked(self) -> Self:
-        """Itself, its policies as such. Raises ConfigError for what cannot be meant."""
+        """Return a checked copy, with enum members for policy names. Raises ConfigError: a value is
+        invalid.
+        """
         _require_all(self, _RULES)
         # A policy that is only spelt like one would be compared with none of them, and do nothing.
         checked = {name: chosen(name, getattr(self, name), kind) for name, kind in _POLICIES}
@@ -158,12 +167,14 @@ class ClientSettings:
 
     @property
     def policies(self) -> Policies:
-        """`on_incomplete`, for each class of failure."""
+        """The policies from `on_incomplete`, for each class of failure."""
         return Policies.of(self.on_incomplete)
 
 
 def settings_of(settings: ClientSettings | None) -> ClientSettings:
-    """What a client goes by. Raises ConfigError for what cannot be meant."""
+    """Return the checked settings, or the defaults for None. Raises ConfigError: a value is
+    invalid.
+    """
     if settings is None:
         return ClientSettings().checked()
     require("settings", settings, instance_of(ClientSettings, "a ClientSettings(in_flight=64, …)"))

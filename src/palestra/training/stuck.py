@@ -1,4 +1,6 @@
-"""Servers whose process lives and does not go on: which they are, and who waits for them."""
+"""Finds servers that do not respond although their process runs, and the rollouts that wait for
+them.
+"""
 
 import asyncio
 import logging
@@ -30,13 +32,13 @@ from palestra.transport import HttpRequest
 logger = logging.getLogger("palestra.training")
 
 ANSWERS_WITHIN_S: Final = 1.0
-"""A server whose event loop runs answers its first page within this."""
+"""Seconds within which a server answers its root page if its event loop runs."""
 LATE_S: Final = 0.2
 KNOWN_FOR_S: Final = 1.0
-"""Rollouts often time out together: what was found for one is true for the others."""
+"""Seconds for which a result is reused: rollouts often time out together."""
 ASKED_EVERY_S: Final = 2.5
 UNANSWERED: Final = round(STUCK_AFTER_S / KNOWN_FOR_S)
-"""So many questions in a row without an answer, and a server is stuck."""
+"""The number of requests in a row without an answer after which a server counts as stuck."""
 HINT: Final = (
     "an `async def` that blocks stops its whole server: no time.sleep and no long computation there "
     "(a thread or a process takes those); a longer rollout_timeout_s does not help"
@@ -44,13 +46,13 @@ HINT: Final = (
 
 
 def stuck_sentence(server: RunningInstance) -> str:
-    """Which server is stuck, and what its fleet says it does."""
+    """Return a sentence that names the stuck server and what it is executing, as its fleet reports."""
     reason = server.reason.partition("\n")[0]
-    return f"{_named(server)} is stuck: {reason or 'its event loop does not run'}"
+    return f"{_server_text(server)} is stuck: {reason or 'its event loop does not run'}"
 
 
 def stuck_cause(server: RunningInstance, waiting: Iterable[Key]) -> Cause:
-    """Why rollouts do not come back from a fleet with a server that is stuck."""
+    """Return the cause for rollouts that do not come back because a server is stuck."""
     return Cause(
         sentence=stuck_sentence(server),
         process=server.name,
@@ -62,7 +64,7 @@ def stuck_cause(server: RunningInstance, waiting: Iterable[Key]) -> Cause:
 
 
 def watch_over_loop(servers: Servers) -> AbstractAsyncContextManager[object]:
-    """Tells who blocks this event loop, where servers run on it."""
+    """Log what blocks this event loop, if servers run on it."""
     threshold_s = watchdog_threshold_s(servers.client.tree)
     embedded = any(server.placement == EMBEDDED for server in servers.instances.values())
     if not embedded or not threshold_s:
@@ -72,7 +74,7 @@ def watch_over_loop(servers: Servers) -> AbstractAsyncContextManager[object]:
 
 @final
 class StuckTimer:
-    """Counts for how long a server has been stuck: many go on by themselves."""
+    """Measures how long a server has been stuck: many recover by themselves."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
@@ -80,7 +82,9 @@ class StuckTimer:
         self._since = 0.0
 
     def is_over(self, server: RunningInstance | None, now: float) -> bool:
-        """Whether `server` has been stuck for longer than that; it is what is stuck now."""
+        """Whether `server` has been stuck for `patience_s`. `server`: the server that is stuck now,
+        if any.
+        """
         if server is None:
             self._name = ""
             return False
@@ -91,11 +95,12 @@ class StuckTimer:
 
 @final
 class Unresponsive:
-    """Knows which servers do not go on: by their fleet, and by asking them for their first page.
+    """Finds the servers that do not respond, from their fleet's report and by requesting their root
+    page.
 
-    A fleet knows the state of its own processes. Asking also finds remote servers, and what blocks
-    a server when a rollout times out: it names the server that it awaited, which another rollout's
-    call often blocks.
+    A fleet reports the state of its own processes. The requests also find stuck remote servers, and
+    the blocked server when a rollout times out: the server that the rollout awaited is often
+    blocked by another rollout's call.
     """
 
     def __init__(self, servers: Servers) -> None:
@@ -106,7 +111,7 @@ class Unresponsive:
         """Questions in a row that a server did not answer."""
 
     async def watch(self) -> None:
-        """Ask again and again, until it is cancelled."""
+        """Request the root pages at intervals, until this is cancelled."""
         try:
             while True:
                 silent = await self._silent()
@@ -130,11 +135,11 @@ class Unresponsive:
         return None
 
     async def blamed(self, outcome: Failed) -> Failed:
-        """The failure, with the servers that do not answer now where there are any."""
+        """Return the failure; if servers do not respond now, add their names to it."""
         silent = await self._silent()
         if not silent:
             return outcome
-        names = " and ".join(map(_named, silent))
+        names = " and ".join(map(_server_text, silent))
         evidence = structs.replace(outcome.evidence, hint=f"look at {silent[0].name}: {HINT}")
         return structs.replace(
             outcome,
@@ -164,7 +169,7 @@ class Unresponsive:
         return silent
 
     async def _all_answer(self, instance: RunningInstance) -> bool:
-        """Whether each of its processes answers, or is gone."""
+        """Whether each process of the instance answers or has ended."""
         return all(await asyncio.gather(*map(self._answers, instance.urls)))
 
     async def _answers(self, url: str) -> bool:
@@ -180,6 +185,6 @@ class Unresponsive:
         return True
 
 
-def _named(server: RunningInstance) -> str:
+def _server_text(server: RunningInstance) -> str:
     process = f" (process {server.pid})" if server.pid is not None else ""
     return f"server {server.name}{process}"

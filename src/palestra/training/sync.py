@@ -1,12 +1,12 @@
-"""The client for code that is not async: the same, on an event loop of a thread of its own.
+"""The client for code that is not async: it runs on an event loop in its own thread.
 
     with SyncRolloutClient(config, settings) as client:
         with client.submit(requests) as batch:
             for group in batch.groups(8):
                 train_on(group.completed)
 
-As the loop is its own, it can be used where one already runs (a notebook, an async trainer's
-callback). A call blocks its caller, and nothing else.
+Because the loop is separate, the client also works where a loop already runs (a notebook, an async
+trainer's callback). A call blocks only its caller.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from palestra.training.settings import ClientSettings, settings_of
 Result = TypeVar("Result")
 
 ENDS_WITHIN_S: Final = 30.0
-"""What was interrupted may take so long to end; a second interrupt does not wait for it."""
+"""Seconds that interrupted work has to end. A second interrupt does not wait for it."""
 
 
 @final
 class LoopThread:
-    """An event loop on a thread of its own; use as a context manager."""
+    """An event loop on its own thread; use it as a context manager."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -53,9 +53,10 @@ class LoopThread:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run `work` there, and wait for what it gives or raises.
+        """Run `work` on the loop's thread, and return its result or raise its error.
 
-        Interrupted, it is cancelled, and waited for: a fleet that was about to start is stopped.
+        After an interrupt, `work` is cancelled and waited for, so that a fleet that is starting is
+        stopped.
         """
         work_ended = threading.Event()
         future = asyncio.run_coroutine_threadsafe(_telling(work, work_ended), self._loop)
@@ -69,7 +70,7 @@ class LoopThread:
 
 @final
 class SyncHandle:
-    """One submission; as `Handle`, without `await`."""
+    """One submission: `Handle` without `await`."""
 
     def __init__(self, loop: LoopThread, handle: Handle) -> None:
         self._loop = loop
@@ -79,36 +80,36 @@ class SyncHandle:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Leaving early cancels what has not ended, and waits until it has."""
+        """Cancel the rollouts that have not ended, and wait for their end."""
         del raised
         self.close()
 
     def __iter__(self) -> Iterator[Outcome]:
-        """Every outcome, in the order in which they end."""
+        """Yield every outcome, in the order in which they end."""
         while (outcome := self._loop.run(self._handle.next())) is not None:
             yield outcome
 
     def groups(self, size: int) -> Iterator[Group]:
-        """Each group as soon as all of its `size` members have ended."""
-        return self._each(self._handle.groups(size))
+        """Yield each group as soon as all of its `size` members have ended."""
+        return self._iterate(self._handle.groups(size))
 
     def gather(self) -> list[Outcome]:
-        """All outcomes, in the order of the requests."""
+        """Return all outcomes, in the order of the requests."""
         return self._loop.run(self._handle.gather())
 
     def cancel(self, keys: Iterable[Key] | None = None) -> None:
-        """Do not want these any more, or none at all."""
+        """Cancel the rollouts with these keys, or all by default; see `Handle.cancel`."""
         self._loop.run(_called(lambda: self._handle.cancel(keys)))
 
     def summary(self) -> Summary:
-        """What became of the submission so far."""
+        """Return the counts of the submission so far."""
         return self._loop.run(_called(self._handle.summary))
 
     def close(self) -> None:
-        """Cancel what has not ended, and wait until it has."""
+        """Cancel the rollouts that have not ended, and wait for their end."""
         self._loop.run(self._handle.aclose())
 
-    def _each(self, items: AsyncIterator[Result]) -> Iterator[Result]:
+    def _iterate(self, items: AsyncIterator[Result]) -> Iterator[Result]:
         while True:
             try:
                 yield self._loop.run(_next(items))
@@ -118,10 +119,10 @@ class SyncHandle:
 
 @final
 class SyncRolloutClient:
-    """As `RolloutClient`, without `await`.
+    """`RolloutClient` without `await`.
 
-    `servers` is a configuration, or a function that makes a fleet: it is called on the thread that
-    runs them.
+    `servers`: a configuration, or a function that makes a fleet. The function is called on the
+    thread that runs the servers.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class SyncRolloutClient:
     def submit(
         self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
     ) -> SyncHandle:
-        """Ask for rollouts. Raises InputDataError for rows that cannot be run, and duplicates."""
+        """Submit rollouts. Raises InputDataError: a row cannot be run, or a request occurs twice."""
         request_list = requests_in(requests)
         client = self._entered
         return SyncHandle(
@@ -173,11 +174,11 @@ class SyncRolloutClient:
         )
 
     def health(self) -> Health:
-        """What is going on, and whether it can go on."""
+        """Return the client's current state, and whether rollouts can come back."""
         return self._loop.run(self._entered.health())
 
     def pause(self) -> None:
-        """Start no rollout until `resume`."""
+        """Start no more rollouts until `resume`."""
         self._loop.run(_called(self._entered.pause))
 
     def resume(self) -> None:
@@ -185,7 +186,7 @@ class SyncRolloutClient:
         self._loop.run(_called(self._entered.resume))
 
     def set_weight_version(self, version: int) -> None:
-        """The model's weights are of this version from now on."""
+        """Set the version of the model's weights from now on."""
         self._loop.run(self._entered.set_weight_version(version))
 
     @property

@@ -1,9 +1,9 @@
-"""From what came back to the turns of a rollout: where their ids are.
+"""Finds the token ids of a rollout's turns, in the captured calls and in the response.
 
-What the model server captured is the truth. The items of the response say which of its calls are
-turns of the rollout: each turn is matched with the call that it is, and has that call's ids, log
-probs and verdict. A turn that no call made is marked with the call that is most like it. Ids that
-an agent dropped are filled in. Only where nothing was captured are those on the items judged.
+The calls that the model server captured are the reliable source. The response's items show which
+calls are turns of the rollout: each turn is matched with one captured call, and gets its ids, log
+probs and verdict. A turn that matches no call is marked with the most similar one. Ids that an
+agent dropped are filled in. The ids on the items are used only if nothing was captured.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from palestra.server import TurnsTaken
 from palestra.training.chains import RawTurn
 
 INCOMPLETE_CAPTURE: Final = "incomplete capture"
-"""How the reason of a rollout begins whose token ids are not all there."""
+"""The start of the mask reason of a rollout with missing token ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The turns of a rollout. `incomplete` says why their ids are not all there."""
+    """The turns of a rollout. `incomplete`: why some token ids are missing; else empty."""
 
     turns: list[RawTurn]
     incomplete: str = ""
@@ -29,10 +29,10 @@ class Read:
 def read_turns(
     response: Response, captured: TurnsTaken | None, bounds: tuple[int | None, int | None]
 ) -> Read:
-    """The turns of a response, as the model server captured them where it did.
+    """Return the turns of a response, with the captured ids where the model server captured them.
 
-    `bounds`: the weight versions at the beginning and the end of the attempt, for turns of which
-    no model server says better.
+    `bounds`: the weight versions at the beginning and the end of the attempt, used for turns whose
+    versions were not captured.
     """
     calls = [] if captured is None else captured.turns
     sampled = [
@@ -67,10 +67,10 @@ def _matched(
     *,
     is_whole: bool,
 ) -> list[RawTurn]:
-    """Each turn as it was captured; as it came, where no call has its ids.
+    """Return each turn as it was captured; unchanged when no captured call has its ids.
 
-    Unless the capture is `is_whole`, such a turn may be one of those that are not in it. There may be
-    more calls than turns: an agent that asked again, or that asks for what it does not show.
+    Unless the capture is complete (`is_whole`), an unchanged turn may belong to a call that was not
+    captured. There may be more calls than turns: an agent may repeat a request, or hide some calls.
     """
     unmatched = list(sampled)
     turns: list[RawTurn] = []
@@ -92,7 +92,7 @@ def _same(tokens: TurnTokens, captured: TurnTokens) -> bool:
 
 
 def _alike(tokens: TurnTokens, captured: TurnTokens) -> int:
-    """How many ids are the same from the start on."""
+    """Return the number of equal ids from the start."""
     came = tokens.all
     position = first_difference(captured.all, came)
     return len(came) if position is None else position

@@ -1,7 +1,7 @@
-"""How parts of a fleet call each other: in-process or over HTTP, behind one `ServerClient`.
+"""Calls between the parts of a fleet: in-process or over HTTP, through one `ServerClient`.
 
-Every call carries its rollout's identity and deadline; every failure comes back as one of the
-errors of `palestra.errors`, with the servers that it passed through.
+Every call carries its rollout's identity and deadline. Every failure is raised as one of the errors
+of `palestra.errors`, with the servers that it passed through.
 """
 
 from palestra.transport.answered import AnsweredRollouts

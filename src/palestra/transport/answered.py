@@ -1,7 +1,8 @@
-"""Which rollouts a model has answered: a context that fills in one of them filled later.
+"""Records which rollouts a model has answered. If a model has answered before, a full context ends
+the rollout as truncated; if not, it is an error.
 
-Conversations do not tell. An agent may begin a fresh one inside a rollout, and a row may bring an
-assistant's turn that the model goes on with.
+The conversation alone does not show this: an agent may start a new one inside a rollout, and a row
+may contain an assistant's turn that the model continues.
 """
 
 from collections import OrderedDict
@@ -27,10 +28,12 @@ def exchange_line(
     status: int | None,
     answer: str,
 ) -> str:
-    """What was asked (the JSON body as `kwargs`) and what came back, headers masked by name.
+    """Return a log line with a request (the JSON body as `kwargs`) and its answer. Secret headers
+    are masked.
 
-    `status` is None when there was no answer; `answer` then says why. The body of a published
-    schema is left out. A failed request has the words that NeMo Gym's debugging guide searches for.
+    `status` is None when there was no answer; `answer` is then the reason. The content of a
+    published schema is left out. The line of a failed request has the words that NeMo Gym's
+    debugging guide uses.
     """
     failed = status is None or status >= 400
     visible_headers = {
@@ -62,24 +65,24 @@ def _one_line(text: str) -> str:
 
 
 MOST_ROLLOUTS: Final = 100_000
-"""That are remembered in one process, the latest answered; some 20 MB."""
+"""The largest number of rollouts recorded in one process, about 20 MB. The oldest are dropped."""
 
 
 ONE_DEADLINE_S: Final = 10.0
-"""Deadlines that differ by less are of one attempt: each process on the way takes half a second off,
-and a further attempt begins later than that."""
+"""Deadlines that differ by fewer seconds belong to the same attempt: each process on the way takes
+half a second off, and another attempt begins later than that."""
 
 _Attempt = tuple[str, int | str | None, int | None, int]
 
 
 @final
 class AnsweredRollouts:
-    """The rollouts whose policy has answered in this process, each attempt for itself."""
+    """The rollouts whose policy has answered in this process, each attempt separately."""
 
     def __init__(
         self, *, sees_all: Callable[[], bool] = lambda: True, most_rollouts: int = MOST_ROLLOUTS
     ) -> None:
-        """`sees_all`: whether no other process asks models for these rollouts."""
+        """`sees_all`: returns whether no other process calls models for these rollouts."""
         self._sees_all = sees_all
         self._most = most_rollouts
         # A dict of which the oldest are deleted passes over each of them again to find the next.
@@ -88,7 +91,9 @@ class AnsweredRollouts:
         self._forgot = False
 
     def note(self, context: CallContext) -> None:
-        """A model answered this call. What an environment asks is a judge, and not the policy."""
+        """Record that a model answered this call. Calls by an environment are ignored: their model
+        is a judge.
+        """
         row = context.row
         if row is None or not row.run or context.in_environment:
             return
@@ -100,9 +105,9 @@ class AnsweredRollouts:
             self._forgot = True
 
     def knows(self, context: CallContext) -> bool | None:
-        """Whether a model has answered in the rollout; None where that cannot be known.
+        """Whether a model has answered in the rollout; None when this is unknown.
 
-        A call that names no run may be of any. A rollout that is not here may be forgotten, or
+        Unknown cases: the call names no run, the record of the rollout may have been dropped, or
         another process may have answered it.
         """
         row = context.row

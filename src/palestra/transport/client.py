@@ -1,6 +1,7 @@
-"""`ServerClient`: how any part of a fleet calls a server of it, wherever that server lives.
+"""`ServerClient`: calls a server of the fleet, wherever that server runs.
 
-A call is sent where its server lives, tried again where that is safe, and its failure named.
+A call is sent to its server, retried when a retry is safe, and its failure is raised as a
+`CallError`.
 """
 
 import logging
@@ -45,7 +46,7 @@ from palestra.transport.workers import worker_url
 
 
 def changes(before: bytes, after: bytes) -> list[str]:
-    """JSON pointers to what differs between two encodings of one request, in order."""
+    """Return JSON pointers to the differences between two encodings of one request, in order."""
     if before == after:
         return []
     return list(_differing(orjson.loads(before), orjson.loads(after), ""))
@@ -70,22 +71,24 @@ def _differing(before: Any, after: Any, pointer: str) -> Iterator[str]:
 logger = logging.getLogger("palestra.transport")
 
 _NOT_THE_SERVERS_OWN = frozenset({408, 429, 502, 503, 504})
-"""Statuses with which a proxy, or a server too busy to begin, refuses what it never ran."""
+"""Statuses of a proxy, or of a server that is too busy: the request was rejected and never ran."""
 
 
 class BodyReader:
-    """The `content` of a reply, for code written against a streaming client."""
+    """The `content` of a reply, for code that was written for a streaming client."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
 
     async def read(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         return self.body
 
 
 class ServerReply:
-    """An answer to a generic request; the names are those of the client authors know."""
+    """The reply to a generic request. Its attributes have the names of the HTTP client that authors
+    know.
+    """
 
     def __init__(self, reply: HttpReply, *, server: str, url: str) -> None:
         self._reply = reply
@@ -102,20 +105,20 @@ class ServerReply:
         return self.status < 400
 
     async def read(self) -> bytes:
-        """The body."""
+        """Return the body."""
         return self._reply.body
 
     async def text(self) -> str:
-        """The body as text."""
+        """Return the body as text."""
         return self._reply.body.decode("utf-8", "replace")
 
     async def json(self) -> Any:
-        """The body as JSON. Raises ValueError when it is not."""
+        """Return the body as JSON. Raises ValueError: the body is not JSON."""
         return orjson.loads(self._reply.body)
 
 
 class ServerClient:
-    """Calls servers by instance name: in this process when they live here, else over HTTP.
+    """Calls servers by instance name: in this process if they run here, else over HTTP.
 
     `request`, `get` and `post` are generic. `peer` opens one rollout's conversation with one
     server, with typed calls and its own cookies.
@@ -153,7 +156,9 @@ class ServerClient:
         """Sentences about the server processes that stand still now, as their fleet knows."""
 
     def _has_all_models(self) -> bool:
-        """Whether at most one process has model servers: this one, where this client serves some."""
+        """Whether at most one process runs model servers. If this client serves some, it is this
+        process.
+        """
         models = [
             target for target in self.targets.values() if target.server_type == ServerType.MODEL
         ]
@@ -161,7 +166,7 @@ class ServerClient:
         return elsewhere + any(model.local is not None for model in models) <= 1
 
     def target(self, name: str) -> Target:
-        """Where `name` is. Raises ConfigError when the fleet has no such instance."""
+        """Return the location of server `name`. Raises ConfigError: the fleet has no such instance."""
         try:
             return self.targets[name]
         except KeyError:
@@ -172,7 +177,9 @@ class ServerClient:
             ) from None
 
     def peer(self, name: str, *, cookies: Mapping[str, str] | None = None) -> Peer:
-        """A conversation with server `name`, continuing the session in `cookies` if given."""
+        """Return a conversation with server `name`, which continues the session in `cookies` if
+        given.
+        """
         return Peer(self, self.target(name), cookies)
 
     async def request(
@@ -187,7 +194,9 @@ class ServerClient:
         headers: Mapping[str, str] | None = None,
         stateless: bool = False,
     ) -> ServerReply:
-        """One request; any status is an answer. Raises `CallError` when none came."""
+        """Send one request and return its reply, with any status. Raises `CallError`: no reply
+        came.
+        """
         target = self.target(server_name)
         note_verify_request(url_path, json)
         body = encode_json(json) if json is not None else b""
@@ -208,23 +217,24 @@ class ServerClient:
         cookies: Mapping[str, str],
         session_id: str | None,
     ) -> HttpReply:
-        """A request as another process made it, sent from here. Raises `CallError`."""
+        """Send a request that another process made, and return the reply. Raises `CallError`."""
         target = self.target(server_name)
         request = ServerRequest(method, path, body, cookies, headers=headers, session_id=session_id)
         return await self.exchange(target, worker_url(server_name, target.urls, cookies), request)
 
     async def post(self, server_name: str, url_path: str, **kwargs: Any) -> ServerReply:
-        """`request` with POST."""
+        """Send a POST request; see `request`."""
         return await self.request(server_name, url_path, method="POST", **kwargs)
 
     async def get(self, server_name: str, url_path: str, **kwargs: Any) -> ServerReply:
-        """`request` with GET."""
+        """Send a GET request; see `request`."""
         return await self.request(server_name, url_path, method="GET", **kwargs)
 
     async def exchange(self, target: Target, base_url: str, request: ServerRequest) -> HttpReply:
-        """Send `request` with the caller's context; try again where that is safe.
+        """Send `request` with the caller's context, and retry when a retry is safe.
 
-        Any status is an answer. Raises `CallError` when none came, with `target` among its hops.
+        Return the reply, with any status. Raises `CallError`, with `target` among its hops: no
+        reply came.
         """
         headers = {**context_headers(current_call()), **(request.headers or {})}
         if self._token:
@@ -279,7 +289,9 @@ class ServerClient:
             raise
 
     def failure(self, target: Target, url: str, reply: HttpReply) -> CallError:
-        """What an answer of status 400 or more means, with this server as its outermost hop."""
+        """Return the error for a reply with status 400 or more, with this server as its outermost
+        hop.
+        """
         error, text = from_body(json_or_none(reply.body)), ""
         if error is None:
             text = excerpt(reply.body)
@@ -287,13 +299,13 @@ class ServerClient:
         return self.attributed(error, Hop(target.name, url, reply.status, text))
 
     def attributed(self, error: CallError, hop: Hop) -> CallError:
-        """The failure of a call: with its row, its outermost hop, and without secrets."""
+        """Return the error of a call with its row and outermost hop added, and its secrets masked."""
         add_hop(add_row(error, current_call().row), hop)
         mask_error(error, self.mask)
         return error
 
     def tell_changes(self, where: str, before: bytes, after: bytes) -> None:
-        """Say what a server changed in the request that it was handed."""
+        """Log the fields that a server changed in a request that it received."""
         if changed := changes(before, after):
             logger.error(
                 "%s changed the request it was given, at %s: others hold the same object; "
@@ -312,9 +324,9 @@ class ServerClient:
         headers: Mapping[str, str] | None = None,
         status: int | None = None,
     ) -> None:
-        """Say on one line what was asked, for which row, and what came of it; when debugging.
+        """Log a request, its row and its reply on one line, when `debug` is on.
 
-        `status` is None when nothing came. What failed is logged as an error.
+        `status` is None when no reply came. A failed request is logged as an error.
         """
         if not self.debug:
             return

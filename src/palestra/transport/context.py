@@ -1,7 +1,7 @@
-"""What every call carries: the rollout it is for and the moment by which it must be done.
+"""The context of every call: the rollout that it belongs to, and the deadline.
 
-Both travel in a context variable inside a process and in two headers between processes, so
-that code which never heard of them (a user's own agent) passes them on all the same.
+Inside a process the context is in a context variable; between processes it is in headers. So code
+without support for it (a user's own agent) passes it on too.
 """
 
 import json
@@ -22,10 +22,10 @@ from palestra.errors import RowIdentity
 
 
 def new_id(prefix: str = "") -> str:
-    """`prefix` and 32 hexadecimal digits.
+    """Return `prefix` and 32 hexadecimal digits.
 
-    From the system, never from `random`: environments seed that one, and two rollouts with the
-    same session would share their state.
+    The digits come from the system, never from `random`: environments seed `random`, and two
+    rollouts with the same session id would share their state.
     """
     return prefix + os.urandom(16).hex()
 
@@ -43,9 +43,9 @@ MOST_KEPT_S = 0.5
 
 @dataclass(slots=True)
 class Activity:
-    """What one rollout is doing right now, for the live view and for timeouts.
+    """What one rollout is doing right now, for the live view and for timeout messages.
 
-    The one object here that changes: only the rollout's own calls write it.
+    The only mutable object in this module. Only the rollout's own calls change it.
     """
 
     phase: str = "queued"
@@ -53,44 +53,48 @@ class Activity:
     since: float = field(default_factory=time.monotonic)
     """`time.monotonic()` of the last change."""
     verify_request: Any = field(default=None, repr=False)
-    """What `/verify` was asked last: what the model has answered outlives a failure after it."""
+    """The last request to `/verify`, kept so that a later failure does not lose the model's answer.
+    """
 
     def now(self, phase: str, awaiting: str) -> None:
-        """Note that the rollout entered `phase` and waits for `awaiting`."""
+        """Record that the rollout has entered `phase` and waits for `awaiting`."""
         self.phase = phase
         self.awaiting = awaiting
         self.since = time.monotonic()
 
     def describe(self) -> str:
-        """For a message: what is awaited, and for how long already."""
+        """Return a text for messages: what the rollout awaits, and for how long."""
         waited = time.monotonic() - self.since
         return f"{self.awaiting or self.phase} for {waited:.1f} s"
 
 
 # A struct, not a dataclass: a frozen dataclass takes ten times as long to make.
 class CallContext(msgspec.Struct, frozen=True):
-    """The rollout a call belongs to. `deadline` is a `time.monotonic()` value."""
+    """The context of a call: its rollout and limits. `deadline` is a `time.monotonic()` value."""
 
     row: RowIdentity | None = None
     deadline: float | None = None
     activity: Activity | None = None
     call_limit_s: float | None = None
-    """Seconds that each call made for the rollout may take; `/run` itself is not one of them."""
+    """The timeout in seconds of each call made for the rollout; it does not apply to `/run` itself.
+    """
     in_environment: bool = False
-    """Whether an environment is being called, so that a model it asks is a judge of the rollout
-    and not its policy."""
+    """Whether the call is made inside an environment, so that a model that it calls is a judge and
+    not the policy."""
     written_turns: int = 0
-    """How many turns of a model the row itself brings: what goes beyond them was generated."""
+    """The number of the model's turns that the row itself contains. Turns beyond them were
+    generated."""
 
     patience_s: float | None = None
-    """Seconds for which a model endpoint may refuse everything before the run stops; None: any."""
+    """Seconds for which a model endpoint may refuse all requests before the run stops; None: no
+    limit."""
 
     def remaining_s(self) -> float | None:
-        """Seconds left, never negative; None when there is no deadline."""
+        """Return the seconds left, never negative; None when there is no deadline."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def inside_environment(self) -> "CallContext":
-        """The same, for what an environment does."""
+        """Return the same context, marked as inside an environment."""
         return self if self.in_environment else replace(self, in_environment=True)
 
 
@@ -99,7 +103,7 @@ _current: ContextVar[CallContext] = ContextVar("palestra_call", default=_NOWHERE
 
 
 def current_call() -> CallContext:
-    """The context of the call being served; an empty one outside of any rollout."""
+    """Return the context of the current call; an empty one outside of any rollout."""
     return _current.get()
 
 
@@ -119,12 +123,12 @@ class _Calling:
 
 
 def calling(context: CallContext) -> AbstractContextManager[CallContext]:
-    """Run the body on behalf of `context`."""
+    """Run the `with` block in `context`."""
     return _Calling(context)
 
 
 def context_headers(context: CallContext) -> dict[str, str]:
-    """The headers that carry `context` to another process."""
+    """Return the headers that send `context` to another process."""
     headers: dict[str, str] = {}
     row = context.row
     if row is not None:
@@ -147,16 +151,16 @@ def context_headers(context: CallContext) -> dict[str, str]:
 
 
 def _for_the_callee(remaining_s: float) -> float:
-    """What the callee may take of the time left: a little less than all of it.
+    """Return how much of the remaining time the called server gets: a little less than all.
 
-    So the innermost server is the first to give up, and the ones around it still have the time
-    to hear from it what was awaited.
+    So the innermost server times out first, and the servers around it can still receive its message
+    about what was awaited.
     """
     return remaining_s - min(MOST_KEPT_S, remaining_s * SHARE_KEPT)
 
 
 def context_from_headers(headers: Mapping[str, str]) -> CallContext:
-    """Rebuild a context from a request's headers; what cannot be read is taken as absent."""
+    """Build a context from a request's headers. Invalid headers are ignored."""
     row = None
     if (raw := headers.get(ROLLOUT_HEADER)) is not None:
         try:

@@ -1,6 +1,6 @@
-"""The seam before the HTTP client: one request in, one answer or one error out.
+"""The interface to the HTTP client: one request in, one reply or one error out.
 
-`palestra.transport.h1` is the client. Tests and local models put others in its place.
+`palestra.transport.h1` is the usual client. Tests and local models replace it.
 """
 
 from collections.abc import Mapping
@@ -11,23 +11,25 @@ import msgspec
 from palestra.errors import InfraError, KnownCause, WrongSetting
 
 CONNECTOR_LIMIT = 102_400
-"""Exchanges under way at once in one process, all hosts together."""
+"""The largest number of concurrent exchanges in one process, for all hosts together."""
 
 
 class ConnectionFailed(InfraError):
-    """No answer came. `sent` tells whether the server may have acted on the request."""
+    """Error: no reply came. `was_sent`: whether the server may have processed the request."""
 
-    def __init__(self, message: str, *, sent: bool, hint: str = "") -> None:
+    def __init__(self, message: str, *, was_sent: bool, hint: str = "") -> None:
         super().__init__(message, hint=hint)
-        self.sent = sent
+        self.was_sent = was_sent
 
 
 class RequestRefused(InfraError):
-    """It cannot be sent as it is, now or later: its method or one of its headers is not HTTP."""
+    """Error: the request can never be sent, because its method or one of its headers is invalid
+    HTTP.
+    """
 
 
 class WrongUrl(WrongSetting):
-    """What it is to be sent to is no URL: no retry can help, nor can another row."""
+    """Error: the URL of a request is invalid. Neither a retry nor another row can help."""
 
     cause = KnownCause.BAD_VALUE
 
@@ -36,7 +38,9 @@ class WrongUrl(WrongSetting):
 
 
 class CertificateRejected(WrongSetting):
-    """The certificate of an HTTPS server cannot be verified: the next attempt would fail the same."""
+    """Error: the certificate of an HTTPS server cannot be verified. A retry would fail in the same
+    way.
+    """
 
     cause = KnownCause.TLS
 
@@ -52,7 +56,7 @@ class CertificateRejected(WrongSetting):
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """One request. The transport adds `host`, the length of the body, and the Cookie header."""
+    """One request. The transport adds the headers `host`, `content-length` and `cookie`."""
 
     method: str
     url: str
@@ -60,18 +64,18 @@ class HttpRequest(msgspec.Struct, frozen=True):
     body: bytes | None = None
     cookies: Mapping[str, str] | None = None
     timeout_s: float | None = None
-    """How long the whole exchange may take, the connecting included; None is for ever."""
+    """The timeout in seconds of the whole exchange, with connecting; None: no timeout."""
     repeatable: bool = False
-    """Whether its caller would send it twice rather than lose it. Methods that are idempotent by
-    HTTP need not say so."""
+    """Whether the request may be sent twice when its fate is unknown. Not needed for methods that
+    are idempotent in HTTP."""
     direct: bool = False
-    """Whether it never goes through a proxy: a call within the fleet."""
+    """Whether to use no proxy, as for calls within the fleet."""
     body_limit: int | None = None
-    """Bytes of the answer's body after which the rest is not read; None reads all."""
+    """The number of bytes of the reply's body to read; the rest is ignored. None reads all."""
 
 
 class HttpReply(msgspec.Struct, frozen=True):
-    """One answer, whatever its status; header names are lower case."""
+    """One reply, with any status; header names are lower case."""
 
     status: int
     body: bytes
@@ -80,11 +84,13 @@ class HttpReply(msgspec.Struct, frozen=True):
 
 
 class HttpTransport(Protocol):
-    """Send one request, get one answer."""
+    """Sends one request and returns one reply."""
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
-        """Raises `ConnectionFailed` when no answer came, `DeadlineExceeded` after `timeout_s`,
-        and `RequestRefused` or `WrongUrl` before anything is sent.
+        """Send a request and return the reply.
+
+        Raises `ConnectionFailed`: no reply came. Raises `DeadlineExceeded`: `timeout_s` passed.
+        Raises `RequestRefused` or `WrongUrl`: the request is invalid, and nothing was sent.
         """
 
     async def aclose(self) -> None:
@@ -92,15 +98,15 @@ class HttpTransport(Protocol):
 
 
 def cookie_header(cookies: Mapping[str, str]) -> str:
-    """A Cookie header's value."""
+    """Return the value of a Cookie header."""
     return "; ".join(f"{name}={value}" for name, value in cookies.items())
 
 
 def parse_set_cookies(values: list[str]) -> dict[str, str]:
-    """Names and values of Set-Cookie headers, read as RFC 6265 section 5.2 tells a client to.
+    """Return the names and values of Set-Cookie headers, parsed as in RFC 6265 section 5.2.
 
-    What stands in front of the first semicolon counts; without a name or an `=` it is skipped.
-    Quotation marks around a value are taken off.
+    Only the part before the first semicolon counts. A header without a name or an `=` is skipped.
+    Quotes around a value are removed.
     """
     cookies: dict[str, str] = {}
     for line in values:

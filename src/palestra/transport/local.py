@@ -1,8 +1,7 @@
-"""Calling a server that lives in this process, without a socket.
+"""Calls a server in this process, without a socket.
 
-`LocalServer` is what a server must offer for that. Typed calls hand over objects; anything else
-goes through the server's ASGI app, called directly (an HTTP client's in-memory transport costs
-a hundred times more).
+A server implements `LocalServer` for this. Typed calls pass objects. All other calls go directly
+through the server's ASGI app (an HTTP client's in-memory transport is a hundred times slower).
 """
 
 import asyncio
@@ -21,38 +20,40 @@ ASGIApp = Callable[
 ]
 
 IN_PROCESS = "in-process"
-"""What stands for the URL of a server in this process."""
+"""Replaces the URL of a server in this process."""
 IN_PROCESS_CLIENT = (IN_PROCESS, 0)
-"""The `client` of a request that came without a socket."""
+"""The ASGI `client` of a request that came without a socket."""
 
 SESSION_SCOPE_KEY = "palestra.session_id"
-"""Where an in-process caller puts the session id, instead of a signed cookie."""
+"""The ASGI scope key where an in-process caller puts the session id, instead of a signed cookie."""
 
 
 class LocalEndpoint(Protocol):
-    """One endpoint that takes and gives objects."""
+    """One endpoint that takes and returns objects."""
 
     @property
     def is_tool(self) -> bool:
-        """Whether its body is a tool's arguments, and its answer what the model reads."""
+        """Whether the endpoint is a tool: the body is its arguments, and the result is text for the
+        model.
+        """
 
     def invoke(self, body: Any, /, *, session_id: str) -> Awaitable[Any]:
-        """Validate `body` if it is not of the endpoint's type yet, and run the method."""
+        """Validate `body` unless it already has the endpoint's type, and run the method."""
 
 
 class LocalServer(Protocol):
     """A server in this process."""
 
     def typed_endpoint(self, path: str, /) -> LocalEndpoint | None:
-        """The endpoint at `path`, when it can be called with objects."""
+        """Return the endpoint at `path`; None when it cannot be called with objects."""
 
     def asgi_app(self) -> ASGIApp:
-        """The whole app."""
+        """Return the server's whole ASGI app."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where one server instance is. `urls` has one entry per worker process."""
+    """The location of one server instance. `urls` has one entry per worker process."""
 
     name: str
     server_type: str
@@ -62,7 +63,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """What is sent to a server. `stateless`: it may be sent again whatever became of it."""
+    """A request to a server. `stateless`: it may be sent again even if the server may have
+    processed it.
+    """
 
     method: str
     path: str
@@ -75,7 +78,7 @@ class ServerRequest:
 
 
 def with_query(path: str, params: Mapping[str, str] | None) -> str:
-    """`path`, which may have a query of its own, with `params` added to it."""
+    """Return `path` with `params` added to its query."""
     if not params:
         return path
     return f"{path}{'&' if '?' in path else '?'}{urlencode(params)}"
@@ -92,7 +95,9 @@ async def call_asgi(
     params: Mapping[str, str] | None = None,
     session_id: str | None = None,
 ) -> HttpReply:
-    """One request to `app`. Raises `InfraError` when the app ends without an answer."""
+    """Send one request to `app` and return the reply. Raises `InfraError`: the app ended without a
+    reply.
+    """
     lines = {"content-type": "application/json", **(headers or {})}
     if cookies:
         lines["cookie"] = cookie_header(cookies)
@@ -129,7 +134,7 @@ def _scope(method: str, path: str, headers: Mapping[str, str]) -> Scope:
 
 
 class _AppExchange:
-    """One request to an app of this process, and what the app answers."""
+    """One request to an app in this process, and the app's reply."""
 
     __slots__ = ("_body", "_chunks", "_headers", "_never", "_request_sent", "status")
 

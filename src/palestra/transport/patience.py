@@ -1,8 +1,9 @@
-"""How long a run goes on asking endpoints that refuse everything.
+"""How long a run continues to call endpoints that refuse all requests.
 
-A refusal is a busy answer (429), an error of the server (5xx), or a connection that was refused or
-cut. One answer of any endpoint to any request of the run ends the streak: a judge that refuses
-while the policy answers does not stop the run here. A refusal of one row (400) counts neither way.
+A refusal is a busy answer (429), a server error (5xx), or a connection that was refused or broke.
+One answer of any endpoint to any request of the run ends the streak of refusals: a judge that
+refuses while the policy answers does not stop the run here. The rejection of one row (400) does not
+count.
 
 The run waits for a request that may still be answered: one that was sent before the streak began,
 or that has taken much longer than a refusal takes. A busy endpoint refuses most requests at once
@@ -21,13 +22,14 @@ from palestra.transport.context import CallContext, current_call
 Answer = TypeVar("Answer")
 
 RUN_PATH = "/run"
-"""The call that is the rollout, and none that is made for it."""
+"""The path of a whole rollout, to which the timeout of single calls does not apply."""
 
 
 def within_call_limit(path: str, call: Awaitable[Answer], *, server: str) -> Awaitable[Answer]:
-    """`call`, which is for `path` of `server`, within what its rollout allows each call.
+    """Return `call`, limited by the rollout's timeout for each call. `path` and `server` are for
+    the message.
 
-    Awaited, it raises `DeadlineExceeded` after that time, and what `call` raises.
+    Awaiting it raises `DeadlineExceeded` after that time, or the error of `call`.
     """
     limit_s = None if path == RUN_PATH else current_call().call_limit_s
     return call if limit_s is None else _within(limit_s, call, what=f"{server}{path}")
@@ -48,16 +50,19 @@ async def _within(limit_s: float, call: Awaitable[Answer], *, what: str) -> Answ
 
 
 IDLE_S: Final = 60.0
-"""A run that has asked nothing for so long was stopped: its streak does not count when it goes on."""
+"""A run without calls for this many seconds was stopped: its old streak does not count when it
+continues."""
 LONGER: Final = 2.0
-"""How many times as long as the slowest refusal a request takes that is being answered."""
+"""A request that takes this many times as long as the slowest refusal is probably being answered.
+"""
 LEAST_S: Final = 5.0
-"""A request that has taken less may still be refused, however fast the other refusals were."""
+"""A request that has taken fewer seconds may still be refused, even if other refusals were faster.
+"""
 
 
 @final
 class _Streak:
-    """What one run has met since its last answer. `now` and other times are of one clock."""
+    """The refusals of one run since its last answer. `now` and all other times are from one clock."""
 
     __slots__ = ("calls", "idle_since", "limit_s", "refused", "sent", "since", "slowest_s")
 
@@ -75,13 +80,13 @@ class _Streak:
         self.idle_since = now
 
     def end(self) -> None:
-        """Something was answered, or the run has been told."""
+        """End the streak: a request was answered, or the run has received the error."""
         self.since = None
         self.refused = 0
         self.slowest_s = 0.0
 
     def may_be_answered(self, now: float) -> bool:
-        """Whether a request is under way that the endpoint does not seem to refuse."""
+        """Whether a request is running that the endpoint does not seem to refuse."""
         oldest = next(iter(self.sent.values()), None)
         if oldest is None or self.since is None:
             return False
@@ -90,16 +95,17 @@ class _Streak:
 
 @final
 class Refusals:
-    """The streaks of all runs at the endpoints that this process asks."""
+    """The streaks of refusals of all runs that call endpoints from this process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._streaks: dict[str, _Streak] = {}
 
     def patience_of(self, context: CallContext) -> "Patience | None":
-        """For one call of a run; None where nobody set a limit to its patience.
+        """Return the patience for one call of a run; None when it has no limit.
 
-        A call that names no run is of the only one that is known; with two it could be either's.
+        A call that names no run belongs to the only known run; with several known runs the result
+        is None.
         """
         row = context.row
         run, limit_s = "" if row is None else row.run, context.patience_s
@@ -116,24 +122,24 @@ class Refusals:
         return Patience(self._streaks[run], limit_s, self._clock, partial(self.forget, run))
 
     def _forget_idle(self) -> None:
-        """Drop the runs that ended while they were refused."""
+        """Drop the runs that ended during a streak of refusals."""
         latest = self._clock() - IDLE_S
         for run, streak in tuple(self._streaks.items()):
             if not streak.calls and streak.idle_since < latest:
                 del self._streaks[run]
 
     def __len__(self) -> int:
-        """How many runs are remembered."""
+        """Return the number of runs that are kept."""
         return len(self._streaks)
 
     def forget(self, run: str) -> None:
-        """The run asks nothing now, and nothing was refused last."""
+        """Drop a run that has no calls and no streak of refusals."""
         self._streaks.pop(run, None)
 
 
 @final
 class Patience:
-    """The patience of one call. The call is made in the body of `with`."""
+    """The patience of one call. Make the call inside its `with` block."""
 
     __slots__ = ("_clock", "_forget", "_streak", "limit_s")
 
@@ -166,20 +172,20 @@ class Patience:
                 self._forget()
 
     def sent(self) -> None:
-        """A request goes out."""
+        """Record that a request is sent."""
         self._streak.sent[self] = self._clock()
 
     def returned(self) -> None:
-        """It ended in a way that says nothing of the endpoint's patience."""
+        """Record that the request ended in a way that is neither an answer nor a refusal."""
         self._streak.sent.pop(self, None)
 
     def answered(self) -> None:
-        """It was answered."""
+        """Record that the request was answered."""
         self.returned()
         self._streak.end()
 
     def refused(self) -> None:
-        """It was refused."""
+        """Record that the request was refused."""
         streak, now = self._streak, self._clock()
         streak.slowest_s = max(streak.slowest_s, now - streak.sent.pop(self, now))
         streak.refused += 1
@@ -190,7 +196,8 @@ class Patience:
     def left_s(self) -> float | None:
         """Seconds until the run stops if nothing is answered.
 
-        None while nothing is refused, and while the run waits for a request whatever happens.
+        None while nothing is refused, and while the run waits for a request that may still be
+        answered.
         """
         since, now = self._streak.since, self._clock()
         if since is None or self._streak.may_be_answered(now):
@@ -199,16 +206,17 @@ class Patience:
 
     @property
     def shortest_s(self) -> float | None:
-        """Seconds until the run stops if nothing is answered, not even what is under way.
+        """Seconds until the run stops if nothing is answered, not even the running requests.
 
-        None while nothing is refused, and once it waits for nothing but what is under way.
+        None while nothing is refused, and when the time is over and the run only waits for running
+        requests.
         """
         since = self._streak.since
         left_s = None if since is None else since + self.limit_s - self._clock()
         return None if left_s is None or left_s < 0 else left_s
 
     def check(self, reason: str) -> None:
-        """Raise EndpointRefuses when the patience has run out. `reason`: the last refusal."""
+        """Raise EndpointRefuses when the patience is used up. `reason`: the last refusal."""
         streak = self._streak
         if streak.since is None or self.left_s != 0.0:
             return

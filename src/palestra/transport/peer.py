@@ -1,4 +1,4 @@
-"""`Peer`: one rollout's conversation with one server, wherever that server lives."""
+"""`Peer`: one rollout's conversation with one server, wherever that server runs."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from palestra.config import ServerType
 from palestra.errors import (
     CallError,
-    Evidence,
+    CallEvidence,
     Hop,
     VerifierError,
     excerpt,
@@ -53,12 +53,12 @@ RESERVED_PATHS = frozenset(
         "openapi.json",
     }
 )
-"""Endpoint names that a model must not reach by calling a tool of that name."""
+"""Endpoint names that are no tools, so a model must not reach them by a tool call."""
 
 
 @final
 class Peer:
-    """One rollout's conversation with one server: keeps that server's session between calls."""
+    """One rollout's conversation with one server. It keeps the server's session between calls."""
 
     __slots__ = (
         "_base_url",
@@ -92,7 +92,8 @@ class Peer:
         return self._target.name
 
     async def call(self, path: str, body: BaseModel | JsonObject, answer: type[Reply]) -> Reply:
-        """POST `body` to `path`; objects in it are handed over as they are when that is possible.
+        """POST `body` to `path` and return the answer. To a server in this process, objects are
+        passed directly.
 
         Raises `CallError` for any failure, with this server among its hops.
         """
@@ -113,7 +114,7 @@ class Peer:
         return _parse(encode_json(plain), answer, self._target, path)
 
     async def notify(self, path: str, body: BaseModel | JsonObject) -> None:
-        """POST `body` to `path`, whatever the answer says. Raises `CallError` for a failure."""
+        """POST `body` to `path` and ignore the answer's content. Raises `CallError` for a failure."""
         activity = current_call().activity
         before = _note(activity, path, f"{self._target.name} {path}")
         endpoint = self._endpoint(path)
@@ -124,10 +125,11 @@ class Peer:
         _back_to(activity, before)
 
     async def call_tool(self, name: str, arguments: JsonObject) -> str:
-        """Run a tool of the environment and give its answer as text, errors of the tool included.
+        """Run a tool of the environment and return its answer as text; an error of the tool is text
+        too.
 
-        Raises `CallError` when no answer came, or when the tool's own nested call failed: that
-        is no answer of the tool, and the model must not see it.
+        Raises `CallError`: no answer came, or the tool's own nested call failed. This is no answer
+        of the tool, so the model must not see it.
         """
         if name in RESERVED_PATHS or name.startswith("v1/"):
             return _tool_error(f"there is no tool named {name}")
@@ -181,12 +183,12 @@ class Peer:
             raise client.attributed(error, Hop(name, url, status_for(error))) from None
         if before is not None:
             client.tell_changes(f"{name}{path}", before, encode_json(body))
-            where, answer = f"{name} {url}", excerpt(_told(result))
+            where, answer = f"{name} {url}", excerpt(_result_bytes(result))
             client.log_exchange("POST", where, before, answer, status=200)
         return result
 
     def _context_inside(self) -> CallContext:
-        """The context of what this environment does: made once for each context of its caller."""
+        """Return the context for calls to this environment, cached for each context of the caller."""
         outer = current_call()
         if outer is not self._outer_context:
             self._outer_context, self._own_context = outer, outer.inside_environment()
@@ -213,8 +215,8 @@ class Peer:
         return reply
 
 
-def _told(result: Any) -> bytes:
-    """A result as a log shows it; whether it can be sent at all is for others to say."""
+def _result_bytes(result: Any) -> bytes:
+    """Return a result as JSON for a log; its `repr` when it cannot be JSON."""
     try:
         return encode_json(fields_of(result) if isinstance(result, BaseModel) else result)
     except TypeError:
@@ -222,7 +224,7 @@ def _told(result: Any) -> bytes:
 
 
 def _note(activity: Activity | None, phase: str, awaiting: str) -> tuple[str, str]:
-    """Say what the rollout awaits; what it awaited before, for `_back_to`."""
+    """Set what the rollout awaits. Return what it awaited before, for `_back_to`."""
     if activity is None:
         return "", ""
     before = activity.phase, activity.awaiting
@@ -231,16 +233,17 @@ def _note(activity: Activity | None, phase: str, awaiting: str) -> tuple[str, st
 
 
 def _back_to(activity: Activity | None, before: tuple[str, str]) -> None:
-    """A call has been answered: its caller's own code runs again.
+    """Restore what the rollout awaited before, as a call was answered and its caller's code runs
+    again.
 
-    Not after a failure, of which the last thing awaited is the cause.
+    Not used after a failure: the last thing awaited is its cause.
     """
     if activity is not None:
         activity.now(*before)
 
 
 def _as_sent(result: Reply) -> Reply:
-    """The object as it would arrive over HTTP: the defaults that are sent count as set."""
+    """Return the object as HTTP would deliver it: defaults that are sent count as set fields."""
     set_fields, values = result.model_fields_set, result.__dict__.items()
     present = {
         name: value for name, value in values if value is not None and name not in set_fields
@@ -258,7 +261,7 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
     except ValueError as error:
         text = excerpt(body)
         hop = Hop(target.name, path, 200, text)
-        evidence = Evidence(hops=(hop,), row=current_call().row)
+        evidence = CallEvidence(hops=(hop,), row=current_call().row)
         why = why_unreadable(body, error)
         message = f"{target.name}{path} answered what is no {answer.__name__}: {why}"
         verify_answer = _answer_in(body) if path == RUN else None
@@ -270,7 +273,7 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
 
 
 def _answer_in(body: bytes) -> JsonDict | None:
-    """What the result of a rollout holds of the model's answer, when it is no result otherwise."""
+    """Return the model's answer in a rollout's result that is otherwise invalid; None without one."""
     payload = json_or_none(body)
     if not isinstance(payload, dict) or "response" not in payload:
         return None
@@ -278,7 +281,7 @@ def _answer_in(body: bytes) -> JsonDict | None:
 
 
 def _said_by_the_tool(failure: CallError, payload: Any) -> str | None:
-    """What the model gets to read of a failed tool; None when the tool's own call failed."""
+    """Return the model's text about a failed tool; None when the tool's own nested call failed."""
     if failure.evidence.hops:
         return None
     if "detail" in payload:
@@ -295,7 +298,7 @@ def _tool_error(message: str) -> str:
 
 
 def json_or_none(body: bytes) -> Any:
-    """The value in `body`, or None when it is not JSON."""
+    """Return the value in `body`; None when it is not JSON."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -1,8 +1,8 @@
-"""Trying again: exponential back-off with full jitter, inside the rollout's deadline.
+"""Retries: exponential back-off with full jitter, inside the rollout's deadline.
 
-What may be tried again is the caller's knowledge. A request that never left is always safe; one
-that may have been acted on is repeated only when the caller says that it is stateless, as a
-model call is and a tool call is not.
+The caller decides which requests may be retried. A request that was never sent is always safe. A
+request that the server may have processed is repeated only if the caller marks it as stateless: a
+model call is stateless, a tool call is not.
 
 Source of the back-off: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 """
@@ -23,38 +23,40 @@ from palestra.transport.patience import Patience
 logger = logging.getLogger("palestra.transport")
 
 BUSY_STATUSES = frozenset({429, 502, 503, 504, 520})
-"""The endpoint is overloaded or restarting: worth waiting for."""
+"""Statuses of an endpoint that is overloaded or restarting, so a retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long and how often to try. `give_up_after_s` bounds a call that has no deadline."""
+    """How long and how often to retry. `give_up_after_s` limits a call that has no deadline."""
 
     first_wait_s: float = 0.5
     longest_wait_s: float = 30.0
     give_up_after_s: float = 600.0
     busy: frozenset[int] = BUSY_STATUSES
     server_errors: int = 3
-    """How many answers of status 500 are tolerated: they are often not transient."""
+    """The number of answers with status 500 after which there is no retry: they are often
+    permanent."""
 
 
 WITHIN_FLEET = RetryPolicy(busy=frozenset(), server_errors=1, give_up_after_s=20)
-"""Between our own servers only a lost connection is tried again: the server that talks to the
-outside has already retried what was worth retrying."""
+"""The policy between the fleet's own servers: only a lost connection is retried, because the server
+that calls the outside has already retried the rest."""
 
 
 PLAN = " (waiting: "
-"""Where what is awaited goes on with when, after its reason."""
+"""Separates the reason and the plan in the text of what is awaited."""
 
 _SHOWN_IN_TENTHS_S = 10.0
 
 SLIVER_S = 1.0
-"""A later try that the deadline ends within this says less of an endpoint than the one before."""
+"""A later try that the deadline ends within this many seconds says less about an endpoint than the
+earlier error does."""
 
 
 @dataclass(slots=True)
 class RetryCount:
-    """How many requests were sent again, for the accounting at the end."""
+    """The number of requests that were sent again, for the summary at the end."""
 
     retries: int = 0
     last_reason: str = ""
@@ -63,7 +65,7 @@ class RetryCount:
     _plan_ends: float = 0.0
 
     def again(self, reason: str, pause_s: float, ends_in_s: float) -> str:
-        """Count a request that is sent again after a pause; `next try in …, giving up at …`."""
+        """Count a request that is sent again after a pause. Return `next try in …, giving up at …`."""
         self.retries += 1
         self.last_reason = reason
         self._plan = plan_text(pause_s, ends_in_s)
@@ -71,7 +73,7 @@ class RetryCount:
         return self._plan
 
     def plan_at(self, now: float) -> str:
-        """What the last request to be sent again waits for; empty once it was sent."""
+        """Return the plan of the latest retry; "" once its pause is over."""
         return self._plan if now < self._plan_ends else ""
 
 
@@ -85,12 +87,12 @@ async def with_retries(
     words: Callable[[bytes], str] = lambda _: "",
     patience: Patience | None = None,
 ) -> HttpReply:
-    """Send until an answer comes that is worth having, and return it.
+    """Send the request until a usable answer comes, and return it.
 
-    `send` gets the seconds left. `words` is what the body of a busy answer says, to be shown:
-    a quota that is used up is a 429 as well, and waiting does not fill it. `patience`: of the run,
-    told of each try by `send`. Raises what the last try raised that had time for more,
-    `DeadlineExceeded` naming the reason of the retries, or `EndpointRefuses`.
+    `send`: gets the seconds left. `words`: returns the text of a busy answer, for messages: a
+    used-up quota is a 429 too, and waiting does not refill it. `patience`: the patience of the run;
+    `send` records each try in it. Raises the error of the last try that had enough time,
+    `DeadlineExceeded` with the reason of the retries, or `EndpointRefuses`.
     """
     context = current_call()
     started = time.monotonic()
@@ -104,7 +106,7 @@ async def with_retries(
             left_s = context.remaining_s()
             reply = await (send(left_s) if failure is None else _tried(send, left_s, failure))
         except ConnectionFailed as error:
-            if error.sent and not stateless:
+            if error.was_sent and not stateless:
                 raise
             failure, reason = error, error.message
         else:
@@ -143,21 +145,21 @@ async def with_retries(
 def _ends_in_s(
     policy: RetryPolicy, started: float, left_s: float | None, patience: Patience | None
 ) -> float:
-    """Seconds until nothing is tried any more, whichever limit comes first."""
+    """Return the seconds until retrying stops, by the limit that comes first."""
     patience_s = None if patience is None else patience.shortest_s
     own_s = policy.give_up_after_s - (time.monotonic() - started)
     return min(end_s for end_s in (own_s, left_s, patience_s) if end_s is not None)
 
 
 def plan_text(pause_s: float, ends_in_s: float) -> str:
-    """`next try in 28 s, giving up at 14:03:10`, by the clock of this machine."""
+    """Return `next try in 28 s, giving up at 14:03:10`, in this machine's local time."""
     ends_at = time.strftime("%H:%M:%S", time.localtime(time.time() + ends_in_s))
     pause = f"{pause_s:.1f}" if pause_s < _SHOWN_IN_TENTHS_S else f"{pause_s:.0f}"
     return f"next try in {pause} s, giving up at {ends_at}"
 
 
 async def _pause(pause_s: float, reason: str, patience: Patience | None) -> None:
-    """Wait for the next try, unless the run's patience runs out before it."""
+    """Wait before the next try. Raises EndpointRefuses: the run's patience ends before that."""
     if patience is not None and (left_s := patience.left_s) is not None and left_s < pause_s:
         await asyncio.sleep(left_s)
         patience.check(reason)
@@ -170,7 +172,9 @@ async def _tried(
     left_s: float | None,
     before: CallError,
 ) -> HttpReply:
-    """A later try; what failed `before` is raised when the deadline leaves it but a sliver."""
+    """Make a later try. If the deadline leaves it less than `SLIVER_S`, raise the earlier error
+    `before`.
+    """
     began = time.monotonic()
     try:
         return await send(left_s)
@@ -189,9 +193,9 @@ def _notice(count: RetryCount, plan: str) -> None:
 
 
 def retry_after_s(reply: HttpReply) -> float | None:
-    """How long the Retry-After header asks to wait, in seconds; None when it does not say.
+    """Return the seconds in the Retry-After header; None when it is missing or invalid.
 
-    A date, which HTTP allows too, is counted from our own clock.
+    HTTP also allows a date, which is compared with this machine's clock.
     """
     raw = reply.headers.get("retry-after", "")
     try:

@@ -1,8 +1,8 @@
-"""What a failed verification must not lose: the request that `/verify` got, with the model's answer.
+"""Keeps the request to `/verify`, with the model's answer, when the verification fails.
 
-Who calls `/verify` notes the request on the rollout's activity: whatever ends the rollout from then
-on, a deadline included, can give it to the failure. Between processes it travels beside the error,
-once.
+The caller of `/verify` stores the request in the rollout's activity. Whatever ends the rollout
+after that, such as a deadline, the request can be added to the error. Between processes it is sent
+once, next to the error.
 """
 
 from collections.abc import Mapping
@@ -26,30 +26,30 @@ VERIFY = "/verify"
 
 
 def note_verify_request(path: str, body: Any) -> None:
-    """Remember `body` for the rollout, when `path` is where trajectories are verified."""
+    """Store `body` in the rollout's activity if `path` is `/verify`."""
     activity = current_call().activity
     if path == VERIFY and activity is not None:
         activity.verify_request = body
 
 
 def add_verify_request(error: CallError, activity: Activity | None) -> CallError:
-    """Give a failure the request that the rollout's verification got, unless it has it already."""
+    """Add the rollout's verify request to a failure, unless the failure has one already."""
     if error.verify_request is None and activity is not None:
         error.verify_request = activity.verify_request
     return error
 
 
 def fields_of_request(request: Any) -> JsonObject:
-    """The top level of a verify request; empty when it is no object."""
+    """Return the top-level fields of a verify request; {} when it is no object."""
     if isinstance(request, BaseModel):
         return {**request.__dict__, **(request.model_extra or {})}
     return request if isinstance(request, Mapping) else {}
 
 
 def encoded_with(body: JsonObject, extra: JsonObject) -> bytes | None:
-    """`body` and `extra` as one JSON object; None when `extra` cannot be made JSON.
+    """Return `body` and `extra` as one JSON object; None when `extra` cannot be JSON.
 
-    What no encoding can write (half a surrogate pair) is written as its escape.
+    Text that cannot be encoded (half a surrogate pair) is written as its escape.
     """
     try:
         return encode_json({**body, **extra})
@@ -62,7 +62,7 @@ def encoded_with(body: JsonObject, extra: JsonObject) -> bytes | None:
 
 
 def fault_of(server_type: str, path: str) -> type[CallError]:
-    """The class of a failure of the code behind `path` of a server of this type."""
+    """Return the error class for a bug in the code of `path`, on a server of this type."""
     if server_type == ServerType.MODEL:
         return ModelError
     if server_type == ServerType.AGENT:

@@ -1,7 +1,7 @@
-"""Which worker process of a server holds a session.
+"""Finds the worker process of a server that has a session.
 
-A session lives in the memory of the worker that opened it. Beside its signed cookie that worker
-sets a second one with its own number, by which whoever continues the conversation finds it.
+A session is in the memory of the worker that opened it. Next to its signed cookie, the worker sets
+a second cookie with its own number. Later calls of the conversation use this number to find it.
 """
 
 import random
@@ -11,18 +11,20 @@ from urllib.parse import quote
 from palestra.errors import InfraError
 
 _PREFIX = "palestra-worker___"
-"""No class has a hyphen in its name, so that no session's cookie looks like this."""
+"""The prefix of the worker cookie. Class names have no hyphen, so no session cookie starts like
+this."""
 
 
 def worker_cookie(instance: str) -> str:
-    """The name of the cookie that says which worker of `instance` holds the session."""
+    """Return the name of the cookie with the number of the worker that has the session."""
     return _PREFIX + quote(instance, safe="")
 
 
 def worker_url(instance: str, urls: Sequence[str], cookies: Mapping[str, str] | None) -> str:
-    """The worker that holds the session in `cookies`, else any; empty when there are no URLs.
+    """Return the URL of the worker that has the session in `cookies`, else of any worker; ""
+    without URLs.
 
-    Raises InfraError when the session's worker does not exist (any more).
+    Raises InfraError: the session's worker does not exist (any more).
     """
     if len(urls) < 2 or not cookies:
         return random.choice(urls) if urls else ""

@@ -1,4 +1,4 @@
-"""The statistics of two paired runs, and whether they differ. Pure: frames in, a `Comparison` out."""
+"""Computes the statistics of two paired runs and tests whether they differ. Returns a `Comparison`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,18 +30,20 @@ from palestra.metrics import REWARD, FloatArray, IntArray
 
 FLIPS = 9_999
 ENUMERATED = 14
-"""Up to so many tasks that differ, all sign patterns are counted."""
+"""For up to this many tasks that differ, all sign patterns are counted."""
 LEVEL = 0.05
 POWER = 0.8
 
 
 def sign_flip_p(differences: FloatArray, *, flips: int = FLIPS, seed: int = SEED) -> float:
-    """Two-sided p-value of the hypothesis that neither run is better, clustered by task.
+    """Return the two-sided p-value of the sign-flip test that neither run is better, clustered by
+    task.
 
-    If it holds, each task's difference could as well have the other sign. The p-value is the share
-    of sign patterns whose total is further from zero than what was found, and half of those as far
-    (mid-p: Lancaster 1961; Fagerland, Lydersen and Laake 2013); with one binary rollout per task
-    that is McNemar's mid-p test. Counted in full for few tasks, else among `flips` random patterns.
+    Under this hypothesis, each task's difference is as likely to have the opposite sign. The
+    p-value is the share of sign patterns whose total is further from zero than the observed total;
+    patterns with an equally distant total count half (mid-p: Lancaster 1961; Fagerland, Lydersen
+    and Laake 2013). With one binary rollout per task it equals McNemar's mid-p test. For up to
+    `ENUMERATED` tasks that differ, all patterns are counted, else `flips` random patterns.
     """
     sizes = np.abs(differences[differences != 0])
     observed = abs(float(differences.sum()))
@@ -55,10 +57,11 @@ def sign_flip_p(differences: FloatArray, *, flips: int = FLIPS, seed: int = SEED
 
 
 def mcnemar_p(only_a: int, only_b: int) -> float:
-    """Exact two-sided p-value of McNemar's test (McNemar 1947), in whole numbers.
+    """Return the exact two-sided p-value of McNemar's test (McNemar 1947), computed with integers.
 
-    `only_a`, `only_b`: tasks that one run solved and the other did not. Twice the probability of so
-    few or fewer among that many throws of a fair coin, at most 1.
+    `only_a`, `only_b`: the number of tasks that only run A, or only run B, solved. With n =
+    `only_a` + `only_b`, the p-value is twice the probability of at most min(`only_a`, `only_b`)
+    heads in n tosses of a fair coin, and at most 1.
     """
     discordant = only_a + only_b
     term = tail = 1
@@ -69,9 +72,10 @@ def mcnemar_p(only_a: int, only_b: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values adjusted for being several (Holm 1979), in the order given.
+    """Return the p-values adjusted for multiple tests (Holm 1979), in the order given.
 
-    The i-th smallest of m is multiplied by m - i + 1, and never comes below a smaller one.
+    The i-th smallest of m p-values is multiplied by m - i + 1. It is raised to the adjusted value
+    of the next smaller p-value if it would be below it, and is at most 1.
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted = [0.0] * len(p_values)
@@ -83,7 +87,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def minimum_detectable(standard_error: float) -> float:
-    """The true difference that a test at 5 % would find in 80 % of such comparisons.
+    """Return the smallest true difference that a test at the 5 % level detects with 80 %
+    probability.
 
     (z(1 - 0.05/2) + z(0.8)) * standard error = 2.80 standard errors (Bloom 1995; Miller 2024,
     "Adding Error Bars to Evals", section 5).
@@ -93,7 +98,7 @@ def minimum_detectable(standard_error: float) -> float:
 
 
 def _mid_p(totals: FloatArray, observed: float, sizes: FloatArray) -> float:
-    """How many totals are further from zero than `observed`, those as far counting half."""
+    """Return the number of totals further from zero than `observed`; totals equally far count half."""
     tolerance = 1e-9 * float(sizes.sum())
     distance = np.abs(totals)
     further = np.count_nonzero(distance > observed + tolerance)
@@ -109,7 +114,7 @@ def _every_total(sizes: FloatArray) -> FloatArray:
 
 
 def _random_totals(random: np.random.Generator, sizes: FloatArray, flips: int) -> FloatArray:
-    """Totals under random signs, one bit each."""
+    """Return `flips` totals of `sizes` with random signs; each sign uses one random bit."""
     at_once = max(1, CELLS_AT_ONCE // len(sizes))
     parts = []
     for first in range(0, flips, at_once):
@@ -128,8 +133,8 @@ def comparison_of(
 ) -> Comparison:
     """Compare the reward and `metrics` (numeric fields, `pass@k`) of two runs, task by task.
 
-    Raises ConfigError for a metric that neither run has, InputDataError when no paired task has it
-    in both.
+    Raises ConfigError: neither run has the metric. Raises InputDataError: no paired task has the
+    metric in both runs.
     """
     names = dict.fromkeys([REWARD, *metrics])
     fields = {*a.frame.rollouts.columns.values, *b.frame.rollouts.columns.values}
@@ -155,7 +160,9 @@ def comparison_of(
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """One metric of the tasks that have it in both runs; `places` are positions in the pairs."""
+    """The values of one metric for the tasks that have it in both runs. `places`: positions of
+    these tasks in the pairs.
+    """
 
     places: IntArray
     a: FloatArray
@@ -167,13 +174,13 @@ class _Values:
 
 
 class _Paired:
-    """Both runs, and which of their tasks belong together."""
+    """Two runs and the pairing of their tasks."""
 
     def __init__(self, a: ComparedRun, b: ComparedRun, pairs: Pairs) -> None:
         self._a, self._b, self._pairs = a, b, pairs
 
     def metric(self, metric: Metric) -> MetricComparison:
-        """All there is to say about one metric; its p-value not yet adjusted."""
+        """Return the complete comparison of one metric; `p_adjusted` is not yet adjusted."""
         values = self.scored(metric)
         if not len(values.a):
             raise InputDataError(
@@ -199,7 +206,9 @@ class _Paired:
         )
 
     def scored(self, metric: Metric) -> _Values:
-        """Over scored rollouts: a task without one in either run says nothing."""
+        """Return the values of a metric over scored rollouts, for the tasks that have a value in
+        both runs.
+        """
         return self._both(
             task_values(self._a.frame, metric)[self._pairs.a],
             task_values(self._b.frame, metric)[self._pairs.b],
@@ -226,7 +235,9 @@ class _Paired:
         return _Values(np.flatnonzero(in_both), a[in_both], b[in_both])
 
     def _range(self, metric: Metric) -> tuple[float, float]:
-        """The least and largest value there can be: as seen in either run; rewards 0 to 1 too."""
+        """Return the least and the largest possible value of a metric: those observed in either
+        run; for rewards, the range also includes 0 and 1.
+        """
         columns = [
             side.frame.rollouts.columns.values[metric.field]
             for side in (self._a, self._b)
@@ -278,7 +289,7 @@ class _Paired:
 
 
 def _sizes(frame: RunFrame) -> IntArray:
-    """Scored rollouts of every requested task."""
+    """Return the number of scored rollouts of every requested task."""
     return frame.requests.outcomes_by_task()[:, SCORED_CODE]
 
 

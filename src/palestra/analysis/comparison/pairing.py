@@ -1,4 +1,4 @@
-"""Matches the tasks of two runs, and refuses to compare what is not the same task."""
+"""Pairs the tasks of two runs; raises InputDataError for tasks whose rows are not the same."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,20 +18,21 @@ from palestra.schema import RunPaths, with_compressed
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run with what its tasks ask. `name`: A or B, or what the user calls it."""
+    """A run with the fingerprints of its tasks. `name`: A or B, or a name given by the user."""
 
     name: str
     rollouts: str
-    """As the user named it: a file, or a glob of shards."""
+    """The rollouts as the user gave them: a file, or a glob of shards."""
     frame: RunFrame
     fingerprints: Fingerprints
 
 
 def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
-    """Load a run by its rollouts; inputs and failures are found by name beside them.
+    """Load a run from its rollouts; the inputs and failures files are found by name in the same
+    folder.
 
-    `rollouts`: a file or a glob of shards. Parts of a run are accepted: what is missing is counted,
-    not refused. Raises InputDataError when a file is not what it should be.
+    `rollouts`: a file or a glob of shards. Incomplete runs are accepted: missing rollouts are
+    counted. Raises InputDataError: a file is missing or invalid.
     """
     for path in rollout_files(rollouts):
         if not path.exists():
@@ -49,7 +50,7 @@ def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
 
 
 def refuse_shared_files(runs: list[str]) -> None:
-    """Raise InputDataError when two runs, each a file or a glob, have a file in common."""
+    """Raise InputDataError when two runs have a file in common. Each run is a file or a glob."""
     run_of_file: dict[Path, str] = {}
     for run in runs:
         for path in rollout_files(run):
@@ -69,7 +70,7 @@ ALLOW_DIFFERENT_ROWS = "--allow-different-rows"
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Tasks of both runs; `a` and `b` are their positions in the runs' `requests.tasks`."""
+    """The tasks that two runs share. `a`, `b`: their positions in each run's `requests.tasks`."""
 
     tasks: Sequence[TaskIndex]
     a: IntArray
@@ -84,9 +85,10 @@ def pair_tasks(
     allow_unmatched: bool = False,
     allow_different_rows: bool = False,
 ) -> Pairs:
-    """The tasks that the runs share, by task index and by what their rows ask.
+    """Return the tasks that both runs have, matched by task index and by the fingerprint of their
+    rows.
 
-    Raises InputDataError when a task is in one run only or asks something else in the other.
+    Raises InputDataError: a task is in one run only, or its rows differ between the runs.
     `allow_unmatched` leaves such tasks out; `allow_different_rows` pairs tasks by index alone.
     """
     tasks = [task for task in a.frame.requests.tasks if task in b.fingerprints]
@@ -111,7 +113,9 @@ def pair_tasks(
 
 
 def settings_that_differ(a: ComparedRun, b: ComparedRun, pairs: Pairs) -> list[str]:
-    """How the first paired task was sampled differently: `temperature: 0.7 -> 1.0`."""
+    """Return the sampling settings that differ for the first paired task, such as `temperature: 0.7
+    -> 1.0`.
+    """
     task = pairs.tasks[0]
     first, second = (sampling(_row(side, task)) for side in (a, b))
     return [
@@ -122,7 +126,7 @@ def settings_that_differ(a: ComparedRun, b: ComparedRun, pairs: Pairs) -> list[s
 
 
 def _unpaired(a: ComparedRun, b: ComparedRun, *, allowed: bool) -> list[str]:
-    """What to say about tasks that only one of the runs has."""
+    """Return a notice about the tasks that only one run has; raise InputDataError unless `allowed`."""
     only = [
         (side, [task for task in side.frame.requests.tasks if task not in opposite.fingerprints])
         for side, opposite in ((a, b), (b, a))

@@ -1,4 +1,6 @@
-"""What a comparison found, as values, and the answer of a gate. Differences are B minus A."""
+"""The result of a comparison as data classes, and the regression gate. All differences are B minus
+A.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ from palestra.metrics import TaskIndex
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """What was asked of one run, and how it ended; of all its tasks, paired or not."""
+    """The number of tasks and requests of one run and how the requests ended, over paired and
+    unpaired tasks.
+    """
 
     rollouts: str
     tasks: int
@@ -19,12 +23,14 @@ class RunCounts:
     scored: int
     failures: Mapping[str, int]
     unaccounted: int
-    """Requests that no file says anything about."""
+    """The number of requests that are in no rollouts file and no failures file."""
 
 
 @dataclass(frozen=True, slots=True)
 class McNemar:
-    """Tasks that exactly one of the runs solved. `p_value` is exact and two-sided."""
+    """The result of McNemar's test. `only_a`, `only_b`: tasks that only this run solved. `p_value`:
+    exact and two-sided.
+    """
 
     only_a: int
     only_b: int
@@ -33,22 +39,24 @@ class McNemar:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """The view over all requested rollouts: what the runs' means can be, whatever is missing.
+    """Bounds over all requested rollouts: the possible means of both runs and their difference.
 
-    The ends assume that each missing value was the least or the largest there can be.
+    For each bound, every missing value is set to the least or to the largest possible value.
     """
 
     tasks: int
     a: tuple[float, float]
     b: tuple[float, float]
     lowest: Estimate
-    """The difference if A's missing values were the largest and B's the least."""
+    """The difference when A's missing values are the largest possible and B's the least."""
     highest: Estimate
 
 
 @dataclass(frozen=True, slots=True)
 class MetricComparison:
-    """One metric over the tasks that have it in both runs, each task weighing the same."""
+    """The comparison of one metric over the tasks that have it in both runs; each task has equal
+    weight.
+    """
 
     name: str
     tasks: int
@@ -56,20 +64,24 @@ class MetricComparison:
     b: float
     difference: Estimate
     p_value: float
-    """Sign-flip test over tasks, two-sided, mid-p."""
+    """The p-value of the two-sided sign-flip test over tasks (mid-p)."""
     p_adjusted: float
-    """After Holm, over the metrics of this comparison."""
+    """The p-value after Holm's adjustment over the metrics of this comparison."""
     minimum_detectable: float | None
-    """The true difference that would be found in 80 % of such comparisons; None for one task."""
+    """The smallest true difference that would be detected with 80 % probability; None when the
+    standard error is unknown or 0."""
     mcnemar: McNemar | None
-    """Where each task has one rollout in each run, and it is 0 or 1."""
+    """The result of McNemar's test; None unless each task has exactly one rollout in each run and
+    all values are 0 or 1."""
     requested: Requested | None
-    """None when nothing is missing: both views are the same."""
+    """The bounds over all requested rollouts; None when no value is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """A task whose mean reward fell. `a_rollouts`, `b_rollouts`: how many were scored."""
+    """A task whose mean reward is lower in B. `a_rollouts`, `b_rollouts`: the number of scored
+    rollouts.
+    """
 
     task: TaskIndex
     a: float
@@ -84,20 +96,20 @@ class Comparison:
     a: RunCounts
     b: RunCounts
     tasks: int
-    """Paired tasks."""
+    """The number of paired tasks."""
     settings: Sequence[str]
-    """How sampling differs, one line each."""
+    """The sampling settings that differ, one line each."""
     notices: Sequence[str]
     metrics: Sequence[MetricComparison]
-    """The reward first."""
+    """The compared metrics; the reward is the first."""
     better: int
-    """Tasks whose mean reward is higher in B."""
+    """The number of tasks whose mean reward is higher in B."""
     worse: int
     equal: int
     unscored: int
-    """Paired tasks without a scored rollout in one of the runs."""
+    """The number of paired tasks without a scored rollout in at least one of the runs."""
     regressions: Sequence[Regression]
-    """The tasks that fell most, at most ten."""
+    """The ten tasks, or fewer, whose mean reward fell most."""
 
     @property
     def reward(self) -> MetricComparison:
@@ -106,7 +118,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class RegressionGate:
-    """May B take the place of A? `reason`: one sentence with the numbers that decided."""
+    """Whether B may replace A. `reason`: one sentence with the numbers that decided."""
 
     passed: bool
     reason: str
@@ -115,14 +127,16 @@ class RegressionGate:
 def judge_comparison(
     comparison: Comparison, *, tolerance: float = 0.0, scored_only: bool = False
 ) -> RegressionGate:
-    """Fails when B is significantly worse than A by more than `tolerance`, in units of reward.
+    """Return a failed gate when B is significantly worse than A by more than `tolerance` (in reward
+    units).
 
-    That is when the whole 95 % interval of the difference lies below -`tolerance`. It also fails
-    when missing rollouts could hide that: when it would be so if each one missing had ended in the
-    worst way for B. `scored_only` leaves that second question out.
+    B is significantly worse when the whole 95 % interval of the difference lies below -`tolerance`.
+    The gate also fails when the interval would lie there if every missing rollout had the worst
+    outcome for B; `scored_only` skips this second check. It fails too when the tasks are too few
+    for an interval.
 
-    Raises InputDataError where a difference is no finite number: no such number is below any
-    tolerance, so the gate would let everything pass.
+    Raises InputDataError: a difference is not finite. Such a number is below no tolerance, so the
+    gate would always pass.
     """
     reward = comparison.reward
     _refuse_not_finite(reward.difference)
@@ -135,26 +149,28 @@ def judge_comparison(
     if reward.difference.high < -tolerance:
         return RegressionGate(
             passed=False,
-            reason=f"B is significantly worse by more than {tolerance:g}: {_told(reward.difference)}",
+            reason=f"B is significantly worse by more than {tolerance:g}: {_difference_text(reward.difference)}",
         )
     hidden = None if scored_only else _hidden(reward.requested, tolerance)
     if hidden is not None:
         return RegressionGate(
             passed=False,
             reason="too much is missing to tell: if every rollout without a reward had ended in "
-            f"the worst way for B, it would be worse by more than {tolerance:g}: {_told(hidden)}. "
+            f"the worst way for B, it would be worse by more than {tolerance:g}: {_difference_text(hidden)}. "
             "`palestra diagnose RUN` says what scores the rest; or decide by what was scored with "
             "--scored-only",
         )
     return RegressionGate(
         passed=True,
         reason=f"B is not significantly worse by more than {tolerance:g}: "
-        f"{_told(reward.difference)}",
+        f"{_difference_text(reward.difference)}",
     )
 
 
 def _hidden(requested: Requested | None, tolerance: float) -> Estimate | None:
-    """The regression that missing rollouts could hide."""
+    """Return the difference at the worst outcome of missing rollouts if it is a regression, else
+    None.
+    """
     if requested is None or requested.lowest.high is None:
         return None
     return requested.lowest if requested.lowest.high < -tolerance else None
@@ -170,5 +186,5 @@ def _refuse_not_finite(difference: Estimate) -> None:
         )
 
 
-def _told(difference: Estimate) -> str:
+def _difference_text(difference: Estimate) -> str:
     return f"reward {difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]"

@@ -1,7 +1,8 @@
-"""The report of a run as one HTML file: charts, tasks and transcripts, and no request to anyone.
+"""Writes the report of a run as one HTML file with charts, tasks and transcripts. The file makes no
+network requests.
 
-`facts` and `tasks` take numbers from the frame, `charts` draws them, `figures` and `overview` say
-what they mean. `rows` chooses rollouts to show and reads them again, `transcript` cuts them
-to length, `page` and `write` make the file. `visible` and `markup` see to it that text stays
-text. `report.js` sorts, filters and opens transcripts; without it, charts and numbers still show.
+`facts` and `tasks` compute numbers from the frame, `charts` draws them, `figures` and `overview`
+explain them. `rows` chooses the rollouts to show and reads their rows again, `transcript` shortens
+them, `page` and `write` create the file. `visible` and `markup` escape all text. `report.js` sorts,
+filters and opens transcripts; charts and numbers show without it.
 """

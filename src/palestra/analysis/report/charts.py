@@ -1,7 +1,8 @@
-"""Charts as SVG that is as wide as its place: lengths along x are percentages, along y pixels.
+"""Draws charts as SVG of flexible width: horizontal lengths are percentages, vertical lengths are
+pixels.
 
-So text keeps its size at every width, and nothing needs a script to be drawn. The colours are
-classes, which the style sheet gives a value for light, dark and paper.
+So text keeps its size at every width, and charts need no script. Colours are CSS classes; the style
+sheet defines them for light mode, dark mode and print.
 """
 
 from collections.abc import Sequence
@@ -15,30 +16,31 @@ from palestra.analysis.report.markup import Markup, percent, tag, together
 HEIGHT = 190
 TOP, BOTTOM = 14, 26
 PADDING = 4.0
-"""Percent left free at both ends of a curve's x axis."""
+"""The free space at both ends of a curve's x axis, in percent."""
 LEAST_PIXELS = 1.5
-"""One rollout among a million still shows."""
+"""The least height of a bar, so that one rollout among a million is visible."""
 MOST_X_LABELS = 11
 NARROW_X_LABELS = 6
 WIDEST_BAR = 18.0
-"""Percent: a chart of two bars should not be two slabs."""
+"""The largest width of a bar, in percent, so that a chart of two bars has no huge blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartBar:
-    """A bar ready to draw."""
+    """A bar of a chart: its label, count, tooltip, colour class and link."""
 
     tick: str
     count: int
     tip: str
     tone: str
     link: str | None = None
-    """What the page's script filters by when the bar is chosen: `low,high` of the pass rate."""
+    """The pass-rate range `low,high` that the page's script filters tasks by when the user chooses
+    the bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to pixels: `low` is drawn at `bottom`, `high` at `top`."""
+    """A vertical scale from values to pixels: `low` is at `bottom`, `high` at `top`."""
 
     low: float
     high: float
@@ -51,7 +53,7 @@ class Scale:
 
 
 def column_chart(columns: Sequence[ChartBar], *, label: str, x_title: str) -> Markup:
-    """Counts as bars side by side; every bar can be pointed at, whatever its height."""
+    """Draw counts as vertical bars. The pointer area of each bar has the full height of the chart."""
     ticks = nice_ticks(max(column.count for column in columns))
     scale = Scale(0, ticks[-1])
     width = 100 / len(columns)
@@ -66,7 +68,9 @@ def column_chart(columns: Sequence[ChartBar], *, label: str, x_title: str) -> Ma
 
 
 def curve_chart(points: Sequence[CurvePoint], *, label: str, binary: bool) -> Markup:
-    """The best of k against k, with its intervals; with 0/1 rewards also pass^k, all of k."""
+    """Draw the best of k rollouts against k, with intervals; for 0/1 rewards also pass^k, the
+    probability that all k are solved.
+    """
     xs = [PADDING + (100 - 2 * PADDING) * at / (len(points) - 1) for at in range(len(points))]
     best = [point.best for point in points]
     scale = _curve_scale(best, binary=binary)
@@ -82,7 +86,7 @@ def curve_chart(points: Sequence[CurvePoint], *, label: str, binary: bool) -> Ma
         parts.append(_name_at(xs[-1], scale.y(together_line[-1]) - 10, "pass^k", "second"))
     parts.append(_line(xs, [spread.mean for spread in best], scale, "line first"))
     parts += [
-        _point(x, point.best, scale, f"pass@{point.k}: {_said(point.best, binary=binary)}")
+        _point(x, point.best, scale, f"pass@{point.k}: {_spread_text(point.best, binary=binary)}")
         for x, point in zip(xs, points, strict=True)
     ]
     top = best[-1].mean if best[-1].high is None else min(best[-1].high, scale.high)
@@ -96,7 +100,7 @@ def curve_chart(points: Sequence[CurvePoint], *, label: str, binary: bool) -> Ma
 
 
 def length_chart(lengths: Lengths, *, label: str, binary: bool) -> Markup:
-    """Mean reward of rollouts by length, over how many there are of each length."""
+    """Draw the mean reward by rollout length, and below it the number of rollouts of each length."""
     bins = lengths.bins
     width = 100 / len(bins)
     xs = [(at + 0.5) * width for at in range(len(bins))]
@@ -110,7 +114,7 @@ def length_chart(lengths: Lengths, *, label: str, binary: bool) -> Markup:
         _line(xs, [length_bin.reward.mean for length_bin in bins], scale, "line first"),
     ]
     for x, length_bin in zip(xs, bins, strict=True):
-        tip_head = f"{_span(length_bin.low, length_bin.high)} tokens: {_said(length_bin.reward, binary=binary)}"
+        tip_head = f"{_span(length_bin.low, length_bin.high)} tokens: {_spread_text(length_bin.reward, binary=binary)}"
         tip = f"{tip_head}, {length_bin.rollouts:,} rollouts"
         top = min(counts.y(length_bin.rollouts), counts.bottom - LEAST_PIXELS)
         bar = _rect(x - width * 0.4, top, width * 0.8, counts.bottom - top, "bar quiet")
@@ -125,7 +129,7 @@ def length_chart(lengths: Lengths, *, label: str, binary: bool) -> Markup:
 
 
 def share_bar(parts: Sequence[tuple[str, float, str]], *, label: str) -> Markup:
-    """Shares of a whole, (tone, share, tip) each, side by side in one bar."""
+    """Draw shares of a whole, each (tone, share, tip), as one horizontal bar."""
     drawn, x = [], 0.0
     for tone, share, tip in parts:
         if share:
@@ -135,19 +139,23 @@ def share_bar(parts: Sequence[tuple[str, float, str]], *, label: str) -> Markup:
 
 
 def meter(share: float, tone: str) -> Markup:
-    """A share as a thin bar, for a cell of a table that also says it in digits."""
+    """Draw a share as a thin bar for a table cell. It is hidden from screen readers, since the cell
+    also has the number.
+    """
     return tag(
         "svg", _rect(0, 0, 100 * share, "100%", f"bar {tone}"), class_="meter", aria_hidden="true"
     )
 
 
 def bars_of(bars: Sequence[Bar], unit: str, total: int, tone: str) -> list[ChartBar]:
-    """Bars of one colour."""
+    """Return the bars with the colour class `tone`."""
     return [ChartBar(bar.tick, bar.count, _counted(bar, unit, total), tone) for bar in bars]
 
 
 def rate_columns(bars: Sequence[Bar], total: int) -> list[ChartBar]:
-    """Bars of pass rates, each a link to its tasks, coloured never, sometimes, always."""
+    """Return bars of pass rates. Each links to its tasks and has the colour of never, sometimes or
+    always solved.
+    """
     return [
         ChartBar(
             bar.tick,
@@ -161,14 +169,14 @@ def rate_columns(bars: Sequence[Bar], total: int) -> list[ChartBar]:
 
 
 def nice_ticks(largest: float) -> list[float]:
-    """Round numbers from 0 to at least `largest`, four or five of them."""
+    """Return about five evenly spaced round numbers, from 0 to at least `largest`."""
     step = _nice_step(largest / 4)
     count = -int(-largest // step) or 1
     return [step * number for number in range(count + 1)]
 
 
 def span_ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two values."""
+    """Return the evenly spaced round numbers between `low` and `high`."""
     step = _nice_step((high - low) / 4, is_whole=False)
     first = -int(-low // step)
     last = int((high + step * 1e-9) // step)
@@ -226,9 +234,10 @@ def _grid(scale: Scale, ticks: Sequence[tuple[float, str]]) -> Markup:
 
 
 def _labels(texts: Sequence[str], width: float, y: float = HEIGHT - BOTTOM + 16) -> Markup:
-    """Labels under bars: every one, or every second, third, …, and the last.
+    """Draw the labels below the bars; with many bars, only every second, third, … and the last one.
 
-    Where even these are many, every other one gives way in a narrow place (`spare`).
+    If more than `NARROW_X_LABELS` remain, every other label is hidden on narrow screens (class
+    `spare`).
     """
     step = -(-len(texts) // MOST_X_LABELS)
     last = len(texts) - 1
@@ -273,7 +282,7 @@ def _line(xs: Sequence[float], values: Sequence[float], scale: Scale, class_: st
 
 
 def _point(x: float, spread: Spread, scale: Scale, tip: str) -> Markup:
-    """A mean with its interval as a whisker."""
+    """Draw a mean as a dot and its interval as a whisker."""
     parts = []
     if spread.low is not None and spread.high is not None:
         ends = (min(max(end, scale.low), scale.high) for end in (spread.low, spread.high))
@@ -313,13 +322,15 @@ def _counted(bar: Bar, unit: str, total: int) -> str:
     return f"{bar.label}: {bar.count:,} {unit} ({percent(bar.count / total)})"
 
 
-def _said(spread: Spread, *, binary: bool) -> str:
-    def one(value: float) -> str:
+def _spread_text(spread: Spread, *, binary: bool) -> str:
+    def value_text(value: float) -> str:
         return percent(value) if binary else f"{value:.3f}"
 
     if spread.low is None or spread.high is None:
-        return one(spread.mean)
-    return f"{one(spread.mean)} (95 %: {one(spread.low)} to {one(spread.high)})"
+        return value_text(spread.mean)
+    return (
+        f"{value_text(spread.mean)} (95 %: {value_text(spread.low)} to {value_text(spread.high)})"
+    )
 
 
 def _tick(value: float, *, binary: bool) -> str:

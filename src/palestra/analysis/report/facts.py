@@ -1,4 +1,4 @@
-"""The numbers that the report draws, taken from a frame. Pure."""
+"""Computes from a frame the numbers that the report draws. Does no I/O."""
 
 import math
 import re
@@ -26,24 +26,24 @@ from palestra.metrics import (
 
 REWARD_BINS = 20
 MOST_SINGLE_REWARDS = 12
-"""Up to so many different rewards each have a bar of their own."""
+"""With at most this many different rewards, each has its own bar."""
 MOST_SINGLE_RATES = 32
-"""Up to so many rollouts per task, every possible pass rate has a bar of its own."""
+"""With at most this many rollouts per task, each possible pass rate has its own bar."""
 RATE_BINS = 10
 LENGTH_BINS = 10
 WIDE_RANGE = 10
-"""From this ratio of the longest to the shortest rollout on, lengths are binned in logarithms."""
+"""Above this ratio of the longest to the shortest rollout, length bins are logarithmic."""
 
 _TIME_FIELD = re.compile(r"elapsed|latency|duration|wall_?time|run_?time")
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Some of the rollouts or tasks: those whose value is between `low` and `high`."""
+    """The number of rollouts or tasks whose value lies between `low` and `high`."""
 
     label: str
     tick: str
-    """The label as short as an axis wants it."""
+    """The short label for the axis."""
     count: int
     low: float
     high: float
@@ -51,7 +51,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean with its 95 % interval; no interval where a single task stands behind it."""
+    """A mean with its 95 % interval; `low` and `high` are None for a single task."""
 
     mean: float
     low: float | None
@@ -60,19 +60,20 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """What k rollouts of a task are worth: the best of them, and the worst."""
+    """The scores of k rollouts of a task: their best reward, and pass^k."""
 
     k: int
     best: Spread
     worst: float
-    """pass^k: for 0/1 rewards the probability that all k are solved."""
+    """pass^k. For 0/1 rewards: the probability that all k rollouts are solved."""
     tasks: int
-    """Tasks that have k rollouts; both means are over these."""
+    """The number of tasks with at least k rollouts; `best` and `worst` are means over these tasks.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LengthBin:
-    """Rollouts of similar length, in output tokens."""
+    """The rollouts of similar length: `low` to `high` output tokens."""
 
     low: int
     high: int
@@ -85,7 +86,8 @@ class Lengths:
     bins: Sequence[LengthBin]
     logarithmic: bool
     median_correlation: float | None
-    """Median over tasks of Pearson's r between reward and length; None where no task has one."""
+    """The median over tasks of Pearson's r between reward and length; None when r is undefined for
+    every task."""
     tasks_correlated: int
 
 
@@ -95,14 +97,16 @@ def is_binary(rewards: FloatArray) -> bool:
 
 
 def time_field(rollouts: Rollouts) -> str | None:
-    """The field that says how long a rollout took, if rows have one."""
+    """Return the name of a field with the duration of a rollout; None if there is none."""
     return next(
         (name for name in sorted(rollouts.columns.values) if _TIME_FIELD.search(name)), None
     )
 
 
 def reward_bars(rewards: FloatArray) -> list[Bar]:
-    """How often each reward occurs; in equal bins when there are many different ones."""
+    """Return how often each reward occurs; in equal bins when there are more than
+    `MOST_SINGLE_REWARDS` different rewards.
+    """
     values, counts = np.unique(rewards, return_counts=True)
     if len(values) <= MOST_SINGLE_REWARDS:
         pairs = zip(values.tolist(), counts.tolist(), strict=True)
@@ -117,11 +121,12 @@ def reward_bars(rewards: FloatArray) -> list[Bar]:
 
 
 def pass_rate_bars(solved: IntArray, trials: IntArray) -> list[Bar]:
-    """Tasks by pass rate, by number solved or, with many rollouts, in tenths.
+    """Count tasks by pass rate: one bar per number of solved rollouts or, with more than
+    `MOST_SINGLE_RATES` rollouts, per tenth.
 
-    Tasks never solved and tasks always solved are bars of their own in both. A task with fewer
-    rollouts than the others counts at the nearest number solved: bins of equal width would hold
-    now one, now two of the possible rates, and show teeth that are not there.
+    Tasks never solved and tasks always solved have bars of their own in both cases. A task with
+    fewer rollouts than the others counts at the nearest number solved. Bins of equal width would
+    contain now one, now two of the possible rates and show false peaks.
     """
     rates, most_rollouts = solved / trials, int(trials.max())
     if most_rollouts <= MOST_SINGLE_RATES:
@@ -144,7 +149,7 @@ def pass_rate_bars(solved: IntArray, trials: IntArray) -> list[Bar]:
 
 
 def pass_curve(rollouts: Rollouts, scores: GroupScores) -> list[CurvePoint]:
-    """The scores' pass@k and pass^k, with the intervals of means over tasks."""
+    """Return pass@k and pass^k of `scores`, with intervals over tasks for pass@k."""
     sizes = np.unique(rollouts.per_task).tolist()
     rewards = {size: _ascending(rollouts, size) for size in sizes}
     points = []
@@ -156,7 +161,7 @@ def pass_curve(rollouts: Rollouts, scores: GroupScores) -> list[CurvePoint]:
 
 
 def lengths(rollouts: Rollouts) -> Lengths | None:
-    """Mean reward by length of the answer; None where rows do not say how long they are."""
+    """Return the mean reward by answer length; None when the rows have no token counts."""
     column = rollouts.columns.values.get(LENGTH_FIELD)
     if column is None or np.isnan(column).all():
         return None
@@ -172,7 +177,9 @@ def lengths(rollouts: Rollouts) -> Lengths | None:
 
 
 def spread(values: FloatArray, starts: IntArray | None = None) -> Spread:
-    """The mean and its interval; values of one group, if `starts` says so, count as dependent."""
+    """Return the mean and its interval. `starts`: the groups of dependent values; None means that
+    all are independent.
+    """
     groups = np.arange(len(values) + 1) if starts is None else starts
     estimate = estimate_level(
         sum_by_group(values, groups), np.diff(groups), limits=reward_range(values)
@@ -181,20 +188,24 @@ def spread(values: FloatArray, starts: IntArray | None = None) -> Spread:
 
 
 def solved_counts(rollouts: Rollouts) -> tuple[int, int, int]:
-    """Tasks solved never, sometimes, always."""
+    """Return the number of tasks never, sometimes and always solved."""
     solved = solved_by_task(rollouts)
     never, always = int(np.sum(solved == 0)), int(np.sum(solved == rollouts.per_task))
     return never, len(solved) - never - always, always
 
 
 def _rate_bar(rates: FloatArray, label: str, tick: str) -> Bar:
-    """Its bounds are those of the tasks in it, so that they pick out just these."""
+    """Return a bar bounded by the least and largest rate of its tasks, so that filtering by the
+    bounds selects exactly these tasks.
+    """
     bounds = (float(rates.min()), float(rates.max())) if len(rates) else (math.nan, math.nan)
     return Bar(label, tick, len(rates), *bounds)
 
 
 def _ascending(rollouts: Rollouts, size: int) -> FloatArray:
-    """One ascending row of rewards for each task that has `size` rollouts."""
+    """Return the rewards of the tasks with `size` rollouts: one row per task, sorted in ascending
+    order.
+    """
     first = rollouts.starts[:-1][rollouts.per_task == size]
     return np.sort(rollouts.reward[first[:, np.newaxis] + np.arange(size)], axis=1)
 
@@ -211,7 +222,9 @@ def _length_bins(
 
 
 def _length_edges(column: FloatArray, *, logarithmic: bool) -> list[int]:
-    """Whole numbers of tokens; a bin is from one up to, not including, the next."""
+    """Return the bin edges as whole tokens; a bin includes its lower edge and excludes its upper
+    edge.
+    """
     low, high = max(float(np.nanmin(column)), 0.0), float(np.nanmax(column))
     if logarithmic:
         inner = np.geomspace(max(low, 1.0), high, LENGTH_BINS + 1)[1:-1]
@@ -222,7 +235,7 @@ def _length_edges(column: FloatArray, *, logarithmic: bool) -> list[int]:
 
 
 def _rounded(edge: float) -> int:
-    """To two digits, which is what people read off an axis."""
+    """Round to two significant digits, which are easy to read on an axis."""
     return int(float(f"{edge:.2g}"))
 
 

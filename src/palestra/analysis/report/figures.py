@@ -1,4 +1,6 @@
-"""Each figure of the report: a chart, a sentence on what it shows and what to do, its numbers."""
+"""Builds each figure of the report: a chart, a sentence on what it shows and what to do, and a
+table of its numbers.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,13 +31,15 @@ from palestra.analysis.task_rows import solved_by_task
 from palestra.metrics import Rollouts
 
 NOTABLE_CORRELATION = 0.2
-"""From here on the report says that length and reward go together."""
+"""From this correlation on, the report states that length and reward are related."""
 FEW_ROLLOUTS = 4
-"""Below so many per task, pass rates are too coarse to choose tasks by."""
+"""With fewer rollouts per task, the report warns that pass rates are too coarse to select tasks."""
 
 
 def figures(frame: RunFrame, summary: RunSummary) -> list[Markup]:
-    """The charts in reading order; one that the rows hold nothing for says so instead."""
+    """Return the figures in reading order. A figure without data has a sentence in place of the
+    chart.
+    """
     binary = is_binary(frame.rollouts.reward)
     return [
         _pass_rates(frame),
@@ -46,7 +50,7 @@ def figures(frame: RunFrame, summary: RunSummary) -> list[Markup]:
 
 
 def figure(name: str, title: str, reading: Child, chart: Markup | None, numbers: Child) -> Markup:
-    """One figure; without a chart, its sentence alone."""
+    """Return one figure as HTML; without a chart, only its title and sentence."""
     return tag(
         "figure",
         tag("figcaption", tag("h3", title), tag("p", reading, class_="reading")),
@@ -58,7 +62,7 @@ def figure(name: str, title: str, reading: Child, chart: Markup | None, numbers:
 
 
 def numbers_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """What a chart draws, in digits, folded away."""
+    """Return the numbers of a chart as a collapsed table."""
     head = tag("tr", *(tag("th", text, scope="col") for text in heads))
     body = (
         tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:]))

@@ -1,4 +1,6 @@
-"""Text, numbers, HTML and SVG of the report: nothing is markup unless it was built here."""
+"""Formats text, numbers, HTML and SVG for the report. Every string is escaped unless this module
+built it.
+"""
 
 import json
 import re
@@ -9,7 +11,9 @@ UNIT = "\N{NO-BREAK SPACE}%"
 
 
 def percent(share: float) -> str:
-    """A share of 1, to a tenth of a percent; never 0 or 100 % unless it is."""
+    """Format a share (0 to 1) as a percentage with one decimal. Only exact shares appear as 0 or
+    100 %; others close to them as `< 0.1 %` or `> 99.9 %`.
+    """
     if 0 < share < 0.001:
         return f"< 0.1{UNIT}"
     if 0.999 < share < 1:
@@ -18,12 +22,14 @@ def percent(share: float) -> str:
 
 
 def amount(count: int, noun: str) -> str:
-    """A count with its noun: `1 task`, `20,000 tasks`."""
+    """Format a count with its noun: `1 task`, `20,000 tasks`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def number(value: float) -> str:
-    """A measure to three digits, with thousands separated."""
+    """Format a value with three significant digits, or as a whole number with thousands separators
+    from 100 on.
+    """
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -32,21 +38,26 @@ _HIDDEN = re.compile(
     r"\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb"
     r"\ufffe\uffff\U000e0000-\U000e0fff]"
 )
-"""Not the zero-width joiners U+200C and U+200D: scripts and emoji are spelled with them."""
+"""Characters that are not visible. Excludes the zero-width joiners U+200C and U+200D, which scripts
+and emoji need."""
 
 _CONTROL_PICTURES = 0x2400
 _DELETE, _DELETE_PICTURE = 0x7F, "\u2421"
 
 
 def visible(text: str) -> str:
-    """The text with every hidden character spelled out; line breaks and tabs stay."""
+    """Return the text with every hidden character replaced by a visible code; line breaks and tabs
+    stay.
+    """
     if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(_name, text.replace("\r\n", "\n"))
 
 
 def visible_line(text: str, limit: int) -> str:
-    """The text on one line, of at most `limit` characters before hidden ones are spelled out."""
+    """Return the text on one line, cut to `limit` characters, then with hidden characters made
+    visible.
+    """
     line = " ".join(text[: 4 * limit].split())
     return visible(line if len(line) <= limit else line[: limit - 1] + "…")
 
@@ -65,7 +76,7 @@ _UNSAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026
 
 
 class Markup(str):
-    """Text that is HTML already; any other string is escaped where it is used."""
+    """A string that is already HTML. All other strings are escaped when they are inserted."""
 
     __slots__ = ()
 
@@ -74,7 +85,9 @@ Child = str | int | None
 
 
 def tag(name: str, *children: Child, **attributes: str | int | bool | None) -> Markup:
-    """One element. In names of attributes `class_` is class and `_` is `-`; None leaves one out."""
+    """Return one HTML element. In attribute names, a trailing `_` is dropped and other `_` become
+    `-`; attributes with None are left out.
+    """
     spelled = "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _VOID:
         return Markup(f"<{name}{spelled}>")
@@ -82,17 +95,21 @@ def tag(name: str, *children: Child, **attributes: str | int | bool | None) -> M
 
 
 def together(*children: Child) -> Markup:
-    """Children one after the other; None is nothing."""
+    """Return the children joined as HTML; None is skipped."""
     return Markup("".join(_escaped(child) for child in children if child is not None))
 
 
 def data_block(name: str, value: Any) -> Markup:
-    """JSON for the page's script to read: no value can end the block or begin another tag."""
+    """Return `value` as a JSON block for the page's script. No value can close the block or open
+    another tag.
+    """
     return Markup(f'<script type="application/json" id="{escape(name)}">{_json(value)}</script>')
 
 
 def _json(value: Any) -> str:
-    """The strings in `value` have been through `visible`, so none holds a lone surrogate."""
+    """Return `value` as JSON that is safe in a script block. Its strings come from `visible`, so
+    they have no lone surrogates.
+    """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(_UNSAFE_IN_SCRIPT)
 

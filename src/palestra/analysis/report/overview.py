@@ -1,4 +1,4 @@
-"""The top of the report: the figures a run is judged by, what they say, how requests ended."""
+"""Builds the top of the report: key figures, findings, and how the requests ended."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from palestra.metrics import Rollouts, describe
 from palestra.schema import Unscored
 
 WORTH_TRYING_AGAIN = 0.1
-"""From this gain of the best of k over one rollout on, the report calls it large."""
+"""From this gain of the best of k over a single rollout on, the report calls the gain large."""
 MOST_GROUPS = 60
 
 _CAUSES: Mapping[str, str] = MappingProxyType(
@@ -36,7 +36,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
 
 
 def key_figures(summary: RunSummary, *, binary: bool) -> Markup:
-    """The strip of large numbers."""
+    """Return the row of key figures: mean reward, pass rates, coverage, tasks and tokens."""
     total = summary.total
     scores = scores_of(summary)
     figures = [
@@ -52,7 +52,7 @@ def key_figures(summary: RunSummary, *, binary: bool) -> Markup:
 
 
 def solved_split(frame: RunFrame) -> Markup:
-    """Never, sometimes, always: one bar and its legend."""
+    """Return one bar and its legend: the shares of tasks never, sometimes and always solved."""
     counts = dict(zip(("never", "sometimes", "always"), solved_counts(frame.rollouts), strict=True))
     total = sum(counts.values())
     parts = [
@@ -76,14 +76,16 @@ def solved_split(frame: RunFrame) -> Markup:
 
 
 def findings(frame: RunFrame, summary: RunSummary) -> Markup:
-    """What the numbers say and what to do next, a sentence or two each."""
+    """Return the findings and recommended next steps, one or two sentences each, followed by the
+    notices.
+    """
     items = [tag("li", tag("b", f"{head} "), text) for head, text in _findings(frame, summary)]
     notices = [tag("li", tag("b", "Note. "), text) for text in summary.notices]
     return tag("ul", *items, *notices, class_="findings")
 
 
 def outcomes(summary: RunSummary) -> Markup:
-    """How every requested rollout ended."""
+    """Return a table of how the requested rollouts ended."""
     total = summary.total
     ends = [("scored", total.scored, "has a reward")]
     if total.truncated:
@@ -117,7 +119,7 @@ def outcomes(summary: RunSummary) -> Markup:
 
 
 def groups(summary: RunSummary, *, binary: bool) -> Markup | None:
-    """One line per family or agent; None when there is only one."""
+    """Return a table with one line per family or agent; None when there is only one."""
     title, lines = (
         ("Family", summary.by_family) if summary.by_family else ("Agent", summary.by_agent)
     )
@@ -139,7 +141,7 @@ def groups(summary: RunSummary, *, binary: bool) -> Markup | None:
 
 
 def scores_of(summary: RunSummary) -> GroupScores:
-    """What the scored rollouts of the run say; a frame holds at least one."""
+    """Return the scores of the run. A frame has at least one scored rollout, so they exist."""
     scores = summary.total.scores
     if scores is None:
         raise ValueError("a run without a scored rollout cannot be reported")
@@ -151,7 +153,7 @@ def number_of(estimate: Estimate) -> str:
 
 
 def passed_text(value: float, *, binary: bool) -> str:
-    """A pass@k: a share where rewards are 0 or 1, else an expected maximum."""
+    """Format a pass@k: a percentage for 0/1 rewards, else an expected maximum."""
     return percent(value) if binary else f"{value:.3f}"
 
 
@@ -201,7 +203,7 @@ def _figure(name: str, value: str, note: str) -> Markup:
 
 
 def _ends(estimate: Estimate) -> str:
-    """The interval, which need not lie evenly around the mean."""
+    """Format both ends of an interval. They may lie at different distances from the mean."""
     return "" if estimate.low is None else f"{estimate.low:.3f} to {estimate.high:.3f}"
 
 

@@ -1,7 +1,7 @@
-"""Puts the report together: one file that asks nobody for anything.
+"""Assembles the report as one HTML file that makes no network requests.
 
-The style and the script are inline, named by their hashes in a policy that forbids the rest, so
-that no text of a transcript can run, load or send anything even if it escaped its place.
+The style and the script are inline. A content security policy allows them by hash and forbids
+everything else. So even text of a transcript that is not escaped cannot run, load or send anything.
 """
 
 from base64 import b64encode
@@ -15,12 +15,12 @@ from palestra.analysis.report.tasks import TaskColumns, TaskList, task_label
 from palestra.schema import JsonObject
 
 Head = tuple[str, str, str]
-"""A sortable column of the table: its data, its name, its class."""
+"""A sortable column of the table: its data key, title and CSS class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Everything the page shows but the transcripts, in reading order."""
+    """The contents of the page except the transcripts, in reading order."""
 
     name: str
     lead: str
@@ -37,7 +37,7 @@ class Contents:
 
 
 def before_transcripts(contents: Contents) -> bytes:
-    """The page up to the place where the transcripts follow, one block per task."""
+    """Return the start of the page. The transcripts follow it, one block per task."""
     body = together(
         _header(contents),
         tag(
@@ -61,7 +61,7 @@ def before_transcripts(contents: Contents) -> bytes:
 
 
 def after_transcripts(left_out: str) -> bytes:
-    """The end of the page; `left_out` says what did not fit."""
+    """Return the end of the page. `left_out`: a text on the transcripts that did not fit."""
     footer = tag(
         "footer",
         tag("p", left_out),
@@ -257,7 +257,7 @@ def _select(name: str, options: Sequence[tuple[str, str]]) -> Markup:
 
 
 def _reader() -> Markup:
-    """The dialog in which a task's rollouts are read; the script fills it."""
+    """Return the empty dialog that shows the rollouts of a task; the script fills it."""
     buttons = (
         ("before", "Previous", "Previous task of the table (left arrow)"),
         ("after", "Next", "Next task of the table (right arrow)"),

@@ -1,11 +1,12 @@
 """Chooses the rollouts that the report shows in full, and reads their rows again.
 
-The report is bounded, a run is not. Tasks are taken in order of interest; of each, its best, its
-worst and its longest rollout. How much text a row holds is known only when it has been read, so
-the plan is bounded in rows, and packing in bytes: it stops where the room ends.
+The size of the report is limited, the size of a run is not. Tasks are taken in order of interest,
+each with its best, worst and longest rollout. The text length of a row is known only after reading
+it. So `plan` limits the number of rows, and the writer stops when the size limit in bytes is
+reached.
 
-A frame keeps where each row began, not what it said. Rows are read in the order of their files, so
-that a compressed one is unpacked once, forwards, and nothing is held but the row at hand.
+A frame has the position of each row, not its content. Rows are read in file order, so that a
+compressed file is read once, forwards, and only one row at a time is in memory.
 """
 
 import json
@@ -28,18 +29,18 @@ from palestra.metrics import Rollouts, TaskIndex, group_of_rows
 from palestra.schema import TASK_INDEX, JsonDict
 
 MOST_ROLLOUTS = 4_000
-"""Rollouts whose rows are read again, at most."""
+"""The largest number of rollouts whose rows are read again."""
 
 
 class ChosenRollout(NamedTuple):
-    """A rollout, by its number in the frame, and why it was chosen."""
+    """A rollout to show. `rollout`: its position in the frame. `why`: the reason for the choice."""
 
     rollout: int
     why: str
 
 
 def plan(rollouts: Rollouts, interest: Iterable[int]) -> Mapping[int, Sequence[ChosenRollout]]:
-    """For each task to show, by position and in order of interest, its chosen rollouts."""
+    """Return the chosen rollouts of each task to show, by task position and in order of interest."""
     chosen: dict[int, Sequence[ChosenRollout]] = {}
     rows = 0
     for position in interest:
@@ -52,7 +53,9 @@ def plan(rollouts: Rollouts, interest: Iterable[int]) -> Mapping[int, Sequence[C
 
 
 def _of_task(rollouts: Rollouts, position: int) -> Iterator[ChosenRollout]:
-    """Best (of equals the shortest), worst (of equals the longest), longest; each only once."""
+    """Yield the best rollout (the shortest of equals), the worst (the longest of equals) and the
+    longest, each only once.
+    """
     start, end = rollouts.starts[position : position + 2].tolist()
     if end - start == 1:
         yield ChosenRollout(start, "the only one")
@@ -86,16 +89,17 @@ def _why_first(*, same: bool, shorter: bool) -> str:
 
 
 PLAIN_BUFFER_BYTES = 1 << 16
-"""Chosen rows lie far apart: a large buffer would mostly read what is then thrown away."""
+"""The read buffer of plain files. Chosen rows are far apart, so most of a larger buffer would be
+unused."""
 SKIPPED_BYTES = 1 << 20
 
 RawRow = dict[str, msgspec.Raw]
 LineAt = Callable[[int], bytes]
-"""The line that begins at a byte; asked for in ascending order."""
+"""Returns the line at a byte offset; offsets must be passed in ascending order."""
 
 
 class _Wanted(NamedTuple):
-    """A row: its place, the number it is asked for by, the task it must be of."""
+    """A row to read: its file, byte offset, `number` to return it by, and expected task."""
 
     file: int
     offset: int
@@ -106,29 +110,31 @@ class _Wanted(NamedTuple):
 def materialized_rows(
     frame: RunFrame, positions: Iterable[int], fields: frozenset[str]
 ) -> Iterator[tuple[int, JsonDict]]:
-    """The first materialized row of each profiled task at `positions`; only `fields` of it."""
+    """Yield the first materialized row of each profiled task at `positions`, with only `fields`."""
     row_places = frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
     tasks = frame.rollouts.tasks
-    wanted_rows = [_wanted(row_places, at, tasks[at]) for at in positions]
-    for at, row in _read(row_places.files, wanted_rows):
+    wanted_rows = [_sought_row(row_places, at, tasks[at]) for at in positions]
+    for at, row in _read_sought_rows(row_places.files, wanted_rows):
         yield at, {name: _decoded(row[name]) for name in row.keys() & fields}
 
 
 def rollout_rows(frame: RunFrame, rollouts: Sequence[int]) -> Iterator[tuple[int, JsonDict]]:
-    """The scored rows of `rollouts`, given by their numbers in the frame, whole."""
+    """Yield the complete scored rows of `rollouts`, which are positions in the frame."""
     row_places, tasks = frame.rollout_places, frame.rollouts.tasks
     task_of = group_of_rows(frame.rollouts.starts)[np.array(rollouts, dtype=np.int64)].tolist()
     pairs = zip(rollouts, task_of, strict=True)
-    wanted_rows = [_wanted(row_places, number, tasks[task]) for number, task in pairs]
-    for number, row in _read(row_places.files, wanted_rows):
+    wanted_rows = [_sought_row(row_places, number, tasks[task]) for number, task in pairs]
+    for number, row in _read_sought_rows(row_places.files, wanted_rows):
         yield number, {name: _decoded(raw) for name, raw in row.items()}
 
 
-def _wanted(row_places: RowPositions, number: int, task: TaskIndex) -> _Wanted:
+def _sought_row(row_places: RowPositions, number: int, task: TaskIndex) -> _Wanted:
     return _Wanted(int(row_places.file[number]), int(row_places.offset[number]), number, task)
 
 
-def _read(files: Sequence[Path], wanted_rows: Sequence[_Wanted]) -> Iterator[tuple[int, RawRow]]:
+def _read_sought_rows(
+    files: Sequence[Path], wanted_rows: Sequence[_Wanted]
+) -> Iterator[tuple[int, RawRow]]:
     in_order = sorted(wanted_rows, key=lambda wanted_row: wanted_row[:3])
     for file, rows in groupby(in_order, key=lambda wanted_row: wanted_row.file):
         path = files[file]
@@ -156,7 +162,7 @@ def _lines(path: Path) -> Iterator[LineAt]:
 
 
 def _forwards(file: BinaryIO) -> LineAt:
-    """For a file that cannot be entered in the middle."""
+    """Return a reader of lines by offset for a compressed file, which can only be read forwards."""
     at = 0
 
     def line_at(offset: int) -> bytes:
@@ -171,7 +177,9 @@ def _forwards(file: BinaryIO) -> LineAt:
 
 
 def _decoded(raw: msgspec.Raw) -> Any:
-    """One value; bytes that are not UTF-8 become replacement characters, as this is for reading."""
+    """Decode one value. Invalid UTF-8 becomes replacement characters, since the text is only
+    displayed.
+    """
     try:
         return decode_value(raw)
     except UnicodeDecodeError:

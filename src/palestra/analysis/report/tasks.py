@@ -1,4 +1,6 @@
-"""What the report says of each task, as columns, and the short lists of tasks worth a look. Pure."""
+"""Computes the report's columns of values per task, and the short lists of notable tasks. Does no
+I/O.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +20,10 @@ RATE_STRATA = 10
 
 @dataclass(frozen=True, slots=True)
 class TaskColumns:
-    """One value per task with a scored rollout, in task order; its *position* is its number here.
+    """Columns with one value per task with a scored rollout, in task order. The *position* of a
+    task is its index in these columns.
 
-    NaN where a task lacks the field.
+    A value is NaN where a task lacks the field.
     """
 
     names: Sequence[TaskIndex]
@@ -30,10 +33,10 @@ class TaskColumns:
     mean: FloatArray
     std: FloatArray
     tokens: FloatArray | None
-    """Mean output tokens of a rollout."""
+    """The mean number of output tokens per rollout."""
     tokens_std: FloatArray | None
     time: FloatArray | None
-    """Mean of the field that says how long a rollout took."""
+    """The mean of the field with the duration of a rollout."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -44,20 +47,20 @@ class TaskColumns:
 
     @property
     def missing(self) -> IntArray:
-        """Requested rollouts without a score."""
+        """The number of requested rollouts without a score, per task."""
         return self.requested - self.trials
 
 
 @dataclass(frozen=True, slots=True)
 class TaskList:
-    """The first few tasks by one measure."""
+    """The first few tasks when sorted by one measure."""
 
     title: str
     why: str
-    """A sentence: what they are and what to do about them."""
+    """A sentence that explains the list and what to do about its tasks."""
     positions: Sequence[int]
     figures: Sequence[str]
-    """The measure of each, as shown."""
+    """The formatted measure of each task."""
 
 
 def task_columns(frame: RunFrame) -> TaskColumns:
@@ -79,7 +82,7 @@ def task_columns(frame: RunFrame) -> TaskColumns:
 
 
 def task_lists(tasks: TaskColumns, rollouts: Rollouts) -> list[TaskList]:
-    """The lists that have a task in them."""
+    """Return the lists of notable tasks that are not empty."""
     lists = [
         *_by_pass_rate(tasks),
         _most_variable(tasks, rollouts),
@@ -90,7 +93,9 @@ def task_lists(tasks: TaskColumns, rollouts: Rollouts) -> list[TaskList]:
 
 
 def by_interest(tasks: TaskColumns, lists: Sequence[TaskList]) -> list[int]:
-    """Every position once: the listed tasks in turns, then tasks of each pass rate in turns."""
+    """Return every position once, in order of interest: first the listed tasks, one from each list
+    in turn, then the others, one from each pass-rate class in turn.
+    """
     stratum = np.ceil(tasks.rate * RATE_STRATA).astype(np.int64)
     strata = [np.flatnonzero(stratum == number).tolist() for number in range(RATE_STRATA + 1)]
     return list(
@@ -137,7 +142,9 @@ def _by_pass_rate(tasks: TaskColumns) -> Iterator[TaskList]:
 
 
 def _most_variable(tasks: TaskColumns, rollouts: Rollouts) -> TaskList | None:
-    """By reward; where rewards are 0 or 1 that is the order of learnability, so by length."""
+    """Return the tasks with the most variable rewards. For 0/1 rewards this order equals
+    learnability, so length is used instead.
+    """
     if not is_binary(rollouts.reward):
         chosen = _first(np.argsort(-tasks.std, kind="stable"), tasks.std > 0)
         return TaskList(
@@ -185,7 +192,7 @@ def _most_missing(tasks: TaskColumns) -> TaskList:
 
 
 def _first(order: IntArray, eligible: BoolArray) -> list[int]:
-    """The first few wanted ones of an order."""
+    """Return the first `LISTED` eligible positions of `order`."""
     positions: list[int] = order[eligible[order]][:LISTED].tolist()
     return positions
 
@@ -199,21 +206,23 @@ def _described(rollouts: Rollouts, field: str | None) -> tuple[FloatArray, Float
 
 
 MOST_TASKS = 20_000
-"""Rows of the table: what a browser filters at once without a pause."""
+"""The largest number of table rows; a browser filters this many without a delay."""
 STRIP_ROLLOUTS = 64
-"""Of a task with more, the first so many rewards are drawn."""
+"""The largest number of rewards drawn for one task; the first ones are drawn."""
 LABEL_CHARACTERS = 60
 
 
 def shown_tasks(tasks: int, interest: Sequence[int]) -> list[int]:
-    """The positions in the table, in task order; the most interesting when there are too many."""
+    """Return the positions of the tasks in the table, in task order; the `MOST_TASKS` most
+    interesting when there are more.
+    """
     return list(range(tasks)) if tasks <= MOST_TASKS else sorted(interest[:MOST_TASKS])
 
 
 def table_data(
     frame: RunFrame, tasks: TaskColumns, positions: Sequence[int], snippets: Sequence[str]
 ) -> JsonDict:
-    """Columns of the shown tasks; `snippets` are theirs, in the same order."""
+    """Return the table's columns for the tasks at `positions`; `snippets` are in the same order."""
     rows = np.array(positions, dtype=np.int64)
     return {
         "position": positions,
@@ -232,10 +241,10 @@ def table_data(
 
 
 def _groups(frame: RunFrame, rows: IntArray) -> JsonDict:
-    """What the table can be filtered by, families if the run was grouped, else agents.
+    """Return the groups to filter the table by: families if the run was grouped, else agents.
 
-    Names, sorted as codes follow the files, and per task the number of its own; none when all
-    tasks are of one.
+    `groups`: the sorted names. `group`: per task, the position of its group, -1 without one. Both
+    are empty when there is only one group.
     """
     agents = [agent.name for agent in frame.agents.names]
     names, labels = (agents, frame.agents.codes)
@@ -254,7 +263,9 @@ def _groups(frame: RunFrame, rows: IntArray) -> JsonDict:
 
 
 def _strips(rollouts: Rollouts, positions: Sequence[int]) -> list[str]:
-    """Per task, a digit for each rollout: where its reward is between the run's extremes."""
+    """Return one string per task with one digit (0 to 9) per rollout: its reward between the run's
+    least and largest.
+    """
     reward = rollouts.reward
     low, high = min(float(reward.min()), 0.0), max(float(reward.max()), 1.0)
     digits = np.rint(9 * (reward - low) / (high - low)).astype(np.uint8) + ord("0")
@@ -264,7 +275,7 @@ def _strips(rollouts: Rollouts, positions: Sequence[int]) -> list[str]:
 
 
 def _numbers(column: FloatArray | None, rows: IntArray) -> list[float | int | None]:
-    """To six digits, enough to sort and to read; None where a task lacks the field."""
+    """Return the values with six significant digits; None where a task lacks the field."""
     if column is None:
         return []
     return [None if np.isnan(value) else _short(value) for value in column[rows].tolist()]
@@ -276,5 +287,7 @@ def _short(value: float) -> float | int:
 
 
 def task_label(task: TaskIndex) -> str:
-    """A task's name as shown; a string, since numbers may be longer than a script's."""
+    """Return a task's name as shown. It is a string because JavaScript cannot represent very large
+    integers.
+    """
     return visible_line(str(task), LABEL_CHARACTERS)

@@ -1,7 +1,7 @@
-"""A rollout as something to read: who said what, cut at stated lengths. Pure.
+"""Converts a rollout to a readable transcript, with texts cut to fixed lengths. Does no I/O.
 
-Rows are whatever an agent and an environment wrote, so nothing about their shape is taken for
-granted: what is not understood is shown as JSON.
+Agents and environments write rows of any shape. So the code assumes nothing about it: an unknown
+item is shown as JSON.
 """
 
 import json
@@ -14,41 +14,42 @@ from palestra.metrics import INDICES, REWARD
 from palestra.schema import JsonObject
 
 ENTRY_CHARACTERS = 4_000
-"""The longest text of one message, call or result; its middle is left out."""
+"""The largest length of the text of one message, call or result; its middle is left out."""
 TRANSCRIPT_CHARACTERS = 12_000
-"""The longest transcript of one rollout, and the longest prompt; entries in its middle go."""
+"""The largest length of a rollout's transcript, or of a prompt; entries in the middle are left out.
+"""
 FIELD_CHARACTERS = 240
 MOST_FIELDS = 16
 SNIPPET_CHARACTERS = 80
 
 Said = list[list[Any]]
-"""Entries as the page's script takes them: [kind, name, text], or, with its middle left out, [kind,
-name, head, characters left out, tail]; [count] stands for so many entries left out."""
+"""Entries in the format of the page's script: [kind, name, text]; [kind, name, head, number of
+characters left out, tail] for a text without its middle; [count] for `count` entries left out."""
 
 _KEPT_AT_THE_END = 0.4
-"""Of a cut text, the share that is its end: answers come last."""
+"""The share of a cut text taken from its end, where the answer usually is."""
 _NOT_FIELDS = INDICES | {"response", "responses_create_params", "agent_ref", REWARD}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing said. `kind` is a role, or reasoning, call, result, or other."""
+    """One entry of a transcript. `kind`: a role, or `reasoning`, `call`, `result` or `other`."""
 
     kind: str
     name: str
-    """The tool called, or the type of an item that is not understood."""
+    """The name of the called tool, or the type of an unknown item."""
     text: str
 
 
 def transcript(row: JsonObject) -> Said:
-    """What a scored row's model and tools said, ready for the page."""
+    """Return the output of the model and the tools in a scored row, as entries for the page."""
     response = row.get("response")
     output = response.get("output") if isinstance(response, Mapping) else response
     return _fitted(_entries(output, role="assistant"))
 
 
 def prompt(row: JsonObject) -> Said:
-    """What the model was given, ready for the page."""
+    """Return the prompt of the model, as entries for the page."""
     params = row.get("responses_create_params")
     if not isinstance(params, Mapping):
         return []
@@ -60,7 +61,7 @@ def prompt(row: JsonObject) -> Said:
 
 
 def snippet(row: JsonObject) -> str:
-    """The beginning of the last thing a user said, on one line."""
+    """Return the beginning of the last user message, on one line."""
     params = row.get("responses_create_params")
     conversation = params.get("input") if isinstance(params, Mapping) else None
     users = [entry.text for entry in _entries(conversation, role="user") if entry.kind == "user"]
@@ -68,7 +69,9 @@ def snippet(row: JsonObject) -> str:
 
 
 def result_fields(row: JsonObject) -> list[list[str]]:
-    """Names and values of what the verifier added, and why a response is incomplete."""
+    """Return names and values of the fields that the verifier added, and why a response is
+    incomplete or failed.
+    """
     fields = {name: value for name, value in row.items() if name not in _NOT_FIELDS}
     response = row.get("response")
     if isinstance(response, Mapping):
@@ -113,7 +116,7 @@ def _role(role: Any) -> str:
 
 
 def _text(content: Any) -> str:
-    """The text of a message's content: a string, or parts of which some have a text."""
+    """Return the text of a message's content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, Sequence):
@@ -134,7 +137,7 @@ def _part(part: Any) -> str:
 
 
 def _fitted(entries: Iterator[Entry] | Sequence[Entry]) -> Said:
-    """Each cut to length, then as many of the first and the last as fit."""
+    """Cut each entry to length; keep as many of the first and last entries as fit."""
     cut = [_cut(entry) for entry in entries]
     head, tail = 0, len(cut)
     room = TRANSCRIPT_CHARACTERS

@@ -1,4 +1,4 @@
-"""Writes the report: what the frame says first, then as many transcripts as there is room for."""
+"""Writes the report: first the numbers from the frame, then as many transcripts as fit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -40,9 +40,10 @@ from palestra.analysis.writing import replacing
 from palestra.schema import JsonDict, RunPaths
 
 MOST_BYTES = 10_000_000
-"""The largest report. What numbers and table leave of it goes to transcripts."""
+"""The size limit of the report in bytes. Transcripts use what the numbers and the table leave free.
+"""
 ENDING_BYTES = 64_000
-"""Kept free for the script and the footer."""
+"""The number of bytes reserved for the script and the footer."""
 NAME_CHARACTERS = 200
 PROMPT_FIELDS = frozenset({"responses_create_params"})
 
@@ -56,11 +57,11 @@ def write_report(
     *,
     most_bytes: int = MOST_BYTES,
 ) -> None:
-    """Write the self-contained HTML report of a run; the same run always gives the same bytes.
+    """Write the self-contained HTML report of a run. The same run always gives the same bytes.
 
-    Reads the chosen rows of the inputs and of the rollouts again. Raises InputDataError when
-    they changed since the run was loaded. A run of very many tasks may need more than
-    `most_bytes` for its numbers; then there are no transcripts.
+    Reads the chosen rows of the inputs and rollouts again. Raises InputDataError: a file changed
+    since the run was loaded. If the numbers of a very large run exceed `most_bytes`, the report has
+    no transcripts and is larger than `most_bytes`.
     """
     tasks = task_columns(frame)
     lists = task_lists(tasks, frame.rollouts)
@@ -106,7 +107,7 @@ def _write(path: Path, contents: Contents, blocks: Iterator[bytes], most_bytes: 
 def _prompts(
     frame: RunFrame, positions: Sequence[int], chosen: Chosen
 ) -> tuple[list[str], dict[int, Said]]:
-    """The snippet of every shown task, and the whole prompt of every chosen one."""
+    """Return the prompt snippet of every shown task, and the whole prompt of every chosen task."""
     snippets: dict[int, str] = {}
     prompts: dict[int, Said] = {}
     for at, row in materialized_rows(frame, positions, PROMPT_FIELDS):
@@ -117,7 +118,7 @@ def _prompts(
 
 
 def _blocks(frame: RunFrame, chosen: Chosen, prompts: Mapping[int, Said]) -> Iterator[bytes]:
-    """Per chosen task, in order of interest, what the page's script shows of it."""
+    """Yield a data block for the page's script for each chosen task, in order of interest."""
     rollout_texts = _read_rollouts(
         frame, [choice.rollout for choices in chosen.values() for choice in choices]
     )
@@ -127,7 +128,7 @@ def _blocks(frame: RunFrame, chosen: Chosen, prompts: Mapping[int, Said]) -> Ite
 
 
 def _read_rollouts(frame: RunFrame, numbers: Sequence[int]) -> dict[int, JsonDict]:
-    """Rollouts, cut to length, by their numbers in the frame."""
+    """Return the rollouts at the frame positions `numbers`, with their texts cut to length."""
     rollouts = frame.rollouts
     tokens = rollouts.columns.values.get(LENGTH_FIELD, np.full(len(rollouts), np.nan))
     return {
@@ -143,7 +144,7 @@ def _read_rollouts(frame: RunFrame, numbers: Sequence[int]) -> dict[int, JsonDic
 
 
 def _name(frame: RunFrame) -> str:
-    """The rollouts file, or what shards of one have in common."""
+    """Return the name of the rollouts file; for shards, their common name."""
     return RunPaths.for_files(frame.rollout_places.files).output.name
 
 

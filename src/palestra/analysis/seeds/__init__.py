@@ -1,4 +1,5 @@
-"""The table of the field: pass@1, maj@k and pass@k of models, over seeds.
+"""Computes the table of pass@1, maj@k and pass@k that papers report: per model, over seeds.
 
-`read_answers` reads what rollouts voted for; `score_model` is pure.
+`read_answers` reads the extracted answers of rollouts; `score_model` computes the scores, without
+I/O.
 """

@@ -1,4 +1,6 @@
-"""What rollouts answered, and what a vote among k of them is worth, for many tasks at once."""
+"""Reads the extracted answers of rollouts, and scores majority votes among k of them for many tasks
+at once.
+"""
 
 from array import array
 from dataclasses import dataclass
@@ -18,10 +20,10 @@ NO_ANSWER = -1
 
 @dataclass(frozen=True, slots=True)
 class SeedAnswers:
-    """Per scored rollout, in the order of the frame: the number of its answer, or NO_ANSWER.
+    """The answer code of each scored rollout, in frame order, or NO_ANSWER.
 
-    `extracted`: whether any row has the field at all; without it there is nothing to vote with.
-    `model`: the model that the responses name, if they do.
+    `extracted`: whether any row has the field of extracted answers; without it, there are no
+    majority votes. `model`: the model named by the responses, or None.
     """
 
     codes: IntArray
@@ -34,9 +36,9 @@ class _Response(msgspec.Struct):
 
 
 def read_answers(frame: RunFrame) -> SeedAnswers:
-    """Read the answers of a run again from its files.
+    """Read the answers of a run from its files, which are read again.
 
-    Answers are compared as `answer_text` has them; null is no answer.
+    Two answers are equal when their `answer_text` is equal. null counts as no answer.
     """
     row_places = frame.rollout_places
     codes = np.full(len(row_places), NO_ANSWER)
@@ -54,7 +56,9 @@ def read_answers(frame: RunFrame) -> SeedAnswers:
 
 
 class _File:
-    """The answers of one rollouts file, in the order of its rows. `numbers`: of answers so far."""
+    """The answers of one rollouts file, in row order. `numbers`: the codes of the answers found so
+    far.
+    """
 
     def __init__(self, path: Path, numbers: dict[str, int]) -> None:
         offsets, codes = array("q"), array("q")
@@ -79,7 +83,9 @@ def _code(value: object, text: bytes, numbers: dict[str, int]) -> int:
 
 
 def majority_of_rows(answers: IntArray, scores: FloatArray) -> FloatArray:
-    """`majority_at_k` of each row of two matrices, k their width."""
+    """Return `majority_at_k` of each row of `answers` and `scores`, where k is the number of
+    columns.
+    """
     voted = answers != NO_ANSWER
     row, _ = np.nonzero(voted)
     ballot = np.column_stack([row, answers[voted]])
@@ -95,7 +101,7 @@ def majority_of_rows(answers: IntArray, scores: FloatArray) -> FloatArray:
 
 
 def _model(text: bytes) -> str | None:
-    """The model that a row's response names."""
+    """Return the model that a row's response names, or None."""
     fields = split_row(text) or {}
     try:
         model = msgspec.json.decode(fields["response"], type=_Response).model

@@ -1,9 +1,11 @@
-"""The table of the field: pass@1, maj@k and pass@k of a model, mean and error over its seeds.
+"""Computes the line of one model in the table: pass@1, maj@k and pass@k, with means and errors over
+its seeds.
 
-A *seed* is an independent repetition of the whole evaluation. Several runs with k rollouts per task
-each are as many seeds. One run, or runs of fewer than k rollouts (taken together), is cut: its means
-are over all rollouts of each task, and only the error is over parts, each rollout a seed of pass@1,
-each block of k rollouts one of maj@k and pass@k.
+A *seed* is an independent repetition of the whole evaluation. If there are several runs with at
+least k rollouts per task, each run is a seed. A single run, or several runs with fewer than k
+rollouts (which are joined), is cut into parts: the means are over all rollouts of each task, and
+only the standard errors are over parts. A part is one rollout for pass@1, and a block of k rollouts
+for maj@k and pass@k.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,14 +23,15 @@ from palestra.metrics import BoolArray, FloatArray, IntArray, TaskIndex
 
 @dataclass(frozen=True, slots=True)
 class SeedScore:
-    """Percent. `mean`: of runs, over `seeds`; of a cut run, over tasks, each with all it has.
+    """A score in percent. `mean`: for runs, the mean over `seeds`; for a cut run, the mean over
+    tasks, each with all its rollouts.
 
-    `standard_error` over `seeds`; none for a single one, nor where the parts of a cut run hold
-    different tasks, since it would be of the tasks rather than of repetition.
+    `standard_error`: over `seeds`. None for a single seed, and when the parts of a cut run cover
+    different tasks, since the error would then measure tasks instead of repetition.
 
-    `low`, `high`: what the mean is over all requested rollouts, if each missing one had scored the
-    least or the most there is; equal to the mean when nothing is missing. `tasks`: how many have the
-    score; of runs, the fewest that one has.
+    `low`, `high`: the mean over all requested rollouts if each missing one had the least or the
+    largest reward; equal to the mean when nothing is missing. `tasks`: the number of tasks with the
+    score; for several runs, the smallest number among them.
     """
 
     mean: float
@@ -41,7 +44,9 @@ class SeedScore:
 
 @dataclass(frozen=True, slots=True)
 class ModelScores:
-    """One line of the table. `majority` and `no_answer` None where no row has extracted answers."""
+    """One line of the table. `majority` and `no_answer` are None when a run has no extracted
+    answers.
+    """
 
     name: str
     runs: Sequence[str]
@@ -53,16 +58,16 @@ class ModelScores:
     pass_k: SeedScore
     majority: SeedScore | None
     no_answer: float | None
-    """Percent of scored rollouts from which no answer could be read."""
+    """The percentage of scored rollouts without an extracted answer."""
     cut: bool
-    """Whether seeds are parts of a run rather than runs."""
+    """Whether the seeds are parts of one (joined) run instead of whole runs."""
     left_over: int
-    """Rollouts of each task that are in no block of k."""
+    """The number of rollouts per task that are in no block of k."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeedRun:
-    """One run: its label in the table, its frame, its answers."""
+    """One run: its label in the table, its path, frame and answers."""
 
     name: str
     path: str
@@ -71,9 +76,9 @@ class SeedRun:
 
 
 def majorities_of(run: SeedRun, ks: Sequence[int]) -> dict[int, float]:
-    """maj@k of one run in fractions, by k: the mean over the tasks that have k scored rollouts.
+    """Return maj@k of one run for each k, as fractions: the mean over tasks with k scored rollouts.
 
-    Empty where no answers are extracted.
+    Empty when no answers are extracted.
     """
     if not run.answers.extracted:
         return {}
@@ -83,9 +88,9 @@ def majorities_of(run: SeedRun, ks: Sequence[int]) -> dict[int, float]:
 
 
 def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> ModelScores:
-    """The scores of one model over the runs it made, on `tasks`.
+    """Return the scores of one model on `tasks`, over all its `runs`.
 
-    Raises ConfigError when there are fewer than k rollouts per task.
+    Raises ConfigError: there are fewer than k rollouts per task.
     """
     grids = [_Grid.of(run, tasks) for run in runs]
     cut = len(grids) == 1 or min(grid.width for grid in grids) < k
@@ -122,9 +127,11 @@ def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """One row per task, one column per rollout. `rewards` NaN where nothing was scored.
+    """A table with one row per task and one column per rollout. `rewards` is NaN where a rollout
+    has no score.
 
-    As wide as the chosen task of most rollouts: what other tasks were asked is no missing rollout.
+    The width is the largest number of rollouts of a chosen task. Cells that were never requested do
+    not count as missing.
     """
 
     rewards: FloatArray
@@ -160,22 +167,22 @@ class _Grid:
         )
 
     def blocks(self, k: int) -> list["_Grid"]:
-        """Whole blocks of k columns; what is left over belongs to none."""
+        """Return the complete blocks of k columns; remaining columns are left out."""
         return [self.columns(at, at + k) for at in range(0, self.width - k + 1, k)]
 
     def filled(self, missing: float) -> FloatArray:
-        """The rewards, with `missing` for what was requested and not scored."""
+        """Return the rewards, with `missing` for requested rollouts without a score."""
         absent = self.requested & np.isnan(self.rewards)
         return np.where(absent, missing, self.rewards)
 
 
 _Measure = Callable[[_Grid, float], FloatArray]
-"""Per task, its score in a grid if each missing rollout had scored the second argument; NaN: over
-scored rollouts only, and NaN for a task that has too few of them."""
+"""Returns the score of each task in a grid, with the second argument as the reward of each missing
+rollout. With NaN, only scored rollouts count, and a task with too few of them is NaN."""
 
 
 def _over_runs(runs: Sequence[_Grid], measure: _Measure, limits: tuple[float, float]) -> SeedScore:
-    """Each run is a whole evaluation, and counts as much as any other."""
+    """Return the score over runs: each run is a whole evaluation and has equal weight."""
     by_task = [_present(measure(grid, nan)) for grid in runs]
     means = np.array([values.mean() for values in by_task if len(values)])
     if not len(means):
@@ -197,7 +204,9 @@ def _over_runs(runs: Sequence[_Grid], measure: _Measure, limits: tuple[float, fl
 def _over_parts(
     grid: _Grid, size: int, measure: _Measure, limits: tuple[float, float]
 ) -> SeedScore:
-    """The mean is over tasks: over parts, a task of fewer scored rollouts would weigh less."""
+    """Return the score over parts of a joined run. The mean is over tasks, since over parts a task
+    with fewer scored rollouts would have less weight.
+    """
     by_task = measure(grid, nan)
     if not len(_present(by_task)):
         raise _too_few_scored()
@@ -217,7 +226,7 @@ def _over_parts(
 
 
 def _standard_error(means: FloatArray) -> float | None:
-    """Of the mean of several, in percent."""
+    """Return the standard error of the mean of `means`, in percent; None for fewer than two."""
     return 100 * float(means.std(ddof=1)) / sqrt(len(means)) if len(means) > 1 else None
 
 
@@ -233,7 +242,7 @@ def _mean(grid: _Grid, missing: float) -> FloatArray:
 
 
 def _best(k: int) -> _Measure:
-    """pass@k, from all rollouts of a task that has at least k."""
+    """Return the measure pass@k, computed from all rollouts of each task with at least k."""
 
     def measure(grid: _Grid, missing: float) -> FloatArray:
         rewards = grid.filled(missing)
@@ -249,7 +258,7 @@ def _best(k: int) -> _Measure:
 
 
 def _majority(k: int) -> _Measure:
-    """maj@k, the mean over a task's blocks of k rollouts that are all there."""
+    """Return the measure maj@k: the mean over a task's complete blocks of k rollouts."""
 
     def measure(grid: _Grid, missing: float) -> FloatArray:
         won = [_vote(block, missing) for block in grid.blocks(k)]
@@ -259,7 +268,9 @@ def _majority(k: int) -> _Measure:
 
 
 def _vote(block: _Grid, missing: float) -> FloatArray:
-    """What each task's vote is worth; `missing` where a ballot of it is, NaN if none was asked."""
+    """Return the score of each task's majority vote: `missing` if a requested rollout has no
+    reward, NaN if fewer rollouts were requested.
+    """
     complete = ~np.isnan(block.rewards).any(axis=1)
     won = np.where(block.requested.all(axis=1), missing, nan)
     won[complete] = majority_of_rows(block.answers[complete], block.rewards[complete])
@@ -267,7 +278,7 @@ def _vote(block: _Grid, missing: float) -> FloatArray:
 
 
 def _mean_of_rows(values: FloatArray) -> FloatArray:
-    """Over what is there; NaN for a row with nothing."""
+    """Return the mean of each row without its NaN values; NaN for a row with only NaN."""
     has_value = ~np.isnan(values)
     count = has_value.sum(axis=1)
     total = np.where(has_value, values, 0.0).sum(axis=1)
@@ -279,7 +290,7 @@ def _present(values: FloatArray) -> FloatArray:
 
 
 def _side_by_side(grids: Sequence[_Grid]) -> _Grid:
-    """The rollouts of several runs as if one run had made them all."""
+    """Join the rollouts of several runs as if one run had made them."""
     return _Grid(
         np.concatenate([grid.rewards for grid in grids], axis=1),
         np.concatenate([grid.answers for grid in grids], axis=1),
@@ -288,7 +299,7 @@ def _side_by_side(grids: Sequence[_Grid]) -> _Grid:
 
 
 def _rows_of(run: SeedRun, tasks: Sequence[TaskIndex]) -> IntArray:
-    """Which tasks of the run these are, by position."""
+    """Return the positions of `tasks` in the run."""
     position_of = {task: position for position, task in enumerate(run.frame.requests.tasks)}
     return np.array([position_of[task] for task in tasks])
 

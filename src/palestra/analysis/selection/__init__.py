@@ -1,4 +1,5 @@
-"""Which tasks of a run are worth training on, as a dataset of their own.
+"""Selects the tasks of a run that are worth training on and writes them as a dataset.
 
-`selection_of` judges every task by its pass rate; `export_selection` writes the kept ones and where they come from.
+`selection_of` judges every task by its pass rate. `export_selection` writes the kept tasks and
+their origin.
 """

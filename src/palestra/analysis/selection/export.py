@@ -1,4 +1,4 @@
-"""Writes selected tasks as a dataset that can be collected again, and where they come from."""
+"""Writes the selected tasks as a dataset for a new collection, and a file with their origin."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,14 +19,14 @@ PROVENANCE = "_provenance.json"
 
 
 def provenance_path(out: Path) -> Path:
-    """The file beside `out` that says where its rows come from."""
+    """Return the path of the file, next to `out`, with the origin of the rows."""
     return out.with_name(out.stem + PROVENANCE)
 
 
 def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -> None:
-    """Raise InputDataError when writing to `out` would take something's place unasked.
+    """Raise InputDataError: `out` is a file of the run, or it exists and `overwrite` is false.
 
-    `rollouts`: those of the run that is read; none of its files is ever replaced.
+    `rollouts`: the rollouts files of the run; files of this run are never overwritten.
     """
     run_files = {path for run in rollouts for path in RunPaths(run).all()}
     if out.exists() and any(path.exists() and out.samefile(path) for path in run_files):
@@ -43,11 +43,12 @@ def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -
 def export_selection(
     frame: RunFrame, selection: Selection, out: Path, *, provenance: JsonObject
 ) -> None:
-    """Write the kept tasks to `out`, whole or not at all, and `provenance` with one entry per row.
+    """Write the kept tasks to `out`, and `provenance` with one entry per row to a second file.
+    Either file is written completely or not at all.
 
-    A row is the task's first materialized row, byte for byte, without the two indices, and without
-    the seed where the run added one to each rollout: collected again it would make all of them
-    alike. Raises InputDataError when it cannot be written.
+    Each row is the task's first materialized row, byte for byte, without the two indices. If the
+    run added a seed to each rollout, the seed is removed too: otherwise all rollouts of a new
+    collection would be equal. Raises InputDataError: a file cannot be written.
     """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +66,9 @@ def export_selection(
 
 
 def selection_origin(frame: RunFrame) -> JsonDict:
-    """Which run it was: its files, its manifest's digests, and a digest of keys and rewards."""
+    """Return the origin of a selection: the run's files, the digests of its manifest, and a digest
+    of its keys and rewards.
+    """
     return {
         "rollouts": [str(path) for path in frame.rollout_places.files],
         "materialized_inputs": [str(path) for path in frame.requests.places.files],
@@ -75,7 +78,7 @@ def selection_origin(frame: RunFrame) -> JsonDict:
 
 
 def rewards_digest(frame: RunFrame) -> str:
-    """SHA-256 of every scored key with its reward, the same whatever the order of rows."""
+    """Return the SHA-256 of all scored keys and rewards; the order of rows does not change it."""
     rollouts = frame.rollouts
     digest = hashlib.sha256(encode([rollouts.tasks, rollouts.starts.tolist()]))
     digest.update(rollouts.rollout_index.astype("<i8").tobytes())
@@ -104,7 +107,7 @@ def _entries(selection: Selection) -> Iterator[JsonDict]:
 
 
 def _adds_seeds(frame: RunFrame) -> bool:
-    """Whether the run gave each rollout its index as seed: two rollouts of one task had theirs."""
+    """Whether the run set each rollout's index as its seed, checked on two rollouts of one task."""
     requests = frame.requests
     several = np.flatnonzero(np.diff(requests.starts) > 1)
     if not len(several):
@@ -138,7 +141,7 @@ def _extra_body(params: object) -> JsonObject:
 
 
 def _manifest(path: Path) -> JsonObject | None:
-    """The digests of the run's manifest, if it has one that can be read."""
+    """Return the digests from the run's manifest; None without a readable manifest."""
     try:
         manifest = orjson.loads(path.read_bytes())
         names: Sequence[str] = ("digest", "input_digest", "palestra_version")

@@ -1,7 +1,8 @@
-"""Which tasks are worth training on: neither too easy nor too hard, and how sure that is.
+"""Selects the tasks that are neither too easy nor too hard for training, with the uncertainty of
+each decision.
 
-A pass rate is the share of *scored* rollouts that solved the task. A rollout that ended without a
-reward (a timeout, a server that died) says nothing about difficulty and is never counted as zero.
+A pass rate is the share of *scored* rollouts that solved the task. A rollout without a reward (a
+timeout, a server failure) is no evidence of difficulty and never counts as zero.
 """
 
 from collections import Counter
@@ -28,17 +29,18 @@ from palestra.metrics import (
 
 
 class TaskVerdict(StrEnum):
-    """What becomes of a task. Only `KEPT` ones are exported."""
+    """The decision on a task. Only tasks with `KEPT` are exported."""
 
     KEPT = "kept"
     TOO_EASY = "too easy"
     TOO_HARD = "too hard"
     TOO_LONG = "too long"
-    """Its rollouts take more output tokens on average than allowed, or say nothing of tokens."""
+    """The mean number of output tokens is above the limit or unknown."""
     UNDECIDED = "undecided"
-    """Fewer scored rollouts than asked for; or borderline, where only decided tasks are wanted."""
+    """The task has fewer scored rollouts than `min_rollouts`, or it is borderline and
+    `decided_only` is set."""
     NO_ROLLOUTS = "no rollouts"
-    """Nothing was scored, whatever was requested."""
+    """No rollout of the task was scored."""
     OVER_LIMIT = "over the limit"
 
 
@@ -54,7 +56,9 @@ class RateBand:
 
     @classmethod
     def parse(cls, text: str) -> "RateBand":
-        """`0.1..0.9`. Raises ConfigError for anything that is no band of pass rates."""
+        """Parse a band such as `0.1..0.9`. Raises ConfigError: the text is not a range of pass
+        rates.
+        """
         low, dots, high = text.partition("..")
         try:
             band = cls(float(low), float(high))
@@ -69,17 +73,18 @@ class RateBand:
 
     @property
     def edges(self) -> list[float]:
-        """Where a task can fall on either side: nothing is below 0 or above 1."""
+        """The bounds strictly between 0 and 1, so that a task can lie on either side of each."""
         return [edge for edge in (self.low, self.high) if 0 < edge < 1]
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionCriteria:
-    """`band` None: every task that was solved sometimes, not never and not always.
+    """The criteria for keeping a task. `band` None keeps every task that was solved sometimes, but
+    not always.
 
-    `max_tokens`: mean output tokens of a task's rollouts. `solved_at`: a rollout with at least this
-    reward solved its task. `by_learnability`: most learnable first. `decided_only`: no borderline
-    tasks.
+    `max_tokens`: the largest mean of output tokens per rollout. `solved_at`: a rollout with at
+    least this reward solved its task. `by_learnability`: sort the most learnable tasks first.
+    `decided_only`: exclude borderline tasks.
     """
 
     band: RateBand | None = None
@@ -93,11 +98,12 @@ class SelectionCriteria:
 
 @dataclass(frozen=True, slots=True)
 class JudgedTask:
-    """One task of the run; numbers None where nothing was scored.
+    """The decision on one task, with its numbers; they are None when no rollout was scored.
 
     `low`, `high`: the 90 % Wilson interval of the pass rate. `learnability`: p(1 - p).
-    `more_rollouts`: how many more scored rollouts decide on which side of the band's edges it is,
-    if its pass rate stays what it is; 0 when that is decided, None when it lies on an edge itself.
+    `more_rollouts`: the number of additional scored rollouts needed to decide on which side of the
+    band's edges the task lies, if its pass rate stays the same. 0 when already decided, None when
+    the pass rate equals an edge.
     """
 
     task: TaskIndex
@@ -115,15 +121,16 @@ class JudgedTask:
 
     @property
     def borderline(self) -> bool:
-        """Whether the interval of its pass rate includes an edge of the band."""
+        """Whether the interval of the pass rate includes an edge of the band."""
         return self.scored > 0 and self.more_rollouts != 0
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`tasks`: every task of the run, in task order. `kept`: positions in it, as exported.
+    """The decisions on all tasks of a run. `tasks`: in task order. `kept`: positions in `tasks`, in
+    export order.
 
-    `notices`: what a reader must know of the run.
+    `notices`: notices about the run for the user.
     """
 
     tasks: Sequence[JudgedTask]
@@ -132,7 +139,9 @@ class Selection:
 
     @property
     def failures(self) -> Mapping[str, int]:
-        """Requests without a reward, by class; `never ended` counts those without an outcome."""
+        """The number of requests without a reward, by failure class. `never ended`: requests
+        without an outcome.
+        """
         counts: Counter[str] = Counter()
         for task in self.tasks:
             counts.update(task.failures)
@@ -144,7 +153,9 @@ class Selection:
 
 
 def selection_of(frame: RunFrame, criteria: SelectionCriteria) -> Selection:
-    """Judge every task of a run. Raises ConfigError for token limits without token counts."""
+    """Judge every task of a run. Raises ConfigError: `max_tokens` is set and the rollouts have no
+    token counts.
+    """
     rollouts = frame.rollouts
     trials = rollouts.per_task
     solved = _solved(frame, criteria.solved_at)
@@ -172,11 +183,12 @@ def rollouts_to_decide(
     *,
     confidence: float = LEARNABILITY_CONFIDENCE,
 ) -> FloatArray:
-    """How many more rollouts until the Wilson interval of each rate includes none of `edges`.
+    """Return the number of additional rollouts until the Wilson interval of each rate excludes all
+    `edges`.
 
-    With the rate p unchanged, Wilson's interval excludes e from the first n on with
-    n > z^2 e (1 - e) / (p - e)^2, since it holds exactly the values that a score test does not
-    reject. 0 where it excludes them already; infinite where p is e.
+    For a constant rate p of n rollouts in all, the interval excludes an edge e when n > z^2 e (1 -
+    e) / (p - e)^2, because a Wilson interval contains exactly the values that a score test does not
+    reject. 0 when the edges are already excluded; infinite when p equals an edge.
     """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     needed = np.zeros(len(rate))
@@ -195,7 +207,9 @@ def _solved(frame: RunFrame, solved_at: float) -> IntArray:
 
 
 def _tokens(frame: RunFrame, criteria: SelectionCriteria) -> FloatArray:
-    """Mean output tokens of each task; NaN where unknown."""
+    """Return the mean output tokens of each task; NaN where unknown. Raises ConfigError:
+    `max_tokens` is set and no rollout has token counts.
+    """
     column = frame.rollouts.columns.values.get(LENGTH_FIELD)
     if column is None:
         if criteria.max_tokens is not None:
@@ -214,7 +228,9 @@ def _verdicts(
     rollouts_needed: FloatArray,
     tokens: FloatArray,
 ) -> IntArray:
-    """Positions in `TaskVerdict`. By precedence: what comes later overrules what came before."""
+    """Return the position of each task's decision in `TaskVerdict`. Later checks override earlier
+    ones.
+    """
     verdicts = np.full(len(rate), _CODES[TaskVerdict.KEPT])
     if criteria.max_tokens is not None:
         verdicts[~(tokens <= criteria.max_tokens)] = _CODES[TaskVerdict.TOO_LONG]

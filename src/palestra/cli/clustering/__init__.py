@@ -1,6 +1,6 @@
-"""`palestra cluster`: what its commands do; the flags stand in `palestra.cli.commands`.
+"""`palestra cluster`: what its commands do. Their flags are in `palestra.cli.commands`.
 
-runs.py         a run submitted; its status, logs, cancel and retry-failed, from its ledger
-main_steps.py   the main steps of its jobs: prepare, collect a shard, merge, profile
-ray_node.py     one node of a job's Ray cluster
+- `runs.py`: submit a run; its status, logs, cancel and retry-failed, from its ledger
+- `main_steps.py`: the main steps of its jobs: prepare, collect a shard, merge, profile
+- `ray_node.py`: one node of a job's Ray cluster
 """

@@ -1,6 +1,6 @@
 """The main steps of a run's jobs: prepare, collect a shard, merge, profile.
 
-A shard's job goes on from what is there.
+A restarted job continues its shard from the rollouts that are already recorded.
 """
 
 import contextlib
@@ -46,11 +46,11 @@ from palestra.settings import (
     CollectSettings,
     GivenRows,
     MergeShardsArgs,
+    Share,
     args_from,
     existing_path,
     load,
 )
-from palestra.settings import Shard as Share
 
 JOB_DIR, NONCE, DRAIN_FILE, JOB_NAME = (
     "PALESTRA_JOB_DIR",
@@ -64,7 +64,7 @@ LEASE, LEASE_NUMBER = "PALESTRA_LEASE", "PALESTRA_LEASE_NUMBER"
 def drive(plan: Path, shard: str) -> int:
     """Collect one shard of a plan, inside its job; exit 0 once each of its rollouts has ended.
 
-    A rollout that failed for good has ended, too: who merges says what that means for the run.
+    A rollout that failed for good counts as ended. The merge step decides whether the run is good.
     """
     run = known_plan(plan)
     files = RunFiles(Path(run.output_dir))
@@ -96,9 +96,10 @@ def drive(plan: Path, shard: str) -> int:
 
 
 def _stop_without_lease(environment: Mapping[str, str]) -> None:
-    """End this process, in order, once its supervisor is gone or the shard is another job's.
+    """Stop this process in order when its supervisor is gone or another job has taken over the
+    shard.
 
-    Slurm ends a lost node's jobs in its books alone: their processes may go on.
+    When a node is lost, Slurm only marks its jobs as ended: their processes may still run.
     """
     if LEASE not in environment:
         return
@@ -108,7 +109,7 @@ def _stop_without_lease(environment: Mapping[str, str]) -> None:
         while not (why := lease.lost()):
             threading.Event().wait(CHECK_S)
         # Who read our output may be gone, too: that must not keep us here.
-        saying = threading.Thread(target=_say, args=(f"stopping: {why}",), daemon=True)
+        saying = threading.Thread(target=_log_line, args=(f"stopping: {why}",), daemon=True)
         saying.start()
         saying.join(0.5)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -118,7 +119,7 @@ def _stop_without_lease(environment: Mapping[str, str]) -> None:
     threading.Thread(target=watch, daemon=True, name="lease").start()
 
 
-def _say(text: str) -> None:
+def _log_line(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         notice(text)
 
@@ -151,15 +152,15 @@ def _settings(
 
 
 def known_plan(path: Path) -> Run:
-    """The plan in a file. Raises InputDataError when it cannot be read."""
+    """Read the plan of a run from a file. Raises InputDataError: the file cannot be read."""
     try:
         return with_stamped(read_plan(path))
     except (OSError, ValueError) as error:
-        raise InputDataError(f"{path} is no plan that can be read: {error}") from error
+        raise InputDataError(f"{path} is not a plan that can be read: {error}") from error
 
 
 def overrides_of(run: Run) -> list[str]:
-    """The configuration of a run's servers and collections, as overrides."""
+    """Return the configuration of a run's servers and collections, as overrides."""
     paths = ",".join("'" + path.replace("'", "\\'") + "'" for path in run.collect.config_paths)
     return [
         f"+config_paths=[{paths}]",
@@ -169,9 +170,10 @@ def overrides_of(run: Run) -> list[str]:
 
 
 def policy_settings(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> JsonDict:
-    """Where the model is and with which key it is asked; nothing of it is written anywhere.
+    """Return the settings of the policy model: its URL, its API key, its name. They are written
+    nowhere.
 
-    `job`: None for what only reads answers, and asks no model.
+    `job`: None for a step that only reads stored responses and calls no model.
     """
     policy = run.policy
     tree: JsonDict = {"policy_model_name": policy.model} if policy.model else {}
@@ -197,16 +199,18 @@ def policy_settings(run: Run, job: JobFiles | None, environment: Mapping[str, st
 
 
 def _reach_directly(host: str) -> None:
-    """Through no proxy of the site, from this process and its servers: it is a node of this job."""
+    """Make this process and its servers connect to `host`, a node of this job, without the site's
+    proxy.
+    """
     exceptions = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
     value = f"{exceptions},{host}" if exceptions else host
     os.environ.update(no_proxy=value, NO_PROXY=value)
 
 
 def endpoint(job: JobFiles, component: str, environment: Mapping[str, str]) -> tuple[str, int, str]:
-    """Host, port and nonce of a service of this very start of this job.
+    """Return host, port and nonce of a service that the current start of this job has published.
 
-    Raises RunFailed for an endpoint that another start or another job has published.
+    Raises RunFailed: there is no endpoint, or another start or another job published it.
     """
     path = job.endpoint(component)
     try:
@@ -223,7 +227,7 @@ def endpoint(job: JobFiles, component: str, environment: Mapping[str, str]) -> t
 
 
 def _tell_of_sandbox(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> None:
-    """Where the job has a sandbox, the environments of this process find it as they always do."""
+    """Set the sandbox's usual environment variables for this process, if the job has a sandbox."""
     service = _service(run, job, environment, Role.SANDBOX)
     if service is not None:
         host, port, nonce = service
@@ -231,7 +235,11 @@ def _tell_of_sandbox(run: Run, job: JobFiles | None, environment: Mapping[str, s
 
 
 def _ray_settings(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> JsonDict:
-    """Where the job has a Ray cluster, its address; its token goes into the environment."""
+    """Return the address of the job's Ray cluster as settings; empty when the job has no Ray
+    cluster.
+
+    Also sets the cluster's token in the environment variables of this process.
+    """
     service = _service(run, job, environment, Role.RAY)
     if service is None:
         return {}
@@ -243,7 +251,7 @@ def _ray_settings(run: Run, job: JobFiles | None, environment: Mapping[str, str]
 def _service(
     run: Run, job: JobFiles | None, environment: Mapping[str, str], role: Role
 ) -> tuple[str, int, str] | None:
-    """The endpoint of this job's service of that role; None without one."""
+    """Return the endpoint of this job's service with `role`; None when the job has no such service."""
     name = environment.get(JOB_NAME)
     if job is None or name is None:
         return None
@@ -254,11 +262,13 @@ def _service(
 
 
 def prepare_run(plan: Path) -> int:
-    """Check the configuration and every row, and stamp the rows of all shards."""
+    """Check the configuration and every input row, and write the rows of all shards with their
+    indices.
+    """
     try:
         run = read_plan(plan)
     except (OSError, ValueError) as error:
-        raise InputDataError(f"{plan} is no plan that can be read: {error}") from error
+        raise InputDataError(f"{plan} is not a plan that can be read: {error}") from error
     files = RunFiles(Path(run.output_dir))
     config = load(overrides_of(run), ng=False, extra=policy_settings(run, None, {}))
     stamped = stamp(
@@ -282,15 +292,15 @@ def prepare_run(plan: Path) -> int:
 
 
 def merge_by_hand(args: MergeShardsArgs) -> int:
-    """Merge the shards of a run, as somebody asks for it."""
+    """Merge the shards of a run when a user calls the command."""
     return merge_run(args.plan, allow_partial=args.allow_partial)
 
 
 def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
-    """Merge the shards of a run; they stay where they are.
+    """Merge the shards of a run. The shards' own files stay in place.
 
-    Strict: every shard must be done. With `allow_partial` what is there is merged, and how much
-    that is of each task is written down.
+    By default every shard must be done. With `allow_partial`, the existing shards are merged, and a
+    file records how complete each task is.
     """
     run = known_plan(plan)
     files = RunFiles(Path(run.output_dir))
@@ -318,7 +328,7 @@ def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
 
 
 def profile_run(plan: Path) -> int:
-    """Write the profile of a run beside its merged rollouts."""
+    """Write the profile of a run into the folder of its merged rollouts."""
     files = RunFiles(Path(known_plan(plan).output_dir))
     profile_files(
         str(files.merged.materialized_inputs),

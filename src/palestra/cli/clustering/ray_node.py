@@ -1,7 +1,7 @@
-"""One node of a job's Ray cluster, and whether all of them are there.
+"""Run one node of a job's Ray cluster, and report whether all nodes have joined.
 
-The first node tells over HTTP: 503 while nodes are missing, then 200 with the cluster's address.
-Only who has the job's key gets an answer, and Ray itself asks for the same.
+The first node answers over HTTP: 503 while nodes are missing, then 200 with the cluster's address.
+Requests need the job's key, which Ray itself requires too.
 """
 
 import hashlib
@@ -29,10 +29,11 @@ from palestra.system import start
 
 TOKEN: Final = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
 OBJECTS_BYTES: Final = 256 * 2**20
-"""For what calls and their outcomes hold: texts, not arrays."""
+"""The size of Ray's object store. It holds the requests and responses of calls: texts, not arrays.
+"""
 START_S: Final = 90.0
-"""A node that ends within this time is started again: its first node was not up yet, or Ray's
-agents did not get their turn on a busy machine."""
+"""A node that ends within this time is started again: the first node was not up yet, or Ray's
+agents got no CPU time on a busy machine."""
 TRIES: Final = 5
 LOOK_EVERY_S: Final = 1.0
 ASK_S: Final = 20.0
@@ -43,13 +44,13 @@ while True:
     print(sum(bool(node["Alive"]) for node in ray.nodes()), flush=True)
     time.sleep(1)
 """
-"""Tells once a second how many nodes the cluster has."""
+"""A program that prints once a second how many nodes of the cluster are alive."""
 
 
 def first_node(ray_port: int, *, cpus: int, nodes: int, status: tuple[str, int]) -> int:
-    """Run the first node, and tell at `status` (host and port) once all `nodes` are there.
+    """Run the first node, and report at `status` (host and port) whether all `nodes` have joined.
 
-    Raises ConfigError without Ray, RunFailed when it does not start.
+    Raises ConfigError: Ray is not installed. Raises RunFailed: Ray does not start.
     """
     address = f"{address_here()}:{ray_port}"
     roll = _Roll(address, nodes)
@@ -61,12 +62,16 @@ def first_node(ray_port: int, *, cpus: int, nodes: int, status: tuple[str, int])
 
 
 def further_node(first: str, *, cpus: int) -> int:
-    """Run a node that joins the first one, at `HOST:PORT`. Raises as `first_node`."""
+    """Run a node that joins the first node at `first` (HOST:PORT). Raises the errors of
+    `first_node`.
+    """
     return _run(["--address", first], cpus)
 
 
 def address_of_cluster(host: str, port: int, key: str) -> str:
-    """What the first node tells. Raises RunFailed when it tells nothing."""
+    """Ask the first node for the cluster's address. Raises RunFailed: it does not answer with an
+    address.
+    """
     request = urllib.request.Request(
         f"http://{host}:{port}/", headers={"Authorization": f"Bearer {key}"}
     )
@@ -79,14 +84,16 @@ def address_of_cluster(host: str, port: int, key: str) -> str:
 
 
 def _client_port() -> list[str]:
-    """Ray's own default would be the same for every job on a node."""
+    """Choose a free port for the Ray client server: Ray's default is the same for every job on a
+    node.
+    """
     if find_spec("grpc") is None:
         return []
     return ["--ray-client-server-port", str(PortLocks().choose(None))]
 
 
 def _run(flags: Sequence[str], cpus: int) -> int:
-    """Run `ray start` until it ends by itself, or we are told to end."""
+    """Run `ray start` until it ends by itself, or until a signal ends this process."""
     if find_spec("ray") is None:
         raise ConfigError(
             "Ray is not installed where the job runs", hint="pip install 'palestra[ray]'"
@@ -103,7 +110,9 @@ def _run(flags: Sequence[str], cpus: int) -> int:
 
 
 def _folder() -> Path:
-    """Of this job alone, whoever else has a Ray on this node; short, for the sockets in it."""
+    """Return the folder for Ray's temporary files: only this job uses it, and its path is short for
+    sockets.
+    """
     mark = hashlib.sha256(os.environ.get(TOKEN, "").encode()).hexdigest()[:8]
     return Path("/tmp") / f"ray-{os.getuid()}-{mark}"  # noqa: S108 - named after a secret
 
@@ -131,12 +140,12 @@ def _kept_up(command: Sequence[str]) -> int:
         ending.wait(LOOK_EVERY_S)
     raise RunFailed(
         f"Ray did not start in {TRIES} attempts",
-        hint="its own words stand above; `Check failed` in raylet.err names the cause",
+        hint="its output is above; `Check failed` in raylet.err names the cause",
     )
 
 
 class _Roll:
-    """How many nodes of the cluster are there, as Ray itself tells."""
+    """Counts the nodes of the cluster that Ray reports as alive."""
 
     def __init__(self, address: str, node_count: int) -> None:
         self.address = address
@@ -144,7 +153,7 @@ class _Roll:
         self.alive = 0
 
     def call(self) -> None:
-        """Count again and again, from when the first node is up."""
+        """Count the nodes again and again, once the first node is up."""
         while True:
             if _listens(self.address):
                 self._count()
@@ -152,7 +161,7 @@ class _Roll:
             time.sleep(LOOK_EVERY_S)
 
     def _count(self) -> None:
-        """In a process of its own: Ray's client takes the signals of the one that it is in."""
+        """Count in a separate process, because Ray's client takes over the signals of its process."""
         command = [sys.executable, "-c", COUNTING, self.address]
         with start(command, stdout=subprocess.PIPE, own_session=False) as counts:
             for line in counts.stdout or ():
@@ -180,11 +189,11 @@ class _Answer(BaseHTTPRequestHandler):
         expected = f"Bearer {os.environ.get(TOKEN, '')}"
         credentials = self.headers.get("Authorization", "")
         if not hmac.compare_digest(credentials.encode(), expected.encode()):
-            return self._say(401, {"error": "this Ray cluster is another job's"})
+            return self._reply(401, {"error": "this Ray cluster is another job's"})
         report = {"address": roll.address, "nodes": roll.alive, "wanted": roll.wanted}
-        return self._say(200 if roll.alive >= roll.wanted else 503, report)
+        return self._reply(200 if roll.alive >= roll.wanted else 503, report)
 
-    def _say(self, status: int, report: object) -> None:
+    def _reply(self, status: int, report: object) -> None:
         body = json.dumps(report).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -193,4 +202,4 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing of each question."""
+        """Log nothing for a request."""

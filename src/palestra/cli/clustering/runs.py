@@ -1,7 +1,7 @@
-"""`palestra cluster`: a run is submitted, and followed.
+"""`palestra cluster`: submit a run, and follow it.
 
-`rollouts`, `run-cmd` and the field's `nemo_gym_rollouts` go from flags to a submission; `status`,
-`logs`, `cancel` and `retry-failed` read its ledger.
+`rollouts`, `run-cmd` and NeMo Gym's `nemo_gym_rollouts` make a submission from flags. `status`,
+`logs`, `cancel` and `retry-failed` read the run's ledger.
 """
 
 import time
@@ -38,19 +38,19 @@ from palestra.settings import FollowArgs, LogsArgs, config_list
 from palestra.system import shown
 
 UNDERWAY = 3
-"""Exit code of `status` while something waits or runs, and nothing has failed."""
+"""The exit code of `status` while jobs wait or run and none has failed."""
 
 
 def submit(options: Mapping[str, Any], overrides: Sequence[str]) -> int:
-    """Submit what the flags ask for, and say what became of it."""
+    """Submit the rollouts that the flags describe, and print the jobs and their ids."""
     config_paths = [path for text in options["config_paths"] for path in config_list(text)]
-    _report(rollouts(extra=overrides, tell=notice, **{**options, "config_paths": config_paths}))
+    _report(rollouts(extra=overrides, report=notice, **{**options, "config_paths": config_paths}))
     return 0
 
 
 def submit_command(options: Mapping[str, Any], words: Sequence[str]) -> int:
-    """Submit the command that the flags ask for, and say what became of it."""
-    submission = run_cmd(extra=words, tell=notice, **options)
+    """Submit the command that the flags describe, and print its job id."""
+    submission = run_cmd(extra=words, report=notice, **options)
     run = submission.run
     (job,) = run.jobs
     say(f"{run.name}: {submission.job_ids.get(job.name, 'not submitted')}")
@@ -61,12 +61,12 @@ def submit_command(options: Mapping[str, Any], words: Sequence[str]) -> int:
 
 
 def _run_folder(submission: Submission) -> Path:
-    """The output folder of a run, outside containers."""
+    """Return the output folder of a run, as its path is outside containers."""
     return submission.folder.parent.parent
 
 
 def _report(submission: Submission) -> None:
-    """What a user does next."""
+    """Print the jobs of a submission, its files, and the command that follows it."""
     run = submission.run
     shard_names = {name for job in run.jobs for name in job.shards}
     rows = sum(shard.rows or 0 for shard in run.shards if shard.name in shard_names)
@@ -84,10 +84,12 @@ def _report(submission: Submission) -> None:
 
 
 def status(args: FollowArgs) -> int:
-    """Show a run; 0 when all is done, 1 when something will not be, 3 while it is under way."""
+    """Print the state of a run; exit 0 when all is done, 1 when a part ended without success, 3
+    while the run is under way.
+    """
     _, run_status = _looked_at(args.run)
     if args.as_json:
-        say_json(_told(run_status))
+        say_json(_run_fields(run_status))
     else:
         _show(run_status)
     if run_status.done:
@@ -106,7 +108,7 @@ def _executor(run: Run) -> Executor:
     return executor_for(run.executor, timeout_s=run.command_timeout_s)
 
 
-def _told(run_status: RunStatus) -> JsonDict:
+def _run_fields(run_status: RunStatus) -> JsonDict:
     return {
         "run": run_status.run.name,
         "output_dir": run_status.run.output_dir,
@@ -166,7 +168,7 @@ def _progress(unit_status: UnitStatus) -> str:
 
 
 def logs(args: LogsArgs) -> int:
-    """Show the ends of logs, of what has failed unless a unit is named."""
+    """Print the last lines of the logs of one shard or job, or by default of all that failed."""
     files = folder_of(args.run)
     run = read_run(files)
     executor, unit, lines = _executor(run), args.unit, args.lines
@@ -193,11 +195,11 @@ def logs(args: LogsArgs) -> int:
 
 
 def _check_known(run: Run, name: str) -> None:
-    """Raise ConfigError for what is neither a shard nor a job of the run."""
+    """Raise ConfigError when `name` is neither a shard nor a job of the run."""
     known_names = [*(shard.name for shard in run.shards), *(job.name for job in run.jobs)]
     if name not in known_names:
         raise ConfigError(
-            f"--of {name}: the run has no such shard or job{did_you_mean(name, known_names)}",
+            f"--of {name}: the run has no shard or job of that name{did_you_mean(name, known_names)}",
             hint=f"`palestra cluster status {run.output_dir}` lists them",
         )
 
@@ -207,7 +209,7 @@ def _end(text: str, lines: int) -> str:
 
 
 def cancel(args: FollowArgs) -> int:
-    """Cancel what has not ended."""
+    """Cancel the jobs of a run that have not ended."""
     files, run_status = _looked_at(args.run)
     ids = sorted({job_id for unit in run_status.units for job_id in unit.open_ids})
     _executor(run_status.run).cancel(ids)
@@ -241,7 +243,9 @@ def _nothing_to_retry(underway: Mapping[str, int]) -> str:
 
 
 def retry_failed(args: FollowArgs) -> int:
-    """Submit again what is neither done nor active, and the merge and profile after it."""
+    """Submit again the shards and jobs that are neither done nor active, then the merge and the
+    profile.
+    """
     _, run_status = _looked_at(args.run)
     stuck = [unit for unit in run_status.units if unit.standing is Standing.NEVER_STARTS]
     ids = sorted({unit.unit.job_id for unit in stuck if unit.unit.job_id})

@@ -1,5 +1,5 @@
-"""The flags of the `palestra` commands, one module per group; what they do is beside, in `cli`.
+"""The flags of the `palestra` commands, one module per group. The work itself is in `palestra.cli`.
 
-Each module has `register(app)`. Flags are declared here and become settings; modules with the
-work itself are imported when a command runs, so that `--help` stays quick.
+Each module has `register(app)`, which adds its commands. Modules that do the work are imported when
+a command runs, so that `--help` stays quick.
 """

@@ -1,4 +1,6 @@
-"""`palestra cluster`: submissions, what follows one, and the main steps of its jobs."""
+"""`palestra cluster`: the flags of the commands that submit and follow runs, and of the jobs' main
+steps.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 @settings_command(cluster, "RolloutOptions")
 def rollouts(flags: Flags, overrides: Overrides = None) -> None:
-    """Collect rollouts over seeds and chunks, a job each; then merge and profile them."""
+    """Collect rollouts over seeds and chunks, one job each; then merge and profile them."""
 
     def command() -> int:
         from palestra.cli.clustering.runs import submit
@@ -55,7 +57,7 @@ def run_cmd(
         list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Instead of --command.")
     ] = None,
 ) -> None:
-    """Run one command as a job, with bash; status, logs and cancel know it as they know rollouts."""
+    """Run one command as a job, with bash; status, logs and cancel work for it, too."""
 
     def command() -> int:
         from palestra.cli.clustering.runs import submit_command
@@ -66,22 +68,24 @@ def run_cmd(
 
 
 def status(flags: Flags) -> None:
-    """What has become of each job and shard of a run; exit 0 only once all is done."""
+    """Print the state of each job and shard of a run; exit 0 only once all is done."""
     run(f"{RUNS}:status", "FollowArgs", flags)
 
 
 def logs(flags: Flags) -> None:
-    """The ends of a run's logs: of what has failed, or of one shard or job."""
+    """Print the last lines of a run's logs: of all that failed, or of one shard or job."""
     run(f"{RUNS}:logs", "LogsArgs", flags)
 
 
 def retry_failed(flags: Flags) -> None:
-    """Submit again what is neither done nor running, and what comes after it."""
+    """Submit again the shards and jobs that are neither done nor running, then the merge and the
+    profile.
+    """
     run(f"{RUNS}:retry_failed", "FollowArgs", flags)
 
 
 def cancel(flags: Flags) -> None:
-    """Cancel every job of a run that has not ended. What is collected stays."""
+    """Cancel every job of a run that has not ended. Collected rollouts stay."""
     run(f"{RUNS}:cancel", "FollowArgs", flags)
 
 
@@ -118,7 +122,9 @@ def ray_node(
 
 
 def merge_shards(flags: Flags) -> None:
-    """Merge the shards of a run by hand, also those not done; jobs do so by themselves."""
+    """Merge the shards of a run by hand, also unfinished ones. The run's own jobs merge it by
+    themselves.
+    """
     run("palestra.cli.clustering.main_steps:merge_by_hand", "MergeShardsArgs", flags)
 
 

@@ -1,4 +1,6 @@
-"""`palestra prepare`, `render-prompts`, `dataset import`, `benchmark`: commands that make rows."""
+"""`palestra prepare`, `render-prompts`, `dataset import`, `benchmark`: the flags of commands that
+make rows.
+"""
 
 from typing import Annotated
 
@@ -25,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def prepare(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
     """Check and measure every row of the agents' datasets, and write them for training.
 
-    Same as ng_prepare_data. With one bad row, nothing is written.
+    Same as ng_prepare_data. If one row is bad, nothing is written.
     """
 
     def command() -> int:
@@ -37,7 +39,7 @@ def prepare(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
 
 
 def import_rows(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """Make rows of a table, a chat or questions with answers, without a script."""
+    """Make task rows from a table, from chats, or from questions with answers, without a script."""
     run("palestra.cli.importing:import_rows", "ImportArgs", flags, with_configs(configs, overrides))
 
 
@@ -54,7 +56,7 @@ def render_prompts(flags: Flags, configs: Configs = None, overrides: Overrides =
 
 @benchmark.command("list")
 def list_benchmarks(configs: Configs = None, overrides: Overrides = None) -> None:
-    """The benchmarks of --config, else of the project. Same as ng_list_benchmarks."""
+    """List the benchmarks of --config, or else of the project. Same as ng_list_benchmarks."""
 
     def command() -> int:
         from palestra.cli.benchmarks import list_benchmarks as show
@@ -72,7 +74,9 @@ def prepare_benchmark(
     ] = None,
     configs: Configs = None,
 ) -> None:
-    """Run the scripts that make benchmarks' files, and check their rows. ng_prepare_benchmark."""
+    """Run the scripts that make the benchmarks' files, and check their rows. Same as
+    ng_prepare_benchmark.
+    """
     overrides = [text for text in names or () if "=" in text or text.startswith("~")]
 
     def command() -> int:

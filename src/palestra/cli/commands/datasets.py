@@ -1,4 +1,4 @@
-"""`palestra dataset`: the flags of the commands that move datasets to and from other machines."""
+"""`palestra dataset`: the flags of the commands that upload, download, delete and migrate datasets."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -17,7 +17,7 @@ dataset = typer.Typer(
 
 
 class Storage(StrEnum):
-    """Where datasets are kept."""
+    """The place where a dataset is stored: the Hugging Face hub, or GitLab's registry."""
 
     HF = "hf"
     GITLAB = "gitlab"
@@ -34,7 +34,7 @@ ONLY: dict[Storage, frozenset[str]] = {
     ),
     Storage.GITLAB: frozenset({"version"}),
 }  # fmt: skip
-"""Settings that mean something in one place only."""
+"""The settings that are valid for one storage only."""
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _in_its_place(storage: Storage, settings: dict[str, Any]) -> dict[str, Any]:
-    """`settings`, unless some are for the other place. Raises ConfigError that names them."""
+    """Return `settings`. Raises ConfigError, with their names: some are only for the other storage."""
     for storage_name, names in ONLY.items():
         strange = sorted(names & settings.keys())
         if storage_name != storage and strange:
@@ -60,14 +60,17 @@ def upload(
     configs: Configs = None,
     overrides: Overrides = None,
 ) -> None:
-    """Upload a file; what arrives is compared with it. ng_upload_dataset_to_hf, …_to_gitlab."""
+    """Upload a file, and compare it with the stored copy.
+
+    Same as ng_upload_dataset_to_hf and ng_upload_dataset_to_gitlab.
+    """
 
     def command() -> int:
         from palestra.cli.sharing import upload_to_gitlab, upload_to_hub
 
         if flags.get("yes") and not flags.get("delete_from_gitlab"):
             raise ConfigError(
-                "yes: answers a question that is not asked",
+                "yes: the command asks no question that it could answer",
                 hint="it is asked with --delete-from-gitlab",
             )
         run = upload_to_hub if storage is Storage.HF else upload_to_gitlab
@@ -90,7 +93,7 @@ def download(
     configs: Configs = None,
     overrides: Overrides = None,
 ) -> None:
-    """Download a file or splits, whole or not at all; the same command again goes on."""
+    """Download a file or splits, complete or not at all. Run the same command again to continue."""
 
     def command() -> int:
         from palestra.cli.sharing import download_from_gitlab, download_from_hub
@@ -114,7 +117,7 @@ def delete(
     configs: Configs = None,
     overrides: Overrides = None,
 ) -> None:
-    """Delete a dataset from GitLab's registry, after a question. ng_delete_dataset_from_gitlab."""
+    """Delete a dataset from GitLab's registry; asks first. Same as ng_delete_dataset_from_gitlab."""
     flags["dataset_name"] = name
 
     def command() -> int:
@@ -139,7 +142,10 @@ def delete(
     without=("output_fpath", "delete_from_gitlab"),
 )
 def migrate(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """From GitLab to the hub: upload, compare, then ask and delete. ng_gitlab_to_hf_dataset."""
+    """Move a dataset from GitLab to the hub: upload, compare, then ask and delete.
+
+    Same as ng_gitlab_to_hf_dataset.
+    """
 
     def command() -> int:
         from palestra.cli.sharing import migrate as move

@@ -1,6 +1,6 @@
-"""`palestra doctor`, `diagnose`: the flags of the examinations before and after a run.
+"""`palestra doctor`, `diagnose`: the flags of the checks before and after a run.
 
-The doctor has the very flags of `collect`.
+`palestra doctor` takes the same flags as `collect`.
 """
 
 from typing import Any, Final, final
@@ -12,31 +12,31 @@ from palestra.cli.console import guarded
 from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
 
 _ITSELF: Final = "check"
-"""What `palestra doctor` is short for: `palestra doctor check`."""
+"""The command that `palestra doctor` runs when no subcommand is named."""
 
 
 @final
 class _DoctorGroup(TyperGroup):
-    """Commands of the doctor; what names none of them belongs to the doctor itself."""
+    """The group of the doctor's commands; without a subcommand, `palestra doctor` runs `check`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the name of the doctor itself in front, unless a command is named."""
+        """Insert the default command `check`, unless the arguments begin with a command's name."""
         is_command = args[:1] and args[0] in self.commands
         return super().parse_args(ctx, args if is_command else [_ITSELF, *args])
 
 
 @final
 class _Doctor(TyperCommand):
-    """The doctor itself, whose help and errors name it as its user does: `palestra doctor`."""
+    """The default command `check`; its help and errors show the name `palestra doctor`."""
 
     def make_context(self, *named_and_args: Any, parent: Any = None, **extra: Any) -> Any:
-        """As the child of the application, where the group has that name."""
+        """Make the command's context under the group's name, as a child of the application."""
         _name, args = named_and_args
         return super().make_context(parent.info_name, args, parent=parent.parent, **extra)
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to `app`: the doctor with whatever flags `collect` has now."""
+    """Add the commands to `app`; the doctor takes the flags of `collect`."""
     group = typer.Typer(cls=_DoctorGroup)
     epilog = "`palestra doctor tools FILE` checks the tool schemas of a file alone."
     add = settings_command(
@@ -49,11 +49,10 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """Say what would go wrong in a run, before it costs a rollout. Arguments as for collect.
+    """Report what would go wrong in a run, before it costs a rollout. Arguments as for collect.
 
-    Checks this machine, the endpoints, the configuration, every row, the verifiers and what an
-    earlier run left; then forecasts requests, tokens, time and disk. Exits 1 when it finds an
-    error.
+    Checks this machine, the endpoints, the configuration, every row, the verifiers and the files of
+    an earlier run; then forecasts requests, tokens, time and disk. Exits 1 when it finds an error.
     """
     from palestra.cli.doctoring import doctor as examine
 
@@ -62,7 +61,7 @@ def doctor(flags: Flags, configs: Configs = None, overrides: Overrides = None) -
 
 
 def tools(flags: Flags) -> None:
-    """Check every distinct tool schema of a file by rules, and by compiling its grammar.
+    """Check every distinct tool schema of a file: by rules, and by compiling its grammar.
 
     Exits 1 when there are errors, and 2 when the file cannot be read.
     """
@@ -70,8 +69,8 @@ def tools(flags: Flags) -> None:
 
 
 def diagnose(flags: Flags) -> None:
-    """What went wrong with a run: layer, cause, quoted evidence, what to do.
+    """Explain what went wrong in a run: layer, cause, quoted evidence, what to do.
 
-    Exit 1 when something is wrong, 0 when nothing was found.
+    Exits 1 when something is wrong, 0 when nothing was found.
     """
     run("palestra.cli.diagnosing:diagnose", "DiagnoseArgs", flags)

@@ -1,4 +1,6 @@
-"""`palestra init`, `test`, `verify-env`, `skills`: the flags of what authors of environments use."""
+"""`palestra init`, `test`, `verify-env`, `skills`: the flags of the commands for environment
+authors.
+"""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,7 +15,7 @@ skills = typer.Typer(
 )
 
 SKILLS_FOLDER: Final = Path(".agents/skills")
-"""Where coding agents look for a project's skills."""
+"""The folder of a project in which coding agents look for skills."""
 
 
 def register(app: typer.Typer) -> None:
@@ -25,17 +27,19 @@ def register(app: typer.Typer) -> None:
 
 
 def init(flags: Flags) -> None:
-    """Make the folder of a new environment, which passes its tests as it is."""
+    """Make the folder of a new environment, which passes its own tests from the start."""
     run("palestra.cli.authoring:init", "InitArgs", flags)
 
 
 def run_tests(flags: Flags) -> None:
-    """Run servers' tests, and look at their examples, metrics, rollouts and READMEs."""
+    """Run the tests of servers, and check their examples, metrics, rollouts and READMEs."""
     run("palestra.cli.authoring:test_servers", "TestArgs", flags)
 
 
 def verify_env(flags: Flags, overrides: Overrides = None, configs: Configs = None) -> None:
-    """Try a verifier: right answers pass, wrong and hostile ones do not, and nothing shakes it."""
+    """Test a verifier: right answers must pass, wrong and hostile answers must fail, none may break
+    it.
+    """
     function = "palestra.cli.verifying:verify_env"
     run(function, "VerifyEnvArgs", flags, with_configs(configs, overrides))
 
@@ -54,7 +58,7 @@ def install(
         bool, typer.Option("--overwrite", help="Replace files that were changed there.")
     ] = False,
 ) -> None:
-    """Copy the skills into DIR, each a folder with a SKILL.md."""
+    """Copy the skills into DIR, one folder with a SKILL.md for each skill."""
 
     def command() -> int:
         from palestra.cli.authoring import install_skills

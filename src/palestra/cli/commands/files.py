@@ -17,7 +17,8 @@ def register(app: typer.Typer) -> None:
 
 
 def profile(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """Reward statistics per task and per agent, and the table. Same as ng_reward_profile.
+    """Compute reward statistics per task and per agent, and print the table. Same as
+    ng_reward_profile.
 
     `palestra profile FILE` is short for `--rollouts FILE`.
     """
@@ -31,19 +32,19 @@ def profile(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
 
 
 def merge(flags: Flags, configs: Configs = None) -> None:
-    """Merge the shards of one run: the same bytes as if it had never been cut.
+    """Merge the shards of one run into the same bytes that a run without shards writes.
 
-    Aggregate metrics are made too, when a fleet runs or --config names its agents.
+    Also makes aggregate metrics, when a fleet runs or --config names its agents.
     """
     flags["shards"] = with_configs(configs, flags["shards"])
     run("palestra.cli.merging:merge_arguments", "MergeArgs", flags)
 
 
 def reverify(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """Run today's verifiers over stored responses, without a model, and show what changes.
+    """Run today's verifiers over stored responses, without a model, and show which rewards change.
 
-    Without --environment, each row goes to the environment of its agent in the configs. A failures
-    file gives the answers whose verification failed: they become scored rows.
+    Without --environment, each row goes to the environment of its agent in the configs. Answers of
+    a failures file whose verification failed are verified, too, and become scored rows.
     """
     run(
         "palestra.cli.reverifying:reverify", "ReverifyArgs", flags, with_configs(configs, overrides)
@@ -51,22 +52,23 @@ def reverify(flags: Flags, configs: Configs = None, overrides: Overrides = None)
 
 
 def compare(flags: Flags) -> None:
-    """Whether run B beats run A, task by task: interval, test, regressions, what is missing.
+    """Test whether run B beats run A, task by task: interval, p-value, regressions, missing
+    rollouts.
 
-    The materialized inputs and the failures of a run are found by name beside its rollouts.
+    The materialized inputs and the failures of a run are found by their names, in its folder.
     """
     run("palestra.cli.comparing:compare_runs", "CompareArgs", flags)
 
 
 def select(flags: Flags) -> None:
-    """Export tasks that are neither too easy nor too hard, as a dataset to collect again.
+    """Export the tasks that are neither too easy nor too hard, as a dataset to collect again.
 
-    Rollouts without a reward never count as difficulty. Beside the output, a provenance file says
-    for every row where it comes from and how sure its pass rate is.
+    Rollouts without a reward never count as difficulty. A provenance file in the same folder
+    records for every row where it comes from and how sure its pass rate is.
     """
     run("palestra.cli.selecting:select_tasks", "SelectArgs", flags)
 
 
 def scores(flags: Flags) -> None:
-    """The table of the field: pass@1, maj@k, pass@k in percent, mean ± error over seeds."""
+    """Print the usual table of scores: pass@1, maj@k, pass@k in percent, mean ± error over seeds."""
     run("palestra.cli.scoring:show_scores", "ScoresArgs", flags)

@@ -1,4 +1,6 @@
-"""`palestra models`, `serve-model`, `sandbox`: the flags of what this machine fetches and serves."""
+"""`palestra models`, `serve-model`, `sandbox`: the flags of the commands that fetch and serve
+models, and of the sandbox.
+"""
 
 import typer
 
@@ -24,7 +26,7 @@ def fetch(flags: Flags) -> None:
 
 @settings_command(serve_model, "VLLMServer", name="vllm")
 def serve_vllm(flags: Flags) -> None:
-    """Serve a model with vLLM, with the flags that `vllm_model` needs, until Ctrl-C."""
+    """Serve a model with vLLM until Ctrl-C, with the flags that the `vllm_model` server needs."""
     run("palestra.cli.serving:serve_model_vllm", "VLLMServer", flags)
 
 
@@ -36,13 +38,15 @@ def serve_llama_cpp(flags: Flags) -> None:
 
 @sandbox.callback()
 def _group() -> None:
-    """Keeps `serve` a command of its own while it is the only one."""
+    """Make `sandbox` a group: Typer would merge a single command into it, and drop the word
+    `serve`.
+    """
 
 
 @settings_command(sandbox, "SandboxArgs")
 def serve(flags: Flags) -> None:
-    """Run other machines' programs in this machine's sandbox, until Ctrl-C.
+    """Run programs from other machines in this machine's sandbox, until Ctrl-C.
 
-    They find it by NEMO_SKILLS_SANDBOX_HOST and NEMO_SKILLS_SANDBOX_PORT.
+    The other machines find it by NEMO_SKILLS_SANDBOX_HOST and NEMO_SKILLS_SANDBOX_PORT.
     """
     run("palestra.cli.serving:serve_sandbox", "SandboxArgs", flags)

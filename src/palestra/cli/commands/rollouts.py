@@ -1,4 +1,4 @@
-"""The commands about a fleet and its host, and those that make rollouts: `eval`, `collect`."""
+"""The flags of the commands about a fleet and its host, and of `eval` and `collect`."""
 
 from typing import Annotated
 
@@ -27,24 +27,24 @@ def run_fleet(configs: Configs = None, overrides: Overrides = None) -> None:
 
 
 def status(flags: Flags, overrides: Overrides = None) -> None:
-    """One line per server of the running fleet. Exits 0 only if all are ready."""
+    """Print one line per server of the running fleet. Exits 0 only if all are ready."""
     run("palestra.cli.fleet_commands:status", "StatusArgs", flags, overrides or [])
 
 
 def config(configs: Configs = None, overrides: Overrides = None) -> None:
-    """Print the configuration as the system sees it, secrets masked. Same as ng_dump_config."""
+    """Print the resolved configuration, with secrets masked. Same as ng_dump_config."""
     from palestra.cli.fleet_commands import dump_config
 
     guarded(lambda: dump_config(with_configs(configs, overrides), ng=False))
 
 
 def pip_list(flags: Flags) -> None:
-    """The packages of the environment that a server runs in. Same as ng_pip_list."""
+    """List the packages of the environment that a server runs in. Same as ng_pip_list."""
     run("palestra.cli.packages:pip_list", "PipListArgs", flags)
 
 
 def version(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
-    """What is installed, and where."""
+    """Print the installed version, and where it is installed."""
     from palestra.cli.fleet_commands import version as show
 
     guarded(lambda: show(as_json=as_json))
@@ -53,7 +53,7 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
 def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
     """Run rows through agents and record how each rollout ends. Same as ng_collect_rollouts.
 
-    Uses the running fleet; when none runs, the servers of --config start inside this command.
+    Uses the running fleet. When none runs, starts the servers of --config inside this command.
     """
     from palestra.cli.collecting import collect as collect_rollouts
 
@@ -61,7 +61,7 @@ def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
 
 
 def evaluate(flags: Flags, overrides: Overrides = None) -> None:
-    """Run one environment against one model and profile it, all in this process."""
+    """Run one environment against one model and profile the rollouts, all in this process."""
 
     def command() -> int:
         from palestra.cli.evaluating import evaluate as evaluate_environment

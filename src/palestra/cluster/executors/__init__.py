@@ -1,4 +1,4 @@
-"""Handing a rendered run to whatever runs jobs: four verbs, submit, status, cancel, logs.
+"""Executors run the jobs of a rendered run. Each has four methods: submit, status, cancel, logs.
 
 slurm.py   Slurm, through its own commands
 here.py    this machine (`local` and `none`): inside the command, one job after the other
@@ -28,9 +28,11 @@ __all__ = [
 
 
 def executor_for(name: str, *, timeout_s: float = 60.0) -> Executor:
-    """The executor of that name; no call of it takes longer than `timeout_s`, but running does."""
+    """Return the executor `name`. `timeout_s`: the limit of each Slurm command (not of running
+    jobs).
+    """
     if name == "slurm":
         return SlurmExecutor(timeout_s=timeout_s)
     if name in {"local", "none"}:
         return HereExecutor()
-    raise ConfigError(f"there is no executor {name!r}", hint="slurm or none (also called local)")
+    raise ConfigError(f"unknown executor {name!r}", hint="slurm or none (also called local)")

@@ -1,4 +1,4 @@
-"""What every executor can do, and the words in which it says how a job is."""
+"""The interface of every executor, and the types in which it reports the state of a job."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -7,20 +7,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
-from palestra.cluster.plan import Job, Run
+from palestra.cluster.plan import PlannedJob, Run
 from palestra.errors import Layer, RunFailed
 from palestra.schema import JsonObject
 from palestra.system import signal_name
 
 
 class ClusterUnreachable(RunFailed):
-    """The cluster gave no answer, so nothing is known: never the same as `not done`."""
+    """The cluster did not answer, so the state of its jobs is unknown. Never treat it as `not
+    done`.
+    """
 
     layer = Layer.INFRA
 
 
 class Phase(StrEnum):
-    """How one job, or one task of an array, is."""
+    """The state of one job, or of one task of an array."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -28,17 +30,21 @@ class Phase(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     UNKNOWN = "unknown"
-    """The cluster answers and has forgotten it: its result file says more."""
+    """The cluster answers but no longer has the job. The job's result file may say how it ended."""
 
     @property
     def over(self) -> bool:
-        """Whether it will not change any more."""
+        """Whether the state is final."""
         return self not in {Phase.QUEUED, Phase.RUNNING}
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """`reason`: in the cluster's own words, such as NODE_FAIL or (Priority). `restarts`: requeues."""
+    """The state of a job.
+
+    `reason`: in the cluster's own words, such as NODE_FAIL or (Priority). `restarts`: how often the
+    job was requeued.
+    """
 
     state: Phase
     reason: str = ""
@@ -47,33 +53,37 @@ class JobState:
 
 
 class Executor(Protocol):
-    """Where jobs run. Each call has a deadline, and raises ClusterUnreachable past it.
+    """Runs jobs. Each call has a deadline and raises ClusterUnreachable after it.
 
-    A job's id is what `submit` said; of an array, task i is `unit_ids(job, id)[i]`.
+    A job's id is the one that `submit` reports. Task i of an array has the id `unit_ids(job,
+    id)[i]`.
     """
 
-    def submit(self, run: Run, submitted: Callable[[Job, str], None], /) -> None:
-        """Submit every job of a run whose folder is written; tell each id as soon as it exists."""
+    def submit(self, run: Run, submitted: Callable[[PlannedJob, str], None], /) -> None:
+        """Submit every job of a run whose folder is written. Call `submitted` with each id as soon
+        as it exists.
+        """
 
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
-        """How the jobs are, by the ids of their units: one question for all."""
+        """Return the state of each unit by its id, with one query for all."""
 
     def cancel(self, ids: Iterable[str], /) -> None:
-        """End jobs or units. Those that have ended already are fine."""
+        """Cancel jobs or units. Ids of ended jobs are ignored."""
 
     def logs(self, run: Run, unit: str = "", /) -> tuple[Path, ...]:
-        """The log files of a shard or a job, of all when `unit` is empty; oldest first."""
+        """Return the log files of a shard or job, oldest first; of all when `unit` is empty."""
 
 
-def unit_ids(job: Job, job_id: str) -> tuple[str, ...]:
-    """The ids of what runs in a job: its tasks', or its own."""
+def unit_ids(job: PlannedJob, job_id: str) -> tuple[str, ...]:
+    """Return the ids of a job's units: one per task of an array, otherwise the job's own id."""
     return tuple(f"{job_id}_{i}" for i in range(len(job.shards))) if job.array else (job_id,)
 
 
 def log_files(log_dir: Path, unit: str = "") -> tuple[Path, ...]:
-    """The logs in `log_dir` of one unit, oldest first.
+    """Return the logs of one unit in `log_dir`, oldest first.
 
-    `rollouts-rs1` is not the beginning of `rollouts-rs1-chunk0` here, nor of `rollouts-rs11`.
+    The whole name must match: `rollouts-rs1` does not match the logs of `rollouts-rs1-chunk0` or
+    `rollouts-rs11`.
     """
     if not log_dir.is_dir():
         return ()
@@ -90,9 +100,9 @@ MOST_CHARACTERS: Final = 400
 
 
 def reason_of(result: JsonObject) -> str:
-    """Why the job ended, with the last word of the log where the reason is no more than an exit.
+    """Return why the job ended. If the result only names an exit, add the last error of the log.
 
-    Empty when there is no reason, as after a job that went well.
+    Empty when there is no reason, for example after success.
     """
     reason = str(result.get("reason") or "")
     last_word = _last_word(
@@ -102,9 +112,9 @@ def reason_of(result: JsonObject) -> str:
 
 
 def killed_by(exit_code: str) -> str:
-    """Which signal ended a supervisor before it wrote a result; empty when none did.
+    """Return which signal killed a supervisor before it wrote a result; empty when none did.
 
-    `exit_code`: Slurm's (`0:9`, exit and signal), or that of a process (`-9`).
+    `exit_code`: Slurm's (`0:9` is exit code and signal), or that of a process (`-9`).
     """
     ended_by = _SIGNAL.fullmatch(exit_code)
     if ended_by is None:
@@ -115,9 +125,10 @@ def killed_by(exit_code: str) -> str:
 
 
 def _last_word(log: str, *, errors_only: bool) -> str:
-    """The last error of a log, since hints may follow it; without one, its last line.
+    """Return the last error line of a log; without an error line, the last line.
 
-    `errors_only`: the last line of a program that exited well is no cause.
+    Error lines come first because hints may follow them. `errors_only`: never return a line that is
+    not an error, because the last line of a program that exited with 0 is not a cause.
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]

@@ -1,7 +1,7 @@
-"""On this machine, inside the command: it returns when all jobs have ended, one after the other.
+"""The executor that runs jobs on this machine, one after the other, inside the submitting command.
 
-How they are stands in `queue.json` beside the plan, written whole at each change, so that another
-command can look at it.
+The command returns when all jobs have ended. The state of the jobs is in `queue.json`, next to the
+plan. The file is replaced as a whole at each change, so other commands can read it.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from palestra.cluster.executors.executor import (
     unit_ids,
 )
 from palestra.cluster.layout import RunFiles, SubmissionFiles, log_name
-from palestra.cluster.plan import After, Job, Run, seconds_of
+from palestra.cluster.plan import After, PlannedJob, Run, seconds_of
 from palestra.cluster.records import read_object
 from palestra.errors import RunFailed
 from palestra.rollouts import write_json
@@ -37,26 +37,26 @@ from palestra.system import Process, start
 STATE_FILE: Final = "queue.json"
 PREFIX: Final = "local"
 GRACE_S: Final = 30.0
-"""From SIGTERM to SIGKILL."""
+"""The time between SIGTERM and SIGKILL."""
 LOOK_EVERY_S: Final = 0.2
 JOB_ID: Final = "PALESTRA_JOB_ID"
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def to_stderr(text: str) -> None:
-    """Tell a user something while jobs run."""
+    """Print a message to stderr at once, while jobs run."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 class HereExecutor:
-    """Runs jobs in their order. `report` gets a line when something starts or ends."""
+    """Runs jobs in their order. `report` is called with a line when a job starts or ends."""
 
     def __init__(self, report: Callable[[str], None] = to_stderr) -> None:
         self._tell = report
 
-    def submit(self, run: Run, submitted: Callable[[Job, str], None], /) -> None:
-        """Run them all. Raises RunFailed when one did not go well."""
+    def submit(self, run: Run, submitted: Callable[[PlannedJob, str], None], /) -> None:
+        """Run all jobs of a run. Raises RunFailed: a job did not succeed."""
         files = RunFiles(Path(run.output_dir)).submission(run.submission)
         for job in run.jobs:
             submitted(job, job_id(files, job))
@@ -67,7 +67,7 @@ class HereExecutor:
                 if job_state.state is not Phase.DONE
             ]
             raise RunFailed(
-                f"not everything went well: {'; '.join(bad)}",
+                f"some jobs failed: {'; '.join(bad)}",
                 hint=f"the logs are in {run.log_dir}; `palestra cluster retry-failed "
                 f"{run.output_dir}` goes on from here",
             )
@@ -79,9 +79,10 @@ class HereExecutor:
         return answers
 
     def cancel(self, ids: Iterable[str], /) -> None:
-        """End the commands that run these jobs: a submission is cancelled as a whole here.
+        """Stop the commands that run these jobs. Each command's whole submission is cancelled with
+        it.
 
-        Raises RunFailed when one does not end in time.
+        Raises RunFailed: a command does not end in time, or runs on another machine.
         """
         for folder in {Path(job.partition(":")[2].rpartition(":")[0]) for job in ids}:
             queue = QueueState.read(folder)
@@ -105,21 +106,21 @@ class HereExecutor:
         return log_files(Path(run.log_dir), unit)
 
 
-def job_id(files: SubmissionFiles, job: Job) -> str:
-    """The id of a job here: it says where its state stands."""
+def job_id(files: SubmissionFiles, job: PlannedJob) -> str:
+    """Return the id of a local job. It contains the folder where the job's state is stored."""
     return f"{PREFIX}:{files.folder}:{job.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The process that runs the jobs, and how each unit is."""
+    """The process that runs the jobs, and the state of each unit."""
 
     process: Process
     units: Mapping[str, JobState]
 
     @classmethod
     def read(cls, folder: Path) -> "QueueState | None":
-        """None while nobody has written one."""
+        """Read the state file of a submission's folder. None when the file does not exist."""
         try:
             stored = orjson.loads((folder / STATE_FILE).read_bytes())
         except FileNotFoundError:
@@ -132,11 +133,15 @@ class QueueState:
 
     @property
     def runs(self) -> bool:
-        """Whether something waits or runs: a process may outlive the queue that ran inside it."""
+        """Whether a unit waits or runs. A process may live on after its queue ended, so check the
+        units too.
+        """
         return not self.process.is_gone and not all(s.state.over for s in self.units.values())
 
     def seen(self) -> Mapping[str, JobState]:
-        """The units as they are: without its process, nothing waits or runs any more."""
+        """Return the state of each unit. If the queue's process is gone, units not yet ended have
+        failed.
+        """
         if not self.process.is_gone:
             return self.units
         gone = JobState(Phase.FAILED, "the process that ran the jobs is gone")
@@ -144,7 +149,7 @@ class QueueState:
 
 
 class Queue:
-    """Runs the jobs of one submission, and the tasks of an array, one after another."""
+    """Runs the jobs of one submission, and the tasks of each array, one after another."""
 
     def __init__(self, run: Run, report: Callable[[str], None] = lambda _: None) -> None:
         self._run = run
@@ -159,7 +164,7 @@ class Queue:
         }
 
     def run(self) -> bool:
-        """Run everything that may run; whether all of it went well."""
+        """Run every job whose dependencies allow it. Return whether all units succeeded."""
         Path(self._run.log_dir).mkdir(parents=True, exist_ok=True)
         self._write()
         with _on_stop(self.stop):
@@ -174,15 +179,17 @@ class Queue:
         return all(s.state is Phase.DONE for s in self._units.values())
 
     def stop(self) -> None:
-        """End what runs; nothing more starts. From any thread, and from a signal's handler."""
+        """End the running job and start no more. Safe from any thread and from a signal handler."""
         self._stopping = True
 
     def _is_stopping(self) -> bool:
-        """Asked again each time: a signal's handler may have said so meanwhile."""
+        """Whether `stop` was called. Read anew each time, since a signal handler may call it at any
+        moment.
+        """
         return self._stopping
 
-    def _obstacle(self, job: Job) -> str:
-        """Why a job may not start; empty when it may."""
+    def _obstacle(self, job: PlannedJob) -> str:
+        """Return why a job may not start; empty when it may."""
         if self._is_stopping():
             return "stopped"
         for after in job.after:
@@ -200,7 +207,7 @@ class Queue:
             return tuple(self._units[unit] for unit in unit_ids(earlier, self._ids[after.job]))
         return tuple(states(after.job_id).values()) or (JobState(Phase.UNKNOWN),)
 
-    def _task(self, job: Job, task: int) -> None:
+    def _task(self, job: PlannedJob, task: int) -> None:
         unit = unit_ids(job, self._ids[job.name])[task]
         unit_name = job.shards[task] if job.shards else job.name
         if self._is_stopping():
@@ -219,8 +226,10 @@ class Queue:
         self._set(unit, end_state)
         self._tell(f"{unit_name}: {end_state.state.value}{_in_brackets(end_state.reason)}")
 
-    def _failure(self, job: Job, task: int, code: int) -> str:
-        """Why a job failed: in the words of its supervisor, if it has left any."""
+    def _failure(self, job: PlannedJob, task: int, code: int) -> str:
+        """Return why a job failed: the supervisor's reason if it wrote one, else the signal or exit
+        code.
+        """
         result = None
         with contextlib.suppress(OSError):
             result = read_object(self._files.job(job.name, task if job.array else None).result)
@@ -228,8 +237,10 @@ class Queue:
             return f"{reason} (exit code {code})"
         return killed_by(str(code)) or f"exit code {code}"
 
-    def _supervised(self, job: Job, task: int, unit_name: str) -> tuple[int, str]:
-        """The exit code of the supervisor, and why it was ended if it was."""
+    def _supervised(self, job: PlannedJob, task: int, unit_name: str) -> tuple[int, str]:
+        """Run the supervisor of one task. Return its exit code, and "the time limit" if that ended
+        it.
+        """
         suffix = f"_{task}" if job.array else ""
         ident = f"{PREFIX}-{os.getpid()}-{self._run.submission}-{job.name}{suffix}"
         log = Path(self._run.log_dir) / log_name(ident, unit_name, "supervisor")
@@ -243,8 +254,10 @@ class Queue:
             )
         return self._wait(process, job)
 
-    def _wait(self, process: "subprocess.Popen[bytes]", job: Job) -> tuple[int, str]:
-        """Wait as a queue does: a warning before the time limit, then an end, then one by force."""
+    def _wait(self, process: "subprocess.Popen[bytes]", job: PlannedJob) -> tuple[int, str]:
+        """Wait for the supervisor and signal it as Slurm would: SIGUSR1 before the time limit,
+        SIGTERM at the limit, then SIGKILL.
+        """
         limit_s = seconds_of(job.time_limit) if job.time_limit else math.inf
         due = [(limit_s - job.signal_s, signal.SIGUSR1), *_ending(limit_s)]
         began = time.monotonic()
@@ -260,7 +273,7 @@ class Queue:
             while due and elapsed_s >= due[0][0]:
                 process.send_signal(due.pop(0)[1])
 
-    def _set_job(self, job: Job, job_state: JobState) -> None:
+    def _set_job(self, job: PlannedJob, job_state: JobState) -> None:
         for unit in unit_ids(job, self._ids[job.name]):
             self._set(unit, job_state)
 
@@ -281,13 +294,13 @@ def _in_brackets(reason: str) -> str:
 
 
 def _ending(at_s: float) -> list[tuple[float, signal.Signals]]:
-    """The signals that end a job, each with the second of the job at which it is sent."""
+    """Return the signals that end a job, each with the time (seconds since job start) to send it."""
     return [(at_s, signal.SIGTERM), (at_s + GRACE_S, signal.SIGKILL)]
 
 
 @contextlib.contextmanager
 def _on_stop(stop: Callable[[], None]) -> Iterator[None]:
-    """A signal to stop means `stop`, where signals can be handled at all."""
+    """Call `stop` when a stop signal arrives. Does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -300,7 +313,7 @@ def _on_stop(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def states(job: str) -> Mapping[str, JobState]:
-    """The units of a job by its id, or the one unit of that id; empty for what is not known."""
+    """Return the states of a job's units, or of the one unit with that id; empty for an unknown id."""
     prefix, _, folder_and_unit = job.partition(":")
     folder, _, name = folder_and_unit.rpartition(":")
     if prefix != PREFIX or not name:

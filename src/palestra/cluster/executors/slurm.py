@@ -1,8 +1,8 @@
-"""Slurm, through its own commands.
+"""The executor for Slurm; it runs Slurm's own commands.
 
-The queue answers for what waits and runs; for what has ended, sacct where there is accounting,
-else the controller's memory (`scontrol show job`), which lasts for MinJobAge. `Commands` is the
-seam that tests replace.
+The state of waiting and running jobs comes from `squeue`. The state of ended jobs comes from
+`sacct`; without accounting, from `scontrol show job`, which keeps a job for MinJobAge. Tests
+replace `Commands`.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from palestra.cluster.executors.executor import ClusterUnreachable, JobState, Phase, log_files
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.plan import Job, Run
+from palestra.cluster.plan import PlannedJob, Run
 from palestra.cluster.render import dependency
 from palestra.errors import ConfigError, RunFailed
 from palestra.system import run
@@ -21,7 +21,7 @@ from palestra.system import run
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """What a command said."""
+    """The exit code and output of a command."""
 
     code: int
     out: str = ""
@@ -29,14 +29,16 @@ class CommandAnswer:
 
 
 class Commands(Protocol):
-    """Runs a command to its end."""
+    """A function that runs a command until it ends."""
 
     def __call__(self, argv: Sequence[str], timeout_s: float, /) -> CommandAnswer:
-        """Raises ClusterUnreachable when it does not end in time, ConfigError when it is not there."""
+        """Run a command. Raises ClusterUnreachable: it does not end in time. Raises ConfigError:
+        not found.
+        """
 
 
 def run_command(argv: Sequence[str], timeout_s: float, /) -> CommandAnswer:
-    """For real, with our environment."""
+    """Run a command as a real process, with the environment of this process."""
     try:
         process = run(argv, timeout_s=timeout_s)
     except FileNotFoundError as error:
@@ -74,7 +76,8 @@ _STATES: Final = {
     "CANCELLED": Phase.CANCELLED,
     "REVOKED": Phase.CANCELLED,
 }
-"""Every other state (FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY, …) is one of failure."""
+"""The phase of each Slurm state. States that are not listed (FAILED, TIMEOUT, NODE_FAIL,
+OUT_OF_MEMORY, …) count as failed."""
 _INVALID: Final = "Invalid job id"
 _NO_ACCOUNTING: Final = "accounting storage is disabled"
 _NUMBERED: Final = re.compile(r"\d+")
@@ -82,26 +85,28 @@ _SPAN: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
 class SlurmExecutor:
-    """Submits with sbatch. `commands` runs them, each within `timeout_s`."""
+    """Runs jobs with Slurm. `commands` runs each Slurm command, at most `timeout_s` long."""
 
     def __init__(self, *, timeout_s: float = 60.0, commands: Commands = run_command) -> None:
         self._timeout_s = timeout_s
         self._commands = commands
 
     def max_array_size(self) -> int | None:
-        """The site's MaxArraySize: tasks of one array. None when the controller does not say."""
-        answer = self._asked("scontrol", "show", "config")
+        """Return the site's MaxArraySize. None when the controller's configuration does not show
+        it.
+        """
+        answer = self._answer_of("scontrol", "show", "config")
         match = re.search(r"^MaxArraySize\s*=\s*(\d+)", answer.out, re.MULTILINE)
         return int(match[1]) if match else None
 
-    def submit(self, run: Run, submitted: Callable[[Job, str], None], /) -> None:
+    def submit(self, run: Run, submitted: Callable[[PlannedJob, str], None], /) -> None:
         files = RunFiles(Path(run.output_dir)).submission(run.submission)
         Path(run.log_dir).mkdir(parents=True, exist_ok=True)
         ids: dict[str, str] = {}
         for job in run.jobs:
             depends = dependency(job.after, ids)
             words = [f"--dependency={depends}"] if depends else []
-            answer = self._asked("sbatch", "--parsable", *words, str(files.script(job.name)))
+            answer = self._answer_of("sbatch", "--parsable", *words, str(files.script(job.name)))
             # With several clusters: 123;name.
             job_id = answer.out.strip().partition(";")[0]
             if not _NUMBERED.fullmatch(job_id):
@@ -114,7 +119,7 @@ class SlurmExecutor:
         if not unique_ids:
             return {}
         roots = sorted({unit.partition("_")[0] for unit in unique_ids})
-        states = self._ended(roots)
+        states = self._ended_states(roots)
         # What the queue says is newer than what accounting has heard.
         states.update(self._queued(roots))
         arrays = {unit.partition("_")[0] for unit in states if "_" in unit}
@@ -123,21 +128,21 @@ class SlurmExecutor:
 
     def cancel(self, ids: Iterable[str], /) -> None:
         if listed := list(ids):
-            self._asked("scancel", *listed, fine=_INVALID)
+            self._answer_of("scancel", *listed, fine=_INVALID)
 
     def logs(self, run: Run, unit: str = "", /) -> tuple[Path, ...]:
         return log_files(Path(run.log_dir), unit)
 
     def _queued(self, roots: Sequence[str]) -> dict[str, JobState]:
         jobs = f"--jobs={','.join(roots)}"
-        answer = self._asked("squeue", "-h", "-r", "-o", "%i|%T|%r", jobs, fine=_INVALID)
+        answer = self._answer_of("squeue", "-h", "-r", "-o", "%i|%T|%r", jobs, fine=_INVALID)
         lines = (line.split("|", 2) for line in answer.out.splitlines() if line.count("|") >= 2)
         return {
             _unit(unit): JobState(state_of(state), reason="" if reason == "None" else reason)
             for unit, state, reason in lines
         }
 
-    def _ended(self, roots: Sequence[str]) -> dict[str, JobState]:
+    def _ended_states(self, roots: Sequence[str]) -> dict[str, JobState]:
         columns = ("-o", "JobID,State,ExitCode")
         answer = self._commands(
             ["sacct", "-X", "-n", "-P", *columns, "-j", ",".join(roots)], self._timeout_s
@@ -154,16 +159,18 @@ class SlurmExecutor:
         }
 
     def _remembered(self, roots: Sequence[str]) -> dict[str, JobState]:
-        """What the controller still knows of jobs that have ended."""
+        """Return the states of ended jobs from the memory of Slurm's controller."""
         states: dict[str, JobState] = {}
         for root in roots:
-            answer = self._asked("scontrol", "-o", "show", "job", root, fine=_INVALID)
+            answer = self._answer_of("scontrol", "-o", "show", "job", root, fine=_INVALID)
             for line in answer.out.splitlines():
-                states.update(_shown(line))
+                states.update(_states_in(line))
         return states
 
-    def _asked(self, *argv: str, fine: str = "") -> CommandAnswer:
-        """The answer of a command that went well, or failed for the reason that is `fine`."""
+    def _answer_of(self, *argv: str, fine: str = "") -> CommandAnswer:
+        """Run a command and return its answer. Raises RunFailed on failure, unless stderr contains
+        `fine`.
+        """
         answer = self._commands(argv, self._timeout_s)
         if answer.code and not (fine and fine in answer.err):
             raise _unreachable(argv[0], answer)
@@ -179,12 +186,12 @@ def _unreachable(command: str, answer: CommandAnswer) -> RunFailed:
 
 
 def _plain(command: str, line: str) -> str:
-    """A line of a command of Slurm's without its name, which stands before each."""
+    """Return an error line of a Slurm command without the prefix that names the command."""
     return line.removeprefix(f"{command}: ").removeprefix("error: ")
 
 
 def state_of(text: str) -> Phase:
-    """One of Slurm's states, such as `CANCELLED by 0`."""
+    """Return the phase for one of Slurm's states, such as `CANCELLED by 0`."""
     return _STATES.get(text.split(maxsplit=1)[0].rstrip("+") if text.split() else "", Phase.FAILED)
 
 
@@ -199,12 +206,12 @@ def _ended_as(state: str, exit_code: str, restarts: str = "0") -> JobState:
 
 
 def _unit(job_id: str) -> str:
-    """A unit's id; of a heterogeneous job (`19+1`) its leader's."""
+    """Return a unit's id without its offset: for a heterogeneous job (`19+1`), the leader's id."""
     return job_id.partition("+")[0]
 
 
-def _shown(line: str) -> Iterator[tuple[str, JobState]]:
-    """The units in one line of `scontrol -o show job`; its last fields may hold anything."""
+def _states_in(line: str) -> Iterator[tuple[str, JobState]]:
+    """Yield the units in one line of `scontrol -o show job`. Its last fields may contain any text."""
     fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
     if "JobId" not in fields:
         return
@@ -222,6 +229,8 @@ def _shown(line: str) -> Iterator[tuple[str, JobState]]:
 
 
 def _tasks(spec: str) -> Iterator[int]:
-    """`3-5,8,10-20:5%2` -> 3, 4, 5, 8, 10, 15, 20."""
+    """Yield the task numbers of an array specification: `3-5,8,10-20:5%2` -> 3, 4, 5, 8, 10, 15,
+    20.
+    """
     for first, last, step in _SPAN.findall(spec.partition("%")[0]):
         yield from range(int(first), int(last or first) + 1, int(step or 1))

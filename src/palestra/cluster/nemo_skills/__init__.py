@@ -1,4 +1,4 @@
-"""What `import nemo_skills` gives where that package is not installed: the part about rollouts."""
+"""The module that `import nemo_skills` finds when that package is not installed: only rollouts."""
 
 from palestra.compat.aliases import names_not_provided
 

@@ -1,7 +1,7 @@
-"""`python supervisor.pyz PLAN JOB [--task N]`: run one job; exit 0 only if it went well.
+"""`python supervisor.pyz PLAN JOB [--task N]`: run one job; exit 0 only if the job succeeded.
 
-It also runs as `--mind`, `--mind-step`, `--mind-service`, `--port` and `--keyed` for itself: see `processes`,
-`context` and `keyed`.
+The supervisor also starts this program with `--mind`, `--mind-step`, `--mind-service`, `--port` and
+`--keyed`: see `processes`, `context` and `keyed`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ SMALL_TASKS: dict[str, Callable[[Sequence[str]], int]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the job, or of one of the small tasks. `argv`: else the command line."""
+    """Run a job, or one of the small tasks such as `--mind`, and return the exit code.
+
+    `argv`: default is the command line.
+    """
     arguments = sys.argv[1:] if argv is None else list(argv)
     small = SMALL_TASKS.get(arguments[0]) if arguments else None
     if small is not None:
@@ -84,9 +87,10 @@ def _run(context: Context) -> int:
 
 
 def _requeue_if_worthwhile(context: Context, ending: JobEnding, before: int | None) -> int:
-    """The exit code. A drained job goes back into the queue, if its last start got anywhere.
+    """Put a drained job (one that stopped near its time limit) back into the queue if this start
+    made progress. Return the exit code.
 
-    `before`: rollouts that were left when it started.
+    `before`: the number of rollouts that were left at the start.
     """
     after = ending.counts.left if ending.counts else None
     progress = before is not None and after is not None and after < before
@@ -110,7 +114,7 @@ def _requeue_if_worthwhile(context: Context, ending: JobEnding, before: int | No
 
 
 def _left_in(files: ShardFiles) -> int | None:
-    """Rollouts of a shard that have not ended; None when that cannot be told yet."""
+    """Return the number of a shard's rollouts that have not ended; None when it is not known yet."""
     try:
         return shard.count(files).left
     except (shard.NotDone, OSError, ValueError, KeyError):

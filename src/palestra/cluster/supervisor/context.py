@@ -1,4 +1,4 @@
-"""What every part of one job's supervision has in common: the job, where it runs, its files."""
+"""The data that all parts of the supervisor share: the job, where it runs, its files."""
 
 from __future__ import annotations
 
@@ -27,25 +27,27 @@ PORT_S = 60.0
 
 @dataclass
 class Context:
-    """One start of one job. `env` is the job's own environment."""
+    """One start of one job. `env`: the job's environment variables."""
 
     task: JobTask
     env: Mapping[str, str]
     ports: PortLocks
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Of each allocation; empty without Slurm."""
+    """The nodes of each allocation; empty without Slurm."""
     lease: tuple[Path, int] | None = None
-    """The lease that this start writes under, and its number."""
+    """The lease file of this start, and the lease's number."""
 
     @property
     def slurm_id(self) -> str:
-        """The number by which Slurm knows this job; empty without Slurm."""
+        """The job's number in Slurm; empty without Slurm."""
         return self.env.get("SLURM_JOB_ID", "") if self.task.run.executor == steps.SLURM else ""
 
     @property
     def job_id(self) -> str:
-        """What users call this job."""
+        """The job's id as users see it: for arrays `ARRAYID_TASK`, otherwise Slurm's id or a local
+        one.
+        """
         env = self.env
         if self.slurm_id and env.get("SLURM_ARRAY_JOB_ID"):
             return f"{env['SLURM_ARRAY_JOB_ID']}_{env.get('SLURM_ARRAY_TASK_ID', '0')}"
@@ -53,7 +55,7 @@ class Context:
 
     @property
     def restart(self) -> int:
-        """How often Slurm has started this job before."""
+        """The number of earlier starts of this job by Slurm."""
         return int(self.env.get("SLURM_RESTART_COUNT") or 0) if self.slurm_id else 0
 
     @property
@@ -68,20 +70,22 @@ class Context:
 
     @property
     def drain_file(self) -> Path:
-        """Asks the main step to start nothing more."""
+        """The file that, once it exists, makes the main step start no more rollouts."""
         return self.files.folder / "drain"
 
     @property
     def single_node(self) -> bool:
-        """Whether everything runs on this node."""
+        """Whether all components run on this node."""
         return len({node for nodes in self.nodes.values() for node in nodes}) <= 1
 
     def say(self, text: str) -> None:
-        """A line of the supervisor's own log."""
+        """Print a line to the supervisor's own log."""
         print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)  # noqa: T201  # its log
 
-    def record(self, event: str, **told: object) -> None:
-        """A line of the run's ledger; that it cannot be written must not end the job."""
+    def record(self, event: str, **fields: object) -> None:
+        """Append an event to the run's ledger. An error is only logged, so that it does not end the
+        job.
+        """
         task = self.task
         record = {
             "event": event,
@@ -92,7 +96,7 @@ class Context:
             "shard": task.shard.name if task.shard else None,
             "job_id": self.job_id,
             "restart": self.restart,
-            **told,
+            **fields,
         }
         try:
             append_line(self.run.ledger, record)
@@ -100,7 +104,7 @@ class Context:
             self.say(f"cannot write to the ledger: {error}")
 
     def environment(self, component: Component, step_place: steps.StepPlace) -> dict[str, str]:
-        """Of one of its components."""
+        """Return the environment variables of a component."""
         ours = {
             "PALESTRA_JOB_ID": self.job_id,
             "PALESTRA_RESTART": str(self.restart),
@@ -119,8 +123,11 @@ class Context:
         return {**terminal, **steps.env_of(self.task, component, step_place, self.env), **ours}
 
     def _installation(self, component: Component) -> str:
-        """What has the same value wherever the same things are installed once: this node, for all
-        jobs of a submission; a container, for this start of this job.
+        """Return an id of the place where packages are installed, so that each place installs them
+        once.
+
+        Without a container: this node, for all jobs of a submission. In a container: this start of
+        this job.
         """
         if component.container and self.task.run.runtime != "none":
             return f"{self.job_id}-{self.restart}"
@@ -130,7 +137,9 @@ class Context:
     def start(
         self, component: Component, step_place: steps.StepPlace, started: int
     ) -> tuple[subprocess.Popen[bytes], Path]:
-        """Start a component; its process, and its log. `started`: how often it was before."""
+        """Start a component. Return its process and log file. `started`: how often it was started
+        before.
+        """
         env = self.environment(component, step_place)
         variable_names = [
             *component.env,
@@ -160,13 +169,15 @@ class Context:
             number += 1
 
     def nodes_for(self, component: Component) -> tuple[str, ...]:
-        """Where it runs: the first nodes of its allocation; empty without Slurm."""
+        """Return the nodes that a component runs on: the first of its allocation; empty without
+        Slurm.
+        """
         return self.nodes.get(component.group, ())[: component.nodes]
 
     def port_on(self, node: str, component: Component) -> tuple[int, str]:
-        """A free port of a node, and the node's address. Raises NoFreePort.
+        """Return a free port of a node, and the node's address. Raises NoFreePort.
 
-        `node`: empty for this one.
+        `node`: empty for this node.
         """
         if node in {"", self.env.get("SLURMD_NODENAME", "")}:
             own_address = "127.0.0.1" if self.single_node else address_here()
@@ -187,7 +198,7 @@ class Context:
             raise NoFreePort(f"cannot find a free port on {node}: {complaint}") from None
 
     def tokens(self, rank: int, head: str, port: int, head_port: int = 0) -> dict[str, str]:
-        """What tokens stand for in a component's texts, on the node of that rank."""
+        """Return the values of the tokens in a component's texts, for the node of rank `rank`."""
         shard = self.task.shard
         return {
             "{port}": str(port),
@@ -205,7 +216,7 @@ class Context:
 
 
 def nodes_of(task: JobTask, env: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
-    """The nodes of each allocation. Raises slurm.SlurmUnreachable."""
+    """Return the nodes of each allocation; empty without Slurm. Raises slurm.SlurmUnreachable."""
     if task.run.executor != steps.SLURM:
         return {}
     if task.groups == 1:

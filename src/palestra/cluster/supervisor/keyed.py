@@ -1,10 +1,10 @@
-"""A server that takes its key on the command line alone, run so that nobody reads the key there.
+"""Run a server that takes its API key only on the command line, without showing the key there.
 
     --keyed MODULE ARGUMENT…
 
-runs a Python module with `--api-key` and the key of this job added to its arguments inside the
-process, where whoever lists processes does not see it; and masks the key in what it prints, since
-such servers print their arguments.
+This runs a Python module and adds `--api-key` with the job's key to its arguments. They are added
+inside the process, so the key is not visible in the list of processes. The key is also masked in
+the server's output, since such servers print their arguments.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from palestra.system import start
 MODULE = "--keyed-module"
 MASK = b"****"
 LAST_WORDS_S = 2.0
-"""What is printed is waited for so long once the server has ended: others may hold its output."""
+"""How long to read output after the server has ended. Other processes may keep the output open."""
 
 
 def run_keyed(arguments: Sequence[str]) -> int:
-    """Run the module in a process of its own, masking the key in its output; its exit code."""
+    """Run the module in a separate process and mask the key in its output. Return its exit code."""
     key = os.environ[KEY_VARIABLE].encode()
     child = start(
         [sys.executable, sys.argv[0], MODULE, *arguments],
@@ -39,12 +39,12 @@ def run_keyed(arguments: Sequence[str]) -> int:
         own_session=False,  # who ends this group ends the server, too
     )
 
-    def tell(number: int, _frame: FrameType | None) -> None:
+    def pass_on(number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             child.send_signal(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, tell)
+        signal.signal(number, pass_on)
     printing = threading.Thread(
         target=copy_masked, args=(child.stdout, sys.stdout.buffer, key), daemon=True
     )
@@ -55,7 +55,7 @@ def run_keyed(arguments: Sequence[str]) -> int:
 
 
 def copy_masked(source: IO[bytes], target: IO[bytes], key: bytes) -> None:
-    """Copy as it comes, with the key masked also where it comes in pieces."""
+    """Copy output at once as it arrives, with the key masked, even when a read splits the key."""
     unwritten = b""
     while True:
         block = os.read(source.fileno(), 1 << 16)
@@ -71,7 +71,7 @@ def copy_masked(source: IO[bytes], target: IO[bytes], key: bytes) -> None:
 
 
 def run_module(arguments: Sequence[str]) -> int:
-    """Run a module as `python -m` does, with the key among its arguments."""
+    """Run a module as `python -m` does, with the key added to its arguments."""
     module, *module_arguments = arguments
     sys.path[0] = str(os.getcwd())  # noqa: PTH109  # as -m has it
     sys.argv = [module, *module_arguments, "--api-key", os.environ.pop(KEY_VARIABLE)]

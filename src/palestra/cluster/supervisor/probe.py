@@ -1,4 +1,4 @@
-"""Whether a server is ready: asked until it is, it is known to be wrong, or time is up."""
+"""Wait until a server is ready, until waiting is known to be useless, or until the deadline."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 from palestra.cluster.plan import Probe
 
 SAY_EVERY_S = 60.0
-"""Progress is told once in so long, whatever the interval between attempts."""
+"""The time between two progress reports, whatever the interval between attempts."""
 BODY_BYTES = 1 << 20
 
 
 class ProbeVerdict(Enum):
-    """How waiting ended; the value is the exit code of the job that it ended."""
+    """The result of waiting. The value is the exit code of the job if waiting ends it."""
 
     READY = 0
     TIMEOUT = 11
@@ -31,12 +31,14 @@ class ProbeVerdict(Enum):
 
 
 class BadProbe(ValueError):
-    """A probe that could not work."""
+    """A probe with settings that cannot work."""
 
 
 @dataclass(frozen=True)
 class ProbeAnswer:
-    """One attempt: `verdict` is None while waiting may help; `text` says what came."""
+    """The result of one attempt. `verdict`: None while waiting may help. `text`: what the server
+    answered.
+    """
 
     verdict: ProbeVerdict | None
     text: str
@@ -44,7 +46,7 @@ class ProbeAnswer:
 
 @dataclass(frozen=True)
 class Waited:
-    """How waiting ended, after how long."""
+    """The result of waiting for a server, and how long it took."""
 
     verdict: ProbeVerdict
     text: str
@@ -56,7 +58,7 @@ class Waited:
 
 
 def check(probe: Probe) -> None:
-    """Raise BadProbe unless its times can be waited for."""
+    """Raise BadProbe when a time is not a positive number or the path does not begin with `/`."""
     for name in ("interval_s", "attempt_timeout_s", "deadline_s"):
         value = getattr(probe, name)
         if (
@@ -68,7 +70,7 @@ def check(probe: Probe) -> None:
 
 
 def ask(base_url: str, probe: Probe, key: str) -> ProbeAnswer:
-    """One attempt, which takes `attempt_timeout_s` at most."""
+    """Make one attempt, which takes at most `attempt_timeout_s`."""
     request = urllib.request.Request(base_url + probe.path)  # noqa: S310  # http, as we built it
     if key:
         request.add_header("Authorization", f"Bearer {key}")
@@ -94,7 +96,7 @@ def ask(base_url: str, probe: Probe, key: str) -> ProbeAnswer:
 
 
 def _body(reply: Any, deadline: float) -> bytes:
-    """The body, unless it drips in more slowly than an attempt may take."""
+    """Read the response body. Raises TimeoutError: it does not end before `deadline`."""
     body = b""
     while len(body) < BODY_BYTES:
         if time.monotonic() > deadline:
@@ -132,10 +134,10 @@ def wait_ready(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Waited:
-    """Attempts until one decides; waiting never outlives `deadline_s`.
+    """Make attempts until one is decisive, for at most `deadline_s`.
 
-    `died`: how the watched process has ended, empty while it runs. `stop`: whether nobody waits
-    any more. Between attempts both are looked at often, however long the interval is.
+    `died`: returns how the watched process ended, empty while it runs. `stop`: whether to stop
+    waiting. Both are checked often between attempts, even when the interval is long.
     """
     begun_at = reported_at = clock()
     last = "not asked yet"

@@ -1,8 +1,9 @@
-"""Starting, minding and ending processes, so that none is left behind.
+"""Start and end processes so that none is left behind.
 
-A process runs under a minder: this same program, which becomes the parent of whatever its command
-leaves, and ends all of it when the command ends, when it is told to, and when whoever started it is
-gone, however that went. Inside containers, which may have no Python, Slurm alone minds its steps.
+A process runs under a minder, which is this same program. The minder becomes the parent of
+processes that its command leaves behind. It ends all of them when the command ends, when it gets a
+signal to end, or when its own parent process is gone. Inside containers, which may have no Python,
+only Slurm cleans up after its steps.
 """
 
 from __future__ import annotations
@@ -21,22 +22,24 @@ from typing import IO
 from palestra.system import become_subreaper, die_with_parent, signal_name, start
 
 GRACE_S = 8.0
-"""What a process gets between being asked to end and being made to."""
+"""The time between the signal that asks a process to end and SIGKILL."""
 MIND, MIND_STEP, MIND_SERVICE = "--mind", "--mind-step", "--mind-service"
 
 
 def minded(argv: Sequence[str], workdir: str | None) -> list[str]:
-    """The command that runs `argv` under a minder."""
+    """Return the command that runs `argv` under a minder."""
     return [sys.executable, str(Path(sys.argv[0]).absolute()), MIND, workdir or "", *argv]
 
 
 def step_minder(python: str, *, service: bool) -> list[str]:
-    """What stands before a command in a step of Slurm's, so that it ends with its daemon."""
+    """Return the words that run a Slurm step's command under a minder, so that it ends with its
+    daemon.
+    """
     return [python, str(Path(sys.argv[0]).absolute()), MIND_SERVICE if service else MIND_STEP, ""]
 
 
 def how_it_ended(code: int) -> str:
-    """An exit code in words."""
+    """Return an exit code in words."""
     if code < 0:
         return f"was ended by {signal_name(-code)}"
     # What a shell or a minder says of a command that the kernel killed.
@@ -45,7 +48,7 @@ def how_it_ended(code: int) -> str:
 
 
 def end(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
-    """Ask the process to end, and make it after `grace_s`; its whole group with it."""
+    """Send SIGTERM to the process, and SIGKILL to its whole group after it ends or after `grace_s`."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
@@ -57,7 +60,7 @@ def end(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
 
 
 def open_log(folder: Path, names: Iterator[str]) -> tuple[IO[bytes], Path]:
-    """The first of `names` that is not taken, so that no start writes over another's log."""
+    """Open the first of `names` that does not exist yet, so that no start overwrites another's log."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         path = folder / name
@@ -67,27 +70,28 @@ def open_log(folder: Path, names: Iterator[str]) -> tuple[IO[bytes], Path]:
 
 
 def mind(arguments: Sequence[str], *, step: bool = False, hold_s: float = 0.0) -> int:
-    """Run a command (after its working directory) and everything it starts; its exit code.
+    """Run a command and all processes that it starts. Return its exit code.
 
-    A signal to end is passed on to the command's process group, which gets `GRACE_S`; what is left
-    then is killed. Whoever tracks the processes of a `step` may have told some of them already
-    (Slurm tells only us where it tracks by control groups, and everybody where it does not), so a
-    command takes a second SIGTERM within a second for the first one. `hold_s`: how long the signal
-    is held back, for a service that the main step still talks to while it ends.
+    `arguments`: the working directory, then the command. SIGTERM and SIGINT are passed on as
+    SIGTERM to the command's process group. After `GRACE_S`, what is left is killed. `step`: the
+    command is a Slurm step. Slurm may have sent SIGTERM to the command too (with control groups it
+    signals only the minder, otherwise all processes), so a command treats a second SIGTERM within a
+    second as the first. `hold_s`: how long to delay the signal, for a service that the main step
+    still uses while it ends.
     """
     workdir, *argv = arguments
     supervisor = os.getppid()
     if not become_subreaper():
-        _say("this system has no subreapers: what detaches itself may be left behind")
+        _log_line("this system has no subreapers: what detaches itself may be left behind")
     if not step:  # there it may be a thread that starts us, and ends
         die_with_parent(signal.SIGTERM)
     signals_received: list[int] = []
 
-    def tell(number: int, _frame: FrameType | None) -> None:
+    def pass_on(number: int, _frame: FrameType | None) -> None:
         signals_received.append(number)
 
-    signal.signal(signal.SIGTERM, tell)
-    signal.signal(signal.SIGINT, tell)
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGINT, pass_on)
     signal.signal(signal.SIGUSR1, lambda _number, _frame: None)
     if os.getppid() != supervisor:
         return 1  # it was gone before we would have been told
@@ -98,7 +102,7 @@ def mind(arguments: Sequence[str], *, step: bool = False, hold_s: float = 0.0) -
             in_child=die_with_parent,  # we have no threads
         )
     except OSError as error:
-        _say(f"cannot start {argv[0]}: {error}")
+        _log_line(f"cannot start {argv[0]}: {error}")
         return 127
     try:
         code = _until_ended(child, signals_received, supervisor, hold_s)
@@ -107,7 +111,7 @@ def mind(arguments: Sequence[str], *, step: bool = False, hold_s: float = 0.0) -
     return code if code >= 0 else 128 - code
 
 
-def _say(text: str) -> None:
+def _log_line(text: str) -> None:
     print(text, flush=True)  # noqa: T201  # into its component's log
 
 
@@ -136,7 +140,9 @@ def _until_ended(
 
 
 def _wait_for_group(group: int, until: float) -> None:
-    """Let the rest of a group that was told to end do so: a shell ends before what it runs."""
+    """Wait until all processes of a signalled group have ended: a shell may end before its
+    children.
+    """
     while time.monotonic() < until:
         try:
             os.killpg(group, 0)
@@ -149,7 +155,7 @@ def _wait_for_group(group: int, until: float) -> None:
 
 
 def _end_descendants() -> None:
-    """Kill whatever is below us: orphans of the command have become our children."""
+    """Kill all processes below this one. Orphans of the command have become its children."""
     deadline = time.monotonic() + 5.0
     while time.monotonic() < deadline:
         still_there = _children(os.getpid())
@@ -165,7 +171,7 @@ def _end_descendants() -> None:
 
 
 def _children(pid: int) -> list[int]:
-    """Processes below one, all generations."""
+    """Return the ids of all processes below `pid`, in all generations."""
     parents: dict[int, list[int]] = {}
     for process in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):

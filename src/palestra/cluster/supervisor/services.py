@@ -1,6 +1,6 @@
-"""A service of a job: started on a port of its own, waited for, watched, started again.
+"""The services of a job (start on a free port, wait, watch, restart), and its main step.
 
-starting -> ready -> (ended) -> failed | starting again | ignored
+The states of a service: starting -> ready -> (ended) -> failed | starting again | ignored
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from palestra.cluster.supervisor.context import Context
 from palestra.cluster.supervisor.probe import ProbeAnswer, ProbeVerdict, Waited
 
 DRAINED = 75
-"""Its exit code when it has started nothing more, as asked, and something is left to do."""
+"""The main step's exit code when it started no more rollouts, as asked, and some are left."""
 RESERVE_S = 20.0
-"""Of the time before the limit: what is kept for ending everything and for the last words."""
+"""The part of the time before the limit that is reserved for ending processes and writing results.
+"""
 LEAST_DRAIN_S = 5.0
 
 
 class MainStep:
-    """Runs once; asked to drain, it gets some time, then it is ended."""
+    """The main step of a job. It runs once. When asked to drain, it gets some time and is then
+    ended.
+    """
 
     def __init__(self, context: Context) -> None:
         self.component = context.task.job.main
@@ -39,7 +42,7 @@ class MainStep:
         self.log: Path | None = None
 
     def start(self) -> None:
-        """Start it. Raises OSError when there is no such program."""
+        """Start the main step. Raises OSError: the program does not exist."""
         context = self._context
         context.drain_file.unlink(missing_ok=True)
         nodes = context.nodes_for(self.component) if not context.single_node else ()
@@ -54,33 +57,35 @@ class MainStep:
 
     @property
     def code(self) -> int | None:
-        """Its exit code; None while it runs, and when it never did."""
+        """The exit code; None while the main step runs or if it never started."""
         return self._process.poll() if self._process is not None else None
 
     def drain(self, within_s: float) -> None:
-        """Ask it to start nothing more; it is ended when it has not ended `within_s`."""
+        """Ask the main step to start no more rollouts, and end it if it takes longer than
+        `within_s` allows.
+        """
         self._context.drain_file.touch()
         self._end_at = time.monotonic() + max(LEAST_DRAIN_S, within_s - RESERVE_S)
 
     def admit_no_more(self) -> None:
-        """Ask it to start nothing more, without a limit: it is about to be ended."""
+        """Ask the main step to start no more rollouts, without a deadline: it is about to be ended."""
         if self.running:
             self._context.drain_file.touch()
 
     def look(self) -> None:
-        """End it when its time to drain is over."""
+        """End the main step when its time to drain is over."""
         if self._end_at is not None and self.running and time.monotonic() > self._end_at:
             self._context.say(f"{self.component.name} has not drained in time")
             self._end_at = None
             self.end()
 
     def end(self) -> None:
-        """End it now, in order."""
+        """End the main step now, with SIGTERM first."""
         if self._process is not None:
             processes.end(self._process)
 
     def wait(self, seconds: float) -> None:
-        """Let it end by itself, for so long."""
+        """Wait at most `seconds` for the main step to end by itself."""
         if self._process is not None:
             try:
                 self._process.wait(seconds)
@@ -92,36 +97,37 @@ class MainStep:
 
 
 MISSES = 5
-"""Looks in a row without an answer after which a service that runs counts as hung."""
+"""After this many probes in a row without an answer, a running service counts as hung."""
 NEW_PORTS = 3
-"""How often a service whose port somebody else took gets another, beside its restarts."""
+"""How often a service gets a new port because another process took its port. Not counted as
+restarts."""
 
 
 class ServiceState(Enum):
-    """Where a service is."""
+    """The state of a service."""
 
     WAITING = "waiting"
     STARTING = "starting"
     READY = "ready"
     FAILED = "failed"
     IGNORED = "ignored"
-    """It is gone, and the plan says to go on without it."""
+    """The service is gone, and its `on_exit` policy is to go on without it."""
     STOPPED = "stopped"
 
 
 @dataclass(frozen=True)
 class ServiceFailure:
-    """Why a service, or a job, has failed. `code` is an exit code."""
+    """Why a service, and with it the job, has failed. `code`: the job's exit code."""
 
     component: str
     reason: str
     code: int
     log: str = ""
-    """The last lines that it printed."""
+    """The last lines of the service's log."""
 
 
 class Service:
-    """One service of the job; `look` is called again and again."""
+    """One service of the job. The supervisor calls `look` again and again."""
 
     def __init__(self, context: Context, component: Component) -> None:
         self.component = component
@@ -140,11 +146,13 @@ class Service:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing has to be waited for any more."""
+        """Whether the job no longer waits for this service: it is ready or ignored."""
         return self.state in {ServiceState.READY, ServiceState.IGNORED}
 
     def start(self) -> None:
-        """Start it on its nodes. Raises NoFreePort, and OSError for a program that is not there."""
+        """Start the service on its nodes. Raises NoFreePort. Raises OSError: the program does not
+        exist.
+        """
         context, component = self._context, self.component
         nodes = context.nodes_for(component)
         if component.has_port:
@@ -190,7 +198,7 @@ class Service:
         )
 
     def look(self) -> ServiceFailure | None:
-        """Follow what has happened to it; a failure when that ends the job."""
+        """Update the service's state. Return a failure when it ends the job."""
         if self.state not in {ServiceState.STARTING, ServiceState.READY}:
             return None
         how_it_ended = self.ended()
@@ -217,7 +225,7 @@ class Service:
         return self._lost(failure)
 
     def _lost(self, failure: ServiceFailure) -> ServiceFailure | None:
-        """It is gone: start it again, go on without it, or say that the job has failed."""
+        """Handle a lost service: restart it, go on without it, or return the failure of the job."""
         context, component = self._context, self.component
         self._watch.stop()
         self._end_all()
@@ -226,7 +234,7 @@ class Service:
         if was is ServiceState.STARTING and self._port_taken() and self._new_ports < NEW_PORTS:
             self._new_ports += 1
             context.say(f"{component.name}: its port was taken by another process, so a new one")
-            return self._again(failure)
+            return self._restart(failure)
         if component.on_exit.action is ExitAction.IGNORE:
             self.state = ServiceState.IGNORED
             context.record("ignored", component=component.name, reason=failure.reason)
@@ -240,19 +248,19 @@ class Service:
             context.say(
                 f"{component.name}: restart {self.restarts} of {component.on_exit.restarts}"
             )
-            return self._again(failure)
+            return self._restart(failure)
         if self.restarts:
             reason = f"{failure.reason} (after {self.restarts} restarts)"
             return ServiceFailure(component.name, reason, failure.code, failure.log)
         return failure
 
     def _port_taken(self) -> bool:
-        """Whether somebody else listens where we, who have ended, should have."""
+        """Whether another process listens on the port of this service, whose own process has ended."""
         if not self._port or not answered(self._address, self._port):
             return False
         return not listeners_on(self._port, self._mark()).ours
 
-    def _again(self, failure: ServiceFailure) -> ServiceFailure | None:
+    def _restart(self, failure: ServiceFailure) -> ServiceFailure | None:
         try:
             self.start()
         except (NoFreePort, OSError) as error:
@@ -260,7 +268,7 @@ class Service:
         return None
 
     def stop(self) -> None:
-        """End it, in order."""
+        """End the service's processes, with SIGTERM first."""
         self._watch.stop()
         self._end_all()
         with contextlib.suppress(FileNotFoundError):
@@ -273,7 +281,7 @@ class Service:
             processes.end(process)
 
     def ended(self) -> str:
-        """How one of its processes ended; empty while all run."""
+        """Return how one of the service's processes ended; empty while all run."""
         for process in self._processes:
             code = process.poll()
             if code is not None:
@@ -282,7 +290,7 @@ class Service:
         return ""
 
     def ask(self) -> ProbeAnswer:
-        """Whether it answers, and is ours."""
+        """Probe the service once, and check that our own process answers."""
         component_probe = self.component.probe
         if component_probe is None:
             return ProbeAnswer(ProbeVerdict.READY, "it runs; nothing else is asked of it")
@@ -305,7 +313,7 @@ class Service:
         return next((text for text in map(tail, self._logs) if text), "")
 
     def told(self) -> dict[str, object]:
-        """For `state.json`."""
+        """Return the service's fields for `state.json`."""
         return {
             "name": self.component.name,
             "role": self.component.role,
@@ -318,7 +326,7 @@ class Service:
 
 
 class _Watch:
-    """Waits for a service to be ready, and goes on looking; on a thread of its own."""
+    """Waits in a thread until a service is ready, then keeps checking it."""
 
     def __init__(self, service: Service | None = None) -> None:
         self.result: Waited | None = None

@@ -1,4 +1,4 @@
-"""The Slurm commands that a supervisor asks, each within a time of its own."""
+"""The Slurm commands that a supervisor runs, each with a timeout."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ GONE = frozenset(
 
 
 class SlurmUnreachable(Exception):
-    """Slurm did not answer, which says nothing about any job."""
+    """Slurm did not answer, so the state of its jobs is unknown."""
 
 
 def hostnames(nodelist: str) -> tuple[str, ...]:
-    """The nodes of a list such as `node[1-2]`. Raises SlurmUnreachable."""
-    return tuple(_asked("scontrol", "show", "hostnames", nodelist).split())
+    """Return the nodes of a list such as `node[1-2]`. Raises SlurmUnreachable."""
+    return tuple(_answer_of("scontrol", "show", "hostnames", nodelist).split())
 
 
 def is_gone(job_id: str) -> bool:
-    """Whether a job has ended, or is so old that Slurm has forgotten it. Raises SlurmUnreachable.
+    """Whether a job has ended, or Slurm no longer has it. Raises SlurmUnreachable.
 
-    `CANCELLED by 0` is told so by accounting; only the first word counts.
+    A job without any state in the queue counts as ended.
     """
     try:
-        states = _asked("squeue", "-h", "-a", "-t", "all", "-o", "%T", "-j", job_id).split()
+        states = _answer_of("squeue", "-h", "-a", "-t", "all", "-o", "%T", "-j", job_id).split()
     except SlurmUnreachable as error:
         if "Invalid job id" in str(error):
             return True
@@ -45,11 +45,11 @@ def is_gone(job_id: str) -> bool:
 
 
 def requeue(job_id: str) -> None:
-    """Put a running job, this one too, back into the queue. Raises SlurmUnreachable."""
-    _asked("scontrol", "requeue", job_id)
+    """Put a running job, for example this one, back into the queue. Raises SlurmUnreachable."""
+    _answer_of("scontrol", "requeue", job_id)
 
 
-def _asked(*command: str) -> str:
+def _answer_of(*command: str) -> str:
     try:
         process = run(command, timeout_s=ASK_S)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""From a component to the command that runs it. Pure: nothing is started or looked up here.
+"""Turn a component into the command that runs it. Pure: nothing is started or read here.
 
 executor slurm     srun --overlap …, one step for each component (for each node, when the
-                   component has to know which node it is on)
+                   command differs between nodes)
 local, none        the command itself, under a minder
 runtime            pyxis: flags of srun; apptainer, podman: a command around the command
 """
@@ -13,20 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from palestra.cluster.plan import Component, Job, Mount, Run, Shard, read_plan
+from palestra.cluster.plan import Component, Mount, PlannedJob, Run, Shard, read_plan
 
 
 class BadPlan(Exception):
-    """The plan cannot be read, or has no such job."""
+    """The plan cannot be read, or does not have the job."""
 
 
 @dataclass(frozen=True)
 class JobTask:
-    """A job of a run, and which task of its array. `plan`: the file that tells of it."""
+    """A job of a run, and the number of its array task. `plan`: the plan's file."""
 
     plan: Path
     run: Run
-    job: Job
+    job: PlannedJob
     index: int = 0
 
     @property
@@ -39,27 +39,27 @@ class JobTask:
 
     @property
     def groups(self) -> int:
-        """How many allocations it has."""
+        """The number of the job's allocations."""
         return len(self.job.allocations)
 
     @property
     def array_index(self) -> int | None:
-        """The index in the array; None where there is none."""
+        """The index in the array; None when the job is no array."""
         return self.index if self.job.array else None
 
     @property
     def shard(self) -> Shard | None:
-        """What it has of the run's rollouts."""
+        """The shard that this task collects; None for a job without shards."""
         return self.run.shard(self.job.shards[self.index]) if self.job.shards else None
 
     @property
     def unit(self) -> str:
-        """What its logs are named after."""
+        """The shard's name, else the job's name. Names of logs begin with it."""
         return self.shard.name if self.shard else self.job.name
 
     @property
     def dependants(self) -> tuple[str, ...]:
-        """Jobs that start only if this one goes well, and those that wait for them."""
+        """The jobs that start only if this one succeeds, directly or through other jobs."""
         waiting = [self.job.name]
         for job in self.run.jobs:  # each comes after those it depends on
             if any(after.kind == "afterok" and after.job in waiting for after in job.after):
@@ -68,7 +68,7 @@ class JobTask:
 
 
 def read_task(plan: Path, job_name: str, index: int) -> JobTask:
-    """The task of the job named so. Raises BadPlan."""
+    """Read a plan and return task `index` of the job `job_name`. Raises BadPlan."""
     try:
         run = read_plan(plan)
     except OSError as error:
@@ -97,15 +97,15 @@ PYXIS, APPTAINER, PODMAN = "pyxis", "apptainer", "podman"
 
 @dataclass(frozen=True)
 class StepPlace:
-    """Where one process of a component runs, and what its tokens stand for there."""
+    """Where one process of a component runs, and the values of its tokens there."""
 
     tokens: Mapping[str, str]
     nodes: tuple[str, ...] = ()
-    """Empty: Slurm chooses among the job's."""
+    """The nodes of this process. Empty: Slurm chooses among the job's nodes."""
     one_of_many: bool = False
-    """Whether other nodes run this component too, by commands of their own."""
+    """Whether other nodes run this component too, with separate commands."""
     rank: int = 0
-    """Which of them this is."""
+    """The rank of this node among the component's nodes."""
 
 
 def argv_of(
@@ -115,9 +115,9 @@ def argv_of(
     names: Sequence[str],
     minder: Sequence[str] = (),
 ) -> list[str]:
-    """The command. `names`: variables that it is to have inside a container that hides them.
+    """Return the command of a component. `names`: the variables to pass into a container.
 
-    `minder`: what stands before the command of a step that runs in no container.
+    `minder`: the words that run a Slurm step's command under a minder; not used in containers.
     """
     template = (
         component.worker_argv if step_place.rank and component.worker_argv else component.argv
@@ -139,7 +139,9 @@ def argv_of(
 def env_of(
     task: JobTask, component: Component, step_place: StepPlace, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment: the job's own without secrets it does not inherit, and its own values."""
+    """Return the component's environment: the job's variables, without secrets it does not inherit,
+    then the component's own.
+    """
     hidden = set(task.run.secrets) - set(component.inherit)
     env = {name: value for name, value in base.items() if name not in hidden}
     if component.role == SANDBOX:
@@ -150,14 +152,16 @@ def env_of(
 
 
 def by_node(component: Component) -> bool:
-    """Whether each of its nodes needs a command of its own."""
+    """Whether the component needs a separate command on each of its nodes."""
     texts = (*component.argv, *component.env.values())
     differ = bool(component.worker_argv) or any("{node_rank}" in text for text in texts)
     return component.nodes > 1 and differ
 
 
 def replaced(text: str, tokens: Mapping[str, str]) -> str:
-    """`text` with its tokens replaced; other braces stay, also those in what stands for a token."""
+    """Return `text` with its tokens replaced, in one pass. Other braces stay, also those in the
+    values.
+    """
     pattern = "|".join(map(re.escape, tokens))
     return re.sub(pattern, lambda match: tokens[match[0]], text) if tokens else text
 
@@ -177,8 +181,9 @@ mark=${TMPDIR:-/tmp}/palestra-install-$UID
   fi
 ) 9> "$mark.lock"
 """
-"""Once on each node: other jobs of this user there wait for it, and those of the same submission
-find it done. PALESTRA_INSTALL says what is the same: see `Context`."""
+"""The shell script that installs packages once on each node. Other jobs of this user on the node
+wait for it; jobs with the same PALESTRA_INSTALL (see `Context._installation`) do not install again.
+"""
 
 
 STEP_AND_AFTER = """\
@@ -194,12 +199,15 @@ while kill -0 "$main" 2>/dev/null; do code=0; wait "$main" || code=$?; done
 if [ "$code" != 0 ]; then exit "$code"; fi
 bash -c "$after"
 """
-"""A shell that waits for a program would end at a signal, and leave the program behind: so the
-program takes its place, or is told."""
+"""The shell script that runs the main step, then the `after` command.
+
+A shell that only waits would end at SIGTERM and leave the program running. So the program replaces
+the shell, or the shell passes SIGTERM on.
+"""
 
 
 def with_setup(component: Component, argv: Sequence[str]) -> list[str]:
-    """`argv` with the component's commands before and after it, in the same container."""
+    """Return a command that runs the setup commands and `argv` in the same container."""
     setup = component.setup
     if not (setup.install or setup.before or setup.after):
         return list(argv)
@@ -247,7 +255,7 @@ def _pyxis(component: Component) -> list[str]:
 
 
 def _inside(task: JobTask, component: Component) -> bool:
-    """Whether it runs in a container, which has the working directory."""
+    """Whether the component runs in a container. The working directory is then the container's."""
     return bool(component.container) and task.run.runtime in {PYXIS, APPTAINER, PODMAN}
 
 

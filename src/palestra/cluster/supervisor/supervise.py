@@ -1,9 +1,9 @@
-"""One job from start to finish.
+"""Run one job from start to finish.
 
-    lease -> services -> all ready -> main step -> done file -> result, ledger -> lease given back
+    lease -> services -> all ready -> main step -> done file -> lease released -> result, ledger
 
-Whatever goes wrong is named, with the component it began with; the main step is always ended
-before the services that it talks to.
+Every error is reported with the component where it began. The main step is always ended before the
+services that it uses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from palestra.system import signal_name
 LOOK_EVERY_S = 0.2
 TOLD_EVERY_S = 5.0
 TOLD_AFTER_S = 2.0
-"""How much later than its steps Slurm tells the supervisor to end."""
+"""How long after its steps Slurm may signal the supervisor."""
 LEASE_HELD = 16
 NOT_DONE = 17
 UNWRITABLE = 18
@@ -43,19 +43,19 @@ UNWRITABLE = 18
 
 @dataclass
 class Signals:
-    """What the job has been told. Set by signal handlers."""
+    """The signals that the job has received. Signal handlers set the fields."""
 
     drain: bool = False
-    """The time limit is near."""
+    """Whether the signal came that the time limit is near."""
     stop: int = 0
-    """The signal that says to end now; the first, if there were several."""
+    """The number of the first stop signal; 0 when none came."""
     stopped_at: float = 0.0
-    """When it came."""
+    """The time of the first stop signal."""
 
 
 @dataclass(frozen=True)
 class JobEnding:
-    """How the job ended. `status`: done, failed, drained, cancelled, refused."""
+    """How the job ended. `status`: done, failed, drained, cancelled or refused."""
 
     status: str
     code: int
@@ -70,7 +70,7 @@ class JobEnding:
 
 
 class Supervision:
-    """Everything that one start of a job does."""
+    """Runs one start of a job."""
 
     def __init__(self, context: Context, signals: Signals) -> None:
         self._context = context
@@ -92,7 +92,7 @@ class Supervision:
         )
 
     def run(self) -> JobEnding:
-        """Run the job; every process has ended afterwards."""
+        """Run the job. All its processes have ended when this returns."""
         context = self._context
         try:
             context.files.folder.mkdir(parents=True, exist_ok=True)
@@ -118,9 +118,9 @@ class Supervision:
         return self._finish(ending)
 
     def told_to_stop(self, number: int) -> None:
-        """What a signal handler does: remember the signal, and leave a result at once.
+        """Handle a stop signal: store it, and write a result file at once.
 
-        A site may kill seconds later, before anything could end in order.
+        Reason: a site may kill the job seconds later, before it has ended in an orderly way.
         """
         signals = self._signals
         if signals.stop:
@@ -141,7 +141,10 @@ class Supervision:
         return JobEnding("cancelled", 128 + signals.stop, f"cancelled {by} at {at}{addition}")
 
     def _already_done(self) -> JobEnding | None:
-        """A shard that is done is not run again, unless that was asked for: then once."""
+        """Return the ending when the shard is done already; None when it must be collected.
+
+        With `rerun_done`, first move the shard's files aside, once per job.
+        """
         files = self._shard
         if files is None:
             return None
@@ -200,9 +203,10 @@ class Supervision:
         return JobEnding("done", 0)
 
     def _also_told(self, code: int) -> bool:
-        """Whether a signal that ended the main step is meant for the whole job.
+        """Whether a SIGTERM that ended the main step was sent to the whole job.
 
-        Slurm tells the steps of a job before it tells us.
+        Slurm signals the steps of a job before the supervisor, so wait briefly for the supervisor's
+        signal.
         """
         deadline = time.monotonic() + TOLD_AFTER_S
         by_signal = code in {128 + signal.SIGTERM, -signal.SIGTERM}
@@ -213,7 +217,9 @@ class Supervision:
         return bool(self._signals.stop)
 
     def _until(self, reached: Callable[[], bool]) -> JobEnding | None:
-        """Watch everything until `reached`; how the job ended, when it ends before."""
+        """Watch all components until `reached` returns True. Return how the job ended if it ends
+        before.
+        """
         draining = False
         while not reached():
             if self._lease.lost.is_set():
@@ -239,7 +245,7 @@ class Supervision:
         return None
 
     def _stop_all(self) -> None:
-        """The main step first: what it talks to goes after it."""
+        """End all components: the main step first, then the services that it uses."""
         if self._signals.stop and self._context.slurm_id:
             self._main.admit_no_more()
             # Slurm has told its step, too; `srun`, told by us, would kill it.
@@ -251,7 +257,9 @@ class Supervision:
         self._context.ports.close()
 
     def _settled(self, ending: JobEnding) -> JobEnding:
-        """What the shard's rows say about how it went."""
+        """Count the shard's rows, write the done file if all have ended, and return the final
+        ending.
+        """
         files = self._shard
         if files is None or ending.status == "refused":
             return ending
@@ -270,7 +278,7 @@ class Supervision:
         return replace(ending, counts=counts)
 
     def _not_done(self, ending: JobEnding, error: shard.NotDone) -> JobEnding:
-        """How a job ended whose shard has rows left, or none at all."""
+        """Return how a job ended whose shard has rows left, or has no rows."""
         if ending.status != "done":
             return ending
         if self._signals.stop:  # which the main step took for a good end
@@ -293,7 +301,7 @@ class Supervision:
         }
 
     def _finish(self, ending: JobEnding) -> JobEnding:
-        """Say how it went: in the log, in the result file, in the ledger."""
+        """Write how the job ended to the log, the result file and the ledger."""
         context = self._context
         self._finished = True
         self._tell_state(now=True)
@@ -301,7 +309,7 @@ class Supervision:
             self._write_result(ending)
         except OSError as error:
             context.say(f"cannot write {context.files.result}: {error}")
-        context.record("ended", **_told(ending))
+        context.record("ended", **_ending_fields(ending))
         if ending.status in {"failed", "refused"}:
             for name in context.task.dependants:
                 reason = f"{context.task.unit} {ending.status}: {ending.reason}"
@@ -313,11 +321,11 @@ class Supervision:
         return ending
 
     def _write_result(self, ending: JobEnding) -> None:
-        result = {**_told(ending), "log": ending.log, "time": time.time()}
+        result = {**_ending_fields(ending), "log": ending.log, "time": time.time()}
         write_object(self._context.files.result, result)
 
     def _tell_state(self, *, now: bool = False) -> None:
-        """Write `state.json`, from time to time."""
+        """Write `state.json`, at most once per `TOLD_EVERY_S` unless `now`."""
         if not now and time.monotonic() - self._told_at < TOLD_EVERY_S:
             return
         self._told_at = time.monotonic()
@@ -347,8 +355,8 @@ class Supervision:
             self._context.say(f"cannot write {self._context.files.state}: {error}")
 
 
-def _told(ending: JobEnding) -> dict[str, object]:
-    """For the ledger and the result file: all but the log."""
+def _ending_fields(ending: JobEnding) -> dict[str, object]:
+    """Return the ending as fields for the ledger and the result file, without the log."""
     fields: dict[str, object] = {
         name: getattr(ending, name)
         for name in JobEnding.__dataclass_fields__

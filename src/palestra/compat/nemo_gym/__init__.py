@@ -1,4 +1,4 @@
-"""What `import nemo_gym` gives where that package is not installed; also a pytest plugin.
+"""The replacement for `import nemo_gym` when that package is not installed; also a pytest plugin.
 
     pytest -p palestra.compat.nemo_gym
 

@@ -1,4 +1,4 @@
-"""`nemo_gym.base_resources_server`: what an environment is."""
+"""`nemo_gym.base_resources_server`: the base classes of an environment."""
 
 import asyncio
 import inspect
@@ -25,7 +25,7 @@ from palestra.schema import JsonDict
 
 
 class ReverifyMode(StrEnum):
-    """Whether stored responses can be verified again."""
+    """Whether stored responses of an environment can be verified again."""
 
     STATELESS = "stateless"
     UNSUPPORTED = "unsupported"
@@ -33,53 +33,55 @@ class ReverifyMode(StrEnum):
 
 
 class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
-    """Settings of an environment; add your own as fields of a subclass."""
+    """The settings of an environment. Subclass it to add your own fields."""
 
     expose_tools_over_mcp: bool = False
-    """Offer the POST routes at `/mcp` too, as tools for agents that speak MCP."""
+    """Whether the POST routes are also tools at `/mcp`, for agents that use MCP."""
 
 
 class BaseRunRequest(BaseModel):
-    """One task row. Fields that a subclass does not declare are left out."""
+    """One task row. Fields that a subclass does not declare are dropped."""
 
     responses_create_params: NeMoGymResponseCreateParamsNonStreaming
 
 
 class BaseVerifyRequest(BaseRunRequest):
-    """The task row and the trajectory that the agent produced."""
+    """A request to score a rollout: the task row and the trajectory that the agent produced."""
 
     response: NeMoGymResponse
 
 
 class BaseVerifyResponse(BaseVerifyRequest):
-    """The verify request with its reward."""
+    """The verify request with the reward added."""
 
     reward: float
 
 
 class BaseSeedSessionRequest(BaseModel):
-    """The task row, before the first model call."""
+    """The task row, sent before the first model call."""
 
 
 class BaseSeedSessionResponse(BaseModel):
-    """What an environment answers to it; usually nothing."""
+    """The response to a seed session request; usually empty."""
 
 
 class BaseResourcesServer(BaseServer):
-    """An environment's settings."""
+    """The base of an environment: it holds the settings."""
 
     config: BaseResourcesServerConfig
 
 
 class SimpleResourcesServer(BaseResourcesServer, SimpleServer):
-    """Subclass this: `verify` is required; tools are routes of `setup_webserver`."""
+    """The base class of an environment. Subclasses must define `verify`; tools are routes added in
+    `setup_webserver`.
+    """
 
     __server_type__: ClassVar[str] = "resources_servers"
 
     config: BaseResourcesServerConfig
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the protocol's endpoints; override to add your tools."""
+        """Return the app with the protocol's endpoints. Override this method to add your tools."""
         app = FastAPI(title=self.config.name or type(self).__name__)
         self.setup_session_middleware(app)
         app.post("/seed_session")(self.seed_session)
@@ -105,23 +107,29 @@ class SimpleResourcesServer(BaseResourcesServer, SimpleServer):
         """Score the trajectory in `body.response`."""
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest = Body()) -> AggregateMetrics:
-        """Metrics over many rollouts, with `compute_metrics` and `get_key_metrics`."""
+        """Return metrics over many rollouts, computed with `compute_metrics` and `get_key_metrics`."""
         return await asyncio.to_thread(
             aggregated, body.verify_responses, self.compute_metrics, self.get_key_metrics
         )
 
     def compute_metrics(self, tasks: list[list[JsonDict]]) -> JsonDict:
-        """Metrics of your own, of the verify responses of each task's rollouts; none by default."""
+        """Return your own metrics; none by default. `tasks`: for each task, its rollouts' verify
+        responses.
+        """
         del tasks
         return {}
 
     def get_key_metrics(self, agent_metrics: JsonDict) -> JsonDict:
-        """The few to show first: by default every mean."""
+        """Return the few metrics to show first; by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 
 
 def _declared_mode(server: SimpleResourcesServer) -> Any:
-    """What the author declared: as a field, a class attribute, a setting, or a method."""
+    """Return the reverify mode that the author declared as a field, class attribute, setting, or
+    method.
+
+    Default: STATELESS, or UNKNOWN when `verify` takes the HTTP request, and so the session.
+    """
     for name in ("reverify_mode", "get_reverify_mode", "REVERIFY_MODE", "_reverify_mode"):
         declared = getattr(server, name, None) or getattr(
             getattr(server, "config", None), name, None

@@ -1,4 +1,6 @@
-"""`nemo_gym.base_responses_api_agent`: what runs the loop of one rollout."""
+"""`nemo_gym.base_responses_api_agent`: the base classes of an agent, which runs the loop of a
+rollout.
+"""
 
 import asyncio
 from abc import abstractmethod
@@ -25,24 +27,26 @@ from palestra.schema import JsonDict
 
 
 class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
-    """Settings of an agent; add your own as fields of a subclass."""
+    """The settings of an agent. Subclass it to add your own fields."""
 
 
 class BaseResponsesAPIAgent(BaseServer):
-    """An agent's settings."""
+    """The base of an agent: it holds the settings."""
 
     config: BaseResponsesAPIAgentConfig
 
 
 class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, SimpleServer):
-    """Subclass this: `responses` is the loop, `run` wraps it in seed and verify."""
+    """The base class of an agent: `responses` is the loop, `run` calls seed, `responses` and
+    verify.
+    """
 
     __server_type__: ClassVar[str] = "responses_api_agents"
 
     config: BaseResponsesAPIAgentConfig
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the protocol's endpoints; override to add routes."""
+        """Return the app with the protocol's endpoints. Override this method to add routes."""
         app = FastAPI(title=self.config.name or type(self).__name__)
         self.setup_session_middleware(app)
         app.post("/v1/responses")(self.responses)
@@ -54,14 +58,18 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, SimpleServer):
     async def responses(
         self, body: NeMoGymResponseCreateParamsNonStreaming = Body()
     ) -> NeMoGymResponse:
-        """Work on a task; the response's output is the whole trajectory."""
+        """Work on a task. The output of the returned response is the whole trajectory."""
 
     @abstractmethod
     async def run(self, body: BaseRunRequest = Body()) -> BaseVerifyResponse:
-        """One rollout: seed, respond, verify."""
+        """Run one rollout: seed, respond, verify."""
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest = Body()) -> AggregateMetrics:
-        """Metrics over many rollouts: the environment's, where there is one behind this agent."""
+        """Return metrics over many rollouts.
+
+        They come from the agent's environment; from this class when there is none or
+        `compute_metrics` is overridden.
+        """
         environment = getattr(self.config, "resources_server", None)
         has_own_metrics = type(self).compute_metrics is not SimpleResponsesAPIAgent.compute_metrics
         if environment is None or has_own_metrics:
@@ -74,12 +82,12 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, SimpleServer):
         return AggregateMetrics.model_validate(await response_json(reply))
 
     def compute_metrics(self, tasks: list[list[JsonDict]]) -> JsonDict:
-        """Metrics of your own, instead of the environment's; none by default."""
+        """Return your own metrics; none by default. An override replaces the environment's metrics."""
         del tasks
         return {}
 
     def get_key_metrics(self, agent_metrics: JsonDict) -> JsonDict:
-        """The few to show first: by default every mean."""
+        """Return the few metrics to show first; by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 
 

@@ -1,4 +1,4 @@
-"""`nemo_gym.base_responses_api_model`: what answers as a model."""
+"""`nemo_gym.base_responses_api_model`: the base classes of a model server."""
 
 from typing import ClassVar
 
@@ -27,19 +27,20 @@ from palestra.transport import call_asgi
 
 
 class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
-    """Settings of a model server; add your own as fields of a subclass."""
+    """The settings of a model server. Subclass it to add your own fields."""
 
 
 class BaseResponsesAPIModel(BaseServer):
-    """A model server's settings."""
+    """The base of a model server: it holds the settings."""
 
     config: BaseResponsesAPIModelConfig
 
 
 class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
-    """Subclass this: `responses`, and `chat_completions` where the endpoint has it.
+    """The base class of a model server. Define `responses`, and `chat_completions` if the endpoint
+    has it.
 
-    Anthropic's Messages are served by way of `responses`.
+    Requests of Anthropic's Messages API are served through `responses`.
     """
 
     __server_type__: ClassVar[str] = "responses_api_models"
@@ -47,7 +48,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
     config: BaseResponsesAPIModelConfig
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the protocol's endpoints; override to add routes."""
+        """Return the app with the protocol's endpoints. Override this method to add routes."""
         app = FastAPI(title=self.config.name or type(self).__name__)
         self.setup_session_middleware(app)
         app.post("/v1/chat/completions")(self.chat_completions)
@@ -80,14 +81,14 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
     async def chat_completions(
         self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
-        """One chat completion."""
+        """Return one chat completion for the request `body`."""
         del body
         raise HTTPException(501, f"{self.config.name} answers no chat completions")
 
     async def responses(
         self, body: NeMoGymResponseCreateParamsNonStreaming = Body()
     ) -> NeMoGymResponse:
-        """One turn of the model."""
+        """Return the model's response to one turn, the request `body`."""
         del body
         raise HTTPException(501, f"{self.config.name} answers no responses")
 

@@ -5,25 +5,25 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from palestra.compat.openai_types.base import WireModel
+from palestra.compat.openai_types.base import OpenAIModel
 
 
 class ModelServerRef(BaseModel):
-    """Another instance of the fleet: a model server."""
+    """A reference to a model server of the same fleet."""
 
     type: Literal["responses_api_models"] = "responses_api_models"
     name: str
 
 
 class ResourcesServerRef(BaseModel):
-    """Another instance of the fleet: a resources server."""
+    """A reference to a resources server of the same fleet."""
 
     type: Literal["resources_servers"] = "resources_servers"
     name: str
 
 
 class AgentServerRef(BaseModel):
-    """Another instance of the fleet: an agent."""
+    """A reference to an agent of the same fleet."""
 
     type: Literal["responses_api_agents"] = "responses_api_agents"
     name: str
@@ -33,7 +33,7 @@ ServerRef = ModelServerRef | ResourcesServerRef | AgentServerRef
 
 
 class BaseServerConfig(BaseModel):
-    """Where a server listens. Settings that a class does not declare are kept."""
+    """Host and port of a server. Settings that a class does not declare are kept."""
 
     model_config = ConfigDict(extra="allow", protected_namespaces=(), arbitrary_types_allowed=True)
 
@@ -43,20 +43,20 @@ class BaseServerConfig(BaseModel):
 
 
 class BaseRunServerConfig(BaseServerConfig):
-    """A server that is started from a file of its folder."""
+    """The settings of a server that is started from a file in its folder."""
 
     entrypoint: str = "app.py"
     domain: str | None = None
 
 
 class BaseRunServerInstanceConfig(BaseRunServerConfig):
-    """One instance: `name` is its name in the configs."""
+    """The settings of one server instance. `name` is the instance's name in the configs."""
 
     name: str = ""
 
 
 class Domain(StrEnum):
-    """What a resources server is about."""
+    """The subject area of a resources server, such as math or coding."""
 
     MATH = "math"
     CODING = "coding"
@@ -72,8 +72,8 @@ class Domain(StrEnum):
     OTHER = "other"
 
 
-class DatasetConfig(WireModel):
-    """One dataset of an agent."""
+class DatasetConfig(OpenAIModel):
+    """The settings of one dataset of an agent."""
 
     name: str
     type: str
@@ -83,19 +83,19 @@ class DatasetConfig(WireModel):
 
 
 class BaseNeMoGymCLIConfig(BaseModel):
-    """Settings of a command; unknown ones are another command's."""
+    """The settings of a command. Unknown settings are allowed: they belong to other commands."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class AggregateMetricsRequest(BaseModel):
-    """Verify responses of many rollouts."""
+    """A request for metrics: the verify responses of many rollouts."""
 
     verify_responses: list[dict[str, Any]]
 
 
 class AggregateMetrics(BaseModel):
-    """What a server reports over many rollouts."""
+    """The metrics that a server reports over many rollouts."""
 
     group_level_metrics: list[dict[str, Any]] = Field(default_factory=list)
     agent_metrics: dict[str, Any] = Field(default_factory=dict)
@@ -103,7 +103,7 @@ class AggregateMetrics(BaseModel):
 
 
 def is_server_ref(value: Any) -> ServerRef | None:
-    """The reference that a mapping of settings is; None when it is none."""
+    """Return the server reference that the mapping `value` describes; None when it describes none."""
     if not hasattr(value, "keys") or set(value) != {"type", "name"}:
         return None
     kinds: tuple[type[BaseModel], ...] = (ModelServerRef, ResourcesServerRef, AgentServerRef)

@@ -1,6 +1,6 @@
 """`nemo_gym.global_config`: the resolved configuration of the fleet that this process serves.
 
-Names of its keys that are not listed follow the rule `SOME_KEY_NAME = "some"`.
+A name `SOME_KEY_NAME` that this module does not define has the value `"some"`.
 """
 
 import os
@@ -33,33 +33,39 @@ DEFAULT_HEAD_SERVER_PORT: Final = 11000
 _KEY_NAME = "_KEY_NAME"
 
 # Authors ask for the configuration without saying of what; a process serves one fleet's.
-_held: list[DictConfig] = []
+_configs: list[DictConfig] = []
 
 
 def set_global_config_dict(tree: ConfigTree) -> DictConfig:
-    """Make `tree` the configuration that this process answers with."""
+    """Set `tree` as this process's configuration and return it."""
     config = OmegaConf.create(dict(tree))
-    _held[:] = [config]
+    _configs[:] = [config]
     return config
 
 
-def get_global_config_dict(*_asked: Any, **_how: Any) -> DictConfig:
-    """The configuration; of a process that serves no fleet, what its environment says, or none."""
-    if _held:
-        return _held[0]
+def get_global_config_dict(*_arguments: Any, **_how: Any) -> DictConfig:
+    """Return this process's configuration.
+
+    Without one, it is read from the environment variable `NEMO_GYM_CONFIG_DICT`; empty when that is
+    unset.
+    """
+    if _configs:
+        return _configs[0]
     text = os.environ.get(NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME)
     return OmegaConf.create(yaml.safe_load(text) if text else {})
 
 
 def get_first_server_config_dict(global_config_dict: Any, top_level_path: str) -> Any:
-    """The settings of the instance `top_level_path`: below its server type and implementation."""
+    """Return the settings of the instance `top_level_path`, which lie below its server type and
+    implementation.
+    """
     by_type = global_config_dict[top_level_path]
     by_implementation = next(iter(by_type.values()))
     return next(iter(by_implementation.values()))
 
 
-def find_open_port(*_how: Any, **_more: Any) -> int:
-    """A port of this machine that nothing listens on."""
+def find_open_port(*_how: Any, **_options: Any) -> int:
+    """Return a free port of this machine."""
     import socket
 
     with socket.socket() as sock:

@@ -1,4 +1,4 @@
-"""`nemo_gym.judge`: asking a judge model, and what to raise when there is no verdict."""
+"""`nemo_gym.judge`: call a judge model; raise `JudgeError` when there is no verdict."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,13 +31,13 @@ _BODY = frozenset(
     }
     | {"judge_responses_create_params", "judge_params", "request_params"}
 )
-"""Names under which a call may say whom to ask, and what."""
+"""Keyword names under which a call may pass the request body."""
 
 
 class JudgeError(Exception):
     """The judge failed or gave no readable verdict: there is no reward, which is not a reward of 0.
 
-    What it is raised with by name is kept as attributes.
+    Keyword arguments become attributes of the exception.
     """
 
     def __init__(self, *args: Any, **details: Any) -> None:
@@ -48,12 +48,13 @@ class JudgeError(Exception):
 
 
 async def call_judge(*args: Any, **kwargs: Any) -> Any:
-    """Ask a judge and give its response; raises `JudgeError` for whatever keeps it from answering.
+    """Send a request to a judge and return its response; raises `JudgeError` for any failure of the
+    call.
 
-    Needs a client (`server_client`), the model server (a name, or its reference), and what to ask:
-    `responses_create_params` (a model, or a mapping), or `input` with other parameters beside it.
-    In any order: what an argument is, its value tells. `url_path` asks another endpoint, and
-    `response_model` (default `NeMoGymResponse`; None for plain JSON) reads another answer.
+    Needs a client (`server_client`), the model server (a name, or its reference), and the request:
+    `responses_create_params` (a model, or a mapping), or `input` and further parameters. Arguments
+    may come in any order: each is recognized by its value. `url_path` selects another endpoint, and
+    `response_model` (default `NeMoGymResponse`; None for plain JSON) another type of response.
     """
     call = _Asked(args, kwargs)
     try:
@@ -66,7 +67,7 @@ async def call_judge(*args: Any, **kwargs: Any) -> Any:
         return call.answer.model_validate(answer)
     except (ValidationError, ValueError) as error:
         raise JudgeError(
-            f"the judge {call.server} answered what is no response: {error}"
+            f"the judge {call.server} answered what is not a response: {error}"
         ) from error
     except JudgeError:
         raise
@@ -77,7 +78,7 @@ async def call_judge(*args: Any, **kwargs: Any) -> Any:
 
 
 class _Asked:
-    """The arguments of `call_judge`, told apart by what they are."""
+    """The arguments of `call_judge`, each recognized by its type and name."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.client: Any = None
@@ -114,7 +115,7 @@ class _Asked:
 
 
 def _params(body: Any, keywords: dict[str, Any]) -> Any:
-    """The request: `body`, if there is one, with what is given beside it."""
+    """Return the request: `body`, if given, updated with the other keyword arguments."""
     fields = set(NeMoGymResponseCreateParamsNonStreaming.model_fields)
     params = {
         name: value for name, value in keywords.items() if name in fields and value is not None

@@ -1,7 +1,7 @@
 """`nemo_gym.openai_utils`: the wire types, and a client of OpenAI-compatible endpoints.
 
-A name that is not listed here but mirrors a type of the openai package (`NeMoGym` before its
-name) is made when it is asked for.
+A type of the openai package that is not listed here, prefixed with `NeMoGym`, is created at its
+first use.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.compat.http import request, response_json
-from palestra.compat.openai_types.base import OpenDict, WireModel
+from palestra.compat.openai_types.base import OpenAIModel, OpenDict
 from palestra.compat.openai_types.chat import (
     NeMoGymChatCompletion,
     NeMoGymChatCompletionAssistantMessageForTrainingParam,
@@ -73,7 +73,9 @@ from palestra.schema import JsonDict
 
 
 class NeMoGymAsyncOpenAI(BaseModel):
-    """Asks one endpoint. Every method gives the answer's JSON, and raises for an error status."""
+    """A client of one endpoint. Every method returns the response's JSON and raises for an error
+    status.
+    """
 
     model_config = ConfigDict(extra="allow")
 
@@ -82,31 +84,31 @@ class NeMoGymAsyncOpenAI(BaseModel):
     default_headers: dict[str, str] = Field(default_factory=dict)
 
     async def create_response(self, **params: Any) -> JsonDict:
-        """`POST /responses`."""
+        """Send `POST /responses`."""
         return await self._post("responses", params)
 
     async def create_chat_completion(self, **params: Any) -> JsonDict:
-        """`POST /chat/completions`."""
+        """Send `POST /chat/completions`."""
         return await self._post("chat/completions", params)
 
     async def create_completion(self, **params: Any) -> JsonDict:
-        """`POST /completions`."""
+        """Send `POST /completions`."""
         return await self._post("completions", params)
 
     async def create_embedding(self, **params: Any) -> JsonDict:
-        """`POST /embeddings`."""
+        """Send `POST /embeddings`."""
         return await self._post("embeddings", params)
 
     async def create_models(self, **params: Any) -> JsonDict:
-        """`GET /models`."""
+        """Send `GET /models` with `params` as the query."""
         return await self._ask("GET", "models", params=params)
 
     async def list_models(self) -> JsonDict:
-        """`GET /models`."""
+        """Send `GET /models`."""
         return await self._ask("GET", "models")
 
     async def create_tokenize(self, **params: Any) -> JsonDict:
-        """`POST /tokenize`, which vLLM has beside its `/v1`."""
+        """Send `POST /tokenize`. vLLM serves this path outside of `/v1`."""
         return await self._post(urljoin(self._url("x"), "../tokenize"), params)
 
     def _url(self, path: str) -> str:
@@ -133,14 +135,14 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
 TokenIDLogProbTypedDictMixin = OpenDict
 
-RESPONSES_TO_TRAIN: dict[type[WireModel], type[WireModel]] = {
+RESPONSES_TO_TRAIN: dict[type[OpenAIModel], type[OpenAIModel]] = {
     NeMoGymEasyInputMessage: NeMoGymEasyInputMessageForTraining,
     NeMoGymMessage: NeMoGymMessageForTraining,
     NeMoGymResponseOutputMessage: NeMoGymResponseOutputMessageForTraining,
     NeMoGymResponseFunctionToolCall: NeMoGymResponseFunctionToolCallForTraining,
     NeMoGymResponseReasoningItem: NeMoGymResponseReasoningItemForTraining,
 }
-"""Of each kind of item, the one that carries token ids."""
+"""For each type of item, the type that also carries token ids."""
 
 _PREFIX = "NeMoGym"
 _PLACES = ("openai.types.responses", "openai.types.chat", "openai.types")
@@ -155,10 +157,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _mirrored(name: str) -> Any | None:
-    """The type called `name`; None when that is no name of a mirrored type.
+    """Return the type called `name`; None when `name` is not `NeMoGym` followed by a type name.
 
-    Where the openai package is installed, a type of its own with the same fields; else one that
-    takes any fields.
+    If the openai package has the type, the result has the same fields. Else it accepts any fields.
     """
     theirs = name.removeprefix(_PREFIX)
     if theirs == name or not theirs[:1].isupper():
@@ -170,7 +171,7 @@ def _mirrored(name: str) -> Any | None:
         return type(name, (original,), {"__module__": __name__})
     if original is not None and not isinstance(original, type):
         return original  # a union
-    return type(name, (WireModel,), {"__module__": __name__})
+    return type(name, (OpenAIModel,), {"__module__": __name__})
 
 
 def _of_openai(name: str) -> Any | None:

@@ -1,4 +1,6 @@
-"""`nemo_gym.prompt`: prompt templates, YAML files with `user` and perhaps `system`."""
+"""`nemo_gym.prompt`: prompt templates. A template is a YAML file with `user` and optionally
+`system`.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +14,7 @@ from palestra.errors import ConfigError
 
 
 class PromptConfig(BaseModel):
-    """A template with `{field}` placeholders."""
+    """A prompt template with `{field}` placeholders."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -20,12 +22,12 @@ class PromptConfig(BaseModel):
     system: str | None = None
 
     def fill(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The messages of one row."""
+        """Return the template's messages with the fields of `row` filled in."""
         return fill_prompt(self, row)
 
 
 def load_prompt_config(path: str | Path) -> PromptConfig:
-    """Read a template; relative paths start at the working directory, then at the project."""
+    """Read a template. Relative paths are looked up in the working directory, then in the project."""
     prompt_file = resolve(path)
     try:
         prompt = yaml.safe_load(prompt_file.read_text())
@@ -39,7 +41,7 @@ def load_prompt_config(path: str | Path) -> PromptConfig:
 
 
 def fill_prompt(prompt_config: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The messages of one row."""
+    """Return the template's messages with the fields of `row` filled in."""
     messages = [{"role": "user", "content": prompt_config.user.format(**row)}]
     if prompt_config.system:
         messages.insert(0, {"role": "system", "content": prompt_config.system.format(**row)})

@@ -1,4 +1,4 @@
-"""`nemo_gym.responses_converter`: between the Responses API and Chat Completions, over our own."""
+"""`nemo_gym.responses_converter`: convert between the Responses API and Chat Completions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,10 +34,10 @@ _NAMELESS = "model"
 
 
 class ResponsesConverter(BaseModel):
-    """Converts requests and answers, both ways.
+    """Converts requests and responses in both directions.
 
-    With `return_token_id_information`, the token ids of an assistant message go to the last of
-    its items, and back.
+    With `return_token_id_information`, the token ids of an assistant message are put on the last of
+    its items, and on the message when converting back.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -63,7 +63,7 @@ class ResponsesConverter(BaseModel):
     def responses_to_chat_completion_create_params(
         self, responses_create_params: Any
     ) -> NeMoGymChatCompletionCreateParamsNonStreaming:
-        """What to ask of a Chat Completions endpoint."""
+        """Convert a Responses API request to a Chat Completions request."""
         params = ResponseCreateParams.model_validate(to_plain(plain(responses_create_params)))
         model_name = params.model or _NAMELESS
         body = to_chat_request(params, model=model_name, settings=self._settings)
@@ -72,7 +72,7 @@ class ResponsesConverter(BaseModel):
         return NeMoGymChatCompletionCreateParamsNonStreaming.model_validate(body)
 
     def responses_input_to_chat_messages(self, items: Any) -> list[JsonDict]:
-        """A conversation as chat messages."""
+        """Convert the items of a conversation to chat messages."""
         request_body = {"input": [to_plain(plain(item)) for item in input_messages(items)]}
         chat_messages = self.responses_to_chat_completion_create_params(request_body).messages
         return [dict(message) for message in chat_messages]
@@ -80,14 +80,14 @@ class ResponsesConverter(BaseModel):
     def chat_completion_to_responses_create_params(
         self, params: Any
     ) -> NeMoGymResponseCreateParamsNonStreaming:
-        """What a chat request asks, of the Responses API."""
+        """Convert a Chat Completions request to a Responses API request."""
         chat_params = ChatCreateParams.model_validate(to_plain(plain(params)))
         return NeMoGymResponseCreateParamsNonStreaming.model_validate(
             to_plain(params_from_chat(chat_params))
         )
 
     def chat_completions_messages_to_responses_items(self, messages: Sequence[Any]) -> list[Any]:
-        """Chat messages as items of a conversation."""
+        """Convert chat messages to the items of a conversation."""
         chat_params = ChatCreateParams.model_validate(
             {"messages": [to_plain(plain(m)) for m in messages]}
         )
@@ -103,7 +103,9 @@ class ResponsesConverter(BaseModel):
     def chat_completion_to_response(
         self, chat_completion: Any, responses_create_params: Any = None
     ) -> NeMoGymResponse:
-        """A completion as a response to `responses_create_params`."""
+        """Convert a chat completion to a Responses API response. `responses_create_params`: its
+        request.
+        """
         completion = to_plain(plain(chat_completion))
         request_params = (
             {"input": []} if responses_create_params is None else responses_create_params
@@ -121,17 +123,17 @@ class ResponsesConverter(BaseModel):
         return NeMoGymResponse.model_validate(answer)
 
     def postprocess_chat_response(self, choice: Any) -> list[Any]:
-        """The items of one choice."""
+        """Convert one choice of a chat completion to items."""
         choice_fields = to_plain(plain(choice))
         completion = {"id": "", "created": 0, "model": _NAMELESS, "choices": [choice_fields]}
         return list(self.chat_completion_to_response(completion).output)
 
     def postprocess_assistant_message_dict(self, message_dict: JsonObject) -> list[Any]:
-        """The items of one assistant message."""
+        """Convert one assistant message to items."""
         return self.postprocess_chat_response({"index": 0, "message": dict(message_dict)})
 
     def response_to_chat_completion(self, response: Any) -> NeMoGymChatCompletion:
-        """A response as a completion."""
+        """Convert a Responses API response to a chat completion."""
         from palestra.schema import Response
         from palestra.server import completion_from_response
 

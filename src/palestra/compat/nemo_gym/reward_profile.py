@@ -1,4 +1,4 @@
-"""`nemo_gym.reward_profile`: the metrics of repeated attempts, over our own."""
+"""`nemo_gym.reward_profile`: metrics of repeated attempts, computed with Palestra's functions."""
 
 import re
 from collections.abc import Callable, ItemsView, KeysView, Sequence, ValuesView
@@ -16,9 +16,9 @@ _ANSWER = "__answer__"
 
 
 class PassMetrics(tuple[JsonDict, Any, Any, int]):
-    """(metrics, scores of every rollout, names of the scores, largest k).
+    """A tuple (metrics, scores of every rollout, names of the scores, largest k).
 
-    Authors take it apart, or use it as the metrics themselves: it also reads by name.
+    Authors unpack the tuple or use it as the dict of metrics: `result["name"]` works too.
     """
 
     __slots__ = ()
@@ -31,24 +31,24 @@ class PassMetrics(tuple[JsonDict, Any, Any, int]):
 
     @property
     def metrics(self) -> JsonDict:
-        """By name."""
+        """The metrics by name."""
         metrics, *_ = self
         return metrics
 
     def keys(self) -> KeysView[str]:
-        """Names of the metrics."""
+        """Return the names of the metrics."""
         return self.metrics.keys()
 
     def values(self) -> ValuesView[Any]:
-        """The metrics."""
+        """Return the values of the metrics."""
         return self.metrics.values()
 
     def items(self) -> ItemsView[str, Any]:
-        """Names and metrics."""
+        """Return (name, value) pairs of the metrics."""
         return self.metrics.items()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """One of the metrics."""
+        """Return the metric `name`, or `default` when it does not exist."""
         return self.metrics.get(name, default)
 
 
@@ -58,9 +58,10 @@ def compute_pass_majority_metrics(
     answer_key: str | None = None,
     **how: Any,
 ) -> PassMetrics:
-    """pass@k, pass@1[avg-of-k] and, with an `answer_key`, majority@k, in percent, for every k.
+    """Return pass@k, pass@1[avg-of-k] and, with an `answer_key`, majority@k, in percent, for every
+    k.
 
-    `score_fn` gives the scores of a rollout by name (default: its reward). A score that a rollout
+    `score_fn` returns the scores of a rollout by name (default: its reward). A score that a rollout
     lacks counts as 0.
     """
     score_names = how.get("score_names")
@@ -87,7 +88,10 @@ def compute_subset_metrics(
     answer_key: str | None = None,
     **how: Any,
 ) -> JsonDict:
-    """The same for each value of a field, under `{value}/…`; a task's first row decides."""
+    """Return the pass and majority metrics for each value of the field `subset_key`.
+
+    Their names begin with `{value}/`. A task's value is the one in its first row.
+    """
     subsets: dict[str, list[Sequence[JsonObject]]] = {}
     for task in tasks:
         if task and task[0].get(subset_key) is not None:
@@ -108,7 +112,9 @@ def highest_k_metrics(
     exclude_names: Sequence[str] | None = None,
     **_how: Any,
 ) -> JsonDict:
-    """The metrics `pattern/{name}` at the largest k there is; `{k}` stands for k in the pattern."""
+    """Return the metrics `pattern/{name}` at the largest k that exists; `{k}` in `pattern` matches
+    k.
+    """
     matcher = re.compile(re.escape(pattern).replace(r"\{k\}", r"(\d+)") + r"/([^/]+)")
     matches = [match for match in map(matcher.fullmatch, agent_metrics.keys()) if match]
     largest = max((int(match[1]) for match in matches), default=0)
@@ -126,7 +132,7 @@ def compute_aggregate_metrics(
     compute_metrics_fn: Callable[[Any], Any] | None = None,
     get_key_metrics_fn: Callable[[Any], Any] | None = None,
 ) -> AggregateMetrics:
-    """What `/aggregate_metrics` answers, with hooks."""
+    """Return the response of `/aggregate_metrics`, computed with the two hooks."""
     return aggregated(verify_responses, compute_metrics_fn or _none, get_key_metrics_fn or _means)
 
 

@@ -1,4 +1,4 @@
-"""`nemo_gym.rollout_collection`: marks on result rows, and running rows from a library's code."""
+"""`nemo_gym.rollout_collection`: the keys of result rows, and running rows from a library's code."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ NG_NO_PERSIST_KEY: Final = NO_PERSIST
 
 
 class RolloutCollectionConfig(BaseModel):
-    """Settings of a collection."""
+    """The settings of a rollout collection."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -33,7 +33,7 @@ class RolloutCollectionHelper(BaseModel):
         head_server_config: Any = None,
         semaphore: Any = None,
     ) -> "Iterator[asyncio.Future[tuple[JsonDict, JsonDict]]]":
-        """Futures of (row, result), in the order in which they end."""
+        """Return futures of (row, result), in the order in which the rollouts finish."""
         client = self.setup_server_client(head_server_config)
         bound = semaphore or contextlib.nullcontext()
 
@@ -45,5 +45,5 @@ class RolloutCollectionHelper(BaseModel):
         return asyncio.as_completed([run(row) for row in examples])
 
     def setup_server_client(self, head_server_config: Any = None) -> ServerClient:
-        """A client of that fleet."""
+        """Return a client of the fleet whose head server is at `head_server_config`."""
         return ServerClient.load_from_global_config(head_server_config)

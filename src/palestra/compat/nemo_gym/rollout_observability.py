@@ -1,7 +1,7 @@
-"""`nemo_gym.rollout_observability`: what an agent reports of how a rollout went.
+"""`nemo_gym.rollout_observability`: the types in which an agent reports what happened in a rollout.
 
-A typed trajectory (invocations, model calls, tool calls), with what could not be seen stated as
-a gap. Every type takes more fields than it lists.
+A report is a typed trajectory: invocations, model calls, tool calls. `ObservationGap` states what
+could not be observed. Every type accepts more fields than it lists.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Observation(BaseModel):
-    """Anything observed; a field that was not given is None."""
+    """The base of all observations. A field that was not given is None."""
 
     model_config = ConfigDict(extra="allow", protected_namespaces=(), arbitrary_types_allowed=True)
 
@@ -28,7 +28,7 @@ class ObservationGap(Observation):
 
 
 class ModelCallRef(Observation):
-    """Points to one model call."""
+    """A reference to one model call."""
 
 
 class ModelCallObservation(Observation):
@@ -40,7 +40,7 @@ class ToolCallObservation(Observation):
 
 
 class ContextCompactionObservation(Observation):
-    """The agent made its context shorter."""
+    """One compaction: the agent made its context shorter."""
 
 
 class TurnObservation(Observation):
@@ -48,18 +48,18 @@ class TurnObservation(Observation):
 
 
 class AgentInvocation(Observation):
-    """One run of an agent or of one that it started."""
+    """One run of an agent, or of another agent that it started."""
 
 
 class AgentEpisode(Observation):
-    """An agent's work from its start to its end."""
+    """An agent's work from start to end, with its model calls and tool calls."""
 
     model_calls: list[Any] = Field(default_factory=list)
     tool_calls: list[Any] = Field(default_factory=list)
 
 
 class AgentObservationBundle(Observation):
-    """Everything that an agent observed of one rollout."""
+    """All observations of an agent for one rollout."""
 
     invocations: list[Any] = Field(default_factory=list)
     episodes: list[Any] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""`nemo_gym.server_utils`: servers, the client with which they call each other, requests."""
+"""`nemo_gym.server_utils`: servers, the client with which they call each other, and HTTP requests."""
 
 from aiohttp import ClientResponse, ClientResponseError
 
@@ -25,7 +25,7 @@ get_global_aiohttp_client = global_client
 
 
 class HeadServer(SimpleServer):
-    """The head server of a fleet, which only the fleet itself starts."""
+    """The head server of a fleet. Only the fleet itself starts it."""
 
     config: BaseRunServerInstanceConfig
 

@@ -1,3 +1,4 @@
-"""The Responses API and Chat Completions as authors in the field hold them: models whose names
-and fields mirror the openai package, without needing it.
+"""Types of the Responses API and Chat Completions, as existing environments use them.
+
+Names and fields mirror the openai package, which need not be installed.
 """

@@ -1,4 +1,4 @@
-"""What the mirrored types are made of: models that keep unknown fields, and open dicts."""
+"""Base classes of the mirrored types: models that keep unknown fields, and `OpenDict`."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -13,8 +13,8 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 
-class WireModel(BaseModel):
-    """A JSON object; unknown fields are kept, objects of other libraries' types are taken over."""
+class OpenAIModel(BaseModel):
+    """A JSON object. Unknown fields are kept; objects of other libraries' types are converted."""
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
 
@@ -24,26 +24,26 @@ class WireModel(BaseModel):
         return plain(value) if not isinstance(value, cls) else value
 
 
-class Named(WireModel):
-    """One of a union: what tells it from the others is sent although nobody set it."""
+class Named(OpenAIModel):
+    """One type of a union. The field that identifies the type is sent even when it was not set."""
 
     __told_by__: ClassVar[frozenset[str]] = frozenset({"type"})
 
     @model_validator(mode="after")
-    def _tell(self) -> Self:
+    def _mark_set(self) -> Self:
         self.__pydantic_fields_set__.update(self.__told_by__)
         return self
 
 
 class OpenDict(dict[str, Any]):
-    """A dict whose keys are attributes too.
+    """A dict whose keys can also be read and set as attributes.
 
-    The field has dicts in requests and objects in answers, and authors' code uses both ways of
-    access for either.
+    In the mirrored API, requests hold dicts and responses hold objects. Authors' code uses both
+    kinds of access for both.
     """
 
     __shape__: ClassVar[Any] = dict[str, Any]
-    """What it must hold where it is a field of a model."""
+    """The type that pydantic checks the dict against when the dict is a field of a model."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -55,12 +55,14 @@ class OpenDict(dict[str, Any]):
         self[name] = value
 
     def model_dump(self, **_how: Any) -> dict[str, Any]:
-        """As of a model: a plain dict."""
+        """Return a plain dict, like a pydantic model's `model_dump`."""
         return dict(self)
 
     @classmethod
     def model_validate(cls, value: Any) -> Self:
-        """As of a model."""
+        """Return an `OpenDict` made from a mapping or a model, like a pydantic model's
+        `model_validate`.
+        """
         return cls(plain(value))
 
     @classmethod
@@ -89,10 +91,10 @@ def _opened(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A model of any library as the fields that were set; anything else as it is."""
+    """Return a pydantic model as a dict of the fields that were set; any other value unchanged."""
     return value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
 
 
 def field_of(value: Any, name: str) -> Any:
-    """A field of a mapping or an object, None when it has none."""
+    """Return the item or attribute `name` of a mapping or an object; None when it does not exist."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

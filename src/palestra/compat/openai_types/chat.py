@@ -1,22 +1,22 @@
-"""Chat Completions, as authors in the field name them."""
+"""Types of the Chat Completions API, under the names that existing environments use."""
 
 from typing import Any, Literal
 
 from pydantic import Field
 
-from palestra.compat.openai_types.base import Named, OpenDict, WireModel
-from palestra.compat.openai_types.shapes import ChatMessage, ChatToolEntry, ToolChoice, Typed
+from palestra.compat.openai_types.base import Named, OpenAIModel, OpenDict
+from palestra.compat.openai_types.shapes import ChatToolEntry, OpenChatMessage, ToolChoice, Typed
 
 
-class NeMoGymFunction(WireModel):
-    """Name and arguments of a tool call."""
+class NeMoGymFunction(OpenAIModel):
+    """The name and the arguments of a tool call."""
 
     arguments: str
     name: str
 
 
 class NeMoGymChatCompletionMessageToolCall(Named):
-    """The model asks for a tool."""
+    """A tool call of the model."""
 
     id: str
     function: NeMoGymFunction
@@ -24,7 +24,7 @@ class NeMoGymChatCompletionMessageToolCall(Named):
 
 
 class NeMoGymChatCompletionMessage(Named):
-    """What the assistant said."""
+    """A message of the assistant."""
 
     __told_by__ = frozenset({"role"})
 
@@ -38,15 +38,15 @@ class NeMoGymChatCompletionMessage(Named):
 
 
 class NeMoGymChatCompletionMessageForTraining(NeMoGymChatCompletionMessage):
-    """What the assistant said, with the ids of its tokens."""
+    """A message of the assistant, with its token ids."""
 
     prompt_token_ids: list[int]
     generation_token_ids: list[int]
     generation_log_probs: list[float]
 
 
-class NeMoGymChoice(WireModel):
-    """One of the completions asked for."""
+class NeMoGymChoice(OpenAIModel):
+    """One of the completions that the request asked for."""
 
     finish_reason: str | None = None
     index: int = 0
@@ -54,8 +54,8 @@ class NeMoGymChoice(WireModel):
     message: NeMoGymChatCompletionMessage
 
 
-class NeMoGymCompletionUsage(WireModel):
-    """Tokens read and written, as Chat Completions names them."""
+class NeMoGymCompletionUsage(OpenAIModel):
+    """The numbers of input and output tokens, under the names of Chat Completions."""
 
     completion_tokens: int = 0
     prompt_tokens: int = 0
@@ -64,8 +64,8 @@ class NeMoGymCompletionUsage(WireModel):
     prompt_tokens_details: OpenDict | None = None
 
 
-class NeMoGymChatCompletion(WireModel):
-    """What a Chat Completions endpoint answers."""
+class NeMoGymChatCompletion(OpenAIModel):
+    """The response of a Chat Completions endpoint."""
 
     id: str
     choices: list[NeMoGymChoice]
@@ -77,10 +77,10 @@ class NeMoGymChatCompletion(WireModel):
     usage: NeMoGymCompletionUsage | None = None
 
 
-class NeMoGymChatCompletionCreateParamsNonStreaming(WireModel):
-    """What is asked of a Chat Completions endpoint."""
+class NeMoGymChatCompletionCreateParamsNonStreaming(OpenAIModel):
+    """The request to a Chat Completions endpoint, without streaming."""
 
-    messages: list[ChatMessage]
+    messages: list[OpenChatMessage]
     model: str | None = None
     audio: OpenDict | None = None
     frequency_penalty: float | None = None
@@ -113,34 +113,34 @@ class NeMoGymChatCompletionCreateParamsNonStreaming(WireModel):
     stream: Literal[False] | None = None
 
 
-class NeMoGymChatCompletionMessageParam(ChatMessage):
+class NeMoGymChatCompletionMessageParam(OpenChatMessage):
     """A message of a conversation, as a dict."""
 
 
 class NeMoGymChatCompletionUserMessageParam(NeMoGymChatCompletionMessageParam):
-    """Of the user."""
+    """A user message, as a dict."""
 
 
 class NeMoGymChatCompletionSystemMessageParam(NeMoGymChatCompletionMessageParam):
-    """Of the system."""
+    """A system message, as a dict."""
 
 
 class NeMoGymChatCompletionDeveloperMessageParam(NeMoGymChatCompletionMessageParam):
-    """Of the developer."""
+    """A developer message, as a dict."""
 
 
 class NeMoGymChatCompletionAssistantMessageParam(NeMoGymChatCompletionMessageParam):
-    """Of the assistant."""
+    """An assistant message, as a dict."""
 
 
 class NeMoGymChatCompletionAssistantMessageForTrainingParam(
     NeMoGymChatCompletionAssistantMessageParam
 ):
-    """Of the assistant, with the ids of its tokens."""
+    """An assistant message with its token ids, as a dict."""
 
 
 class NeMoGymChatCompletionToolMessageParam(NeMoGymChatCompletionMessageParam):
-    """What a tool answered."""
+    """The result of a tool call, as a dict."""
 
 
 class NeMoGymChatCompletionToolParam(ChatToolEntry):
@@ -148,7 +148,7 @@ class NeMoGymChatCompletionToolParam(ChatToolEntry):
 
 
 class NeMoGymFunctionDefinition(OpenDict):
-    """Name, description and parameters of a tool."""
+    """The name, description and parameters of a tool."""
 
 
 class NeMoGymChatCompletionMessageToolCallParam(OpenDict):
@@ -156,24 +156,24 @@ class NeMoGymChatCompletionMessageToolCallParam(OpenDict):
 
 
 class NeMoGymChatCompletionMessageToolCallFunctionParam(OpenDict):
-    """Name and arguments of a tool call in a conversation."""
+    """The name and the arguments of a tool call in a conversation."""
 
 
 class NeMoGymChatCompletionContentPartTextParam(OpenDict):
-    """Text among the parts of a message."""
+    """A text part of a message."""
 
 
 class NeMoGymChatCompletionContentPartImageParam(OpenDict):
-    """An image among the parts of a message."""
+    """An image part of a message."""
 
 
-class NeMoGymCompletionTokensDetails(WireModel):
-    """How many of the tokens written were reasoning."""
+class NeMoGymCompletionTokensDetails(OpenAIModel):
+    """The number of output tokens that were reasoning."""
 
     reasoning_tokens: int | None = Field(default=None)
 
 
-class NeMoGymPromptTokensDetails(WireModel):
-    """How many of the tokens read came from a cache."""
+class NeMoGymPromptTokensDetails(OpenAIModel):
+    """The number of input tokens that came from a cache."""
 
     cached_tokens: int | None = Field(default=None)

@@ -1,6 +1,7 @@
-"""Items of a Responses API conversation, as authors in the field name them.
+"""Types of the items of a Responses API conversation, under the names that existing environments
+use.
 
-An item of a kind that has no name here is kept as `NeMoGymUnknownItem`.
+An item of an unlisted kind is kept as `NeMoGymUnknownItem`.
 """
 
 from collections.abc import Mapping
@@ -9,12 +10,14 @@ from uuid import uuid4
 
 from pydantic import Discriminator, Field, Tag
 
-from palestra.compat.openai_types.base import Named, WireModel, field_of
+from palestra.compat.openai_types.base import Named, OpenAIModel, field_of
 from palestra.compat.openai_types.shapes import Content, Part
 
 
-class TokenIDLogProbMixin(WireModel):
-    """What items of a model under training carry: exact ids, one log-probability each."""
+class TokenIDLogProbMixin(OpenAIModel):
+    """The extra fields of items in training: the exact token ids, and one log prob per output
+    token.
+    """
 
     prompt_token_ids: list[int]
     generation_token_ids: list[int]
@@ -22,14 +25,14 @@ class TokenIDLogProbMixin(WireModel):
 
 
 class NeMoGymSummary(Named):
-    """One block of reasoning."""
+    """One block of reasoning text."""
 
     text: str
     type: Literal["summary_text"] = "summary_text"
 
 
 class NeMoGymResponseReasoningItem(Named):
-    """What the model thought before it answered."""
+    """The reasoning of the model before its answer."""
 
     __told_by__ = frozenset({"id", "type", "summary"})
 
@@ -49,7 +52,7 @@ class NeMoGymResponseOutputText(Named):
 
 
 class NeMoGymResponseOutputRefusal(Named):
-    """The model declined, and says why."""
+    """A refusal: the model declined, with its reason as text."""
 
     refusal: str
     type: Literal["refusal"] = "refusal"
@@ -82,16 +85,16 @@ class NeMoGymResponseOutputMessage(Named):
     type: Literal["message"] = "message"
 
 
-class NeMoGymEasyInputMessage(WireModel):
-    """A message of anybody's: text, or parts, which are dicts."""
+class NeMoGymEasyInputMessage(OpenAIModel):
+    """A message of any role. The content is text, or a list of parts, which are dicts."""
 
     content: Content
     role: Literal["user", "assistant", "system", "developer"]
     type: Literal["message"] = "message"
 
 
-class NeMoGymMessage(WireModel):
-    """A message in the model's input, in parts, which are dicts."""
+class NeMoGymMessage(OpenAIModel):
+    """An input message to the model. The content is a list of parts, which are dicts."""
 
     content: list[Part]
     role: Literal["user", "system", "developer"]
@@ -100,7 +103,7 @@ class NeMoGymMessage(WireModel):
 
 
 class NeMoGymResponseFunctionToolCall(Named):
-    """The model asks for a tool; `arguments` is JSON text as it wrote it."""
+    """A tool call of the model. `arguments` is the JSON text exactly as the model wrote it."""
 
     arguments: str
     call_id: str
@@ -111,7 +114,7 @@ class NeMoGymResponseFunctionToolCall(Named):
 
 
 class NeMoGymFunctionCallOutput(Named):
-    """What the tool answered."""
+    """The result of a tool call."""
 
     call_id: str
     output: Content
@@ -120,38 +123,38 @@ class NeMoGymFunctionCallOutput(Named):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class NeMoGymUnknownItem(WireModel):
-    """An item of a kind that is not listed here, kept as it came."""
+class NeMoGymUnknownItem(OpenAIModel):
+    """An item of an unlisted kind, kept unchanged."""
 
     type: str
 
 
 class NeMoGymResponseReasoningItemForTraining(NeMoGymResponseReasoningItem, TokenIDLogProbMixin):
-    """Reasoning with the ids of its tokens."""
+    """A reasoning item with its token ids."""
 
 
 class NeMoGymResponseOutputMessageForTraining(NeMoGymResponseOutputMessage, TokenIDLogProbMixin):
-    """A message with the ids of its tokens."""
+    """An output message with its token ids."""
 
 
 class NeMoGymEasyInputMessageForTraining(NeMoGymEasyInputMessage, TokenIDLogProbMixin):
-    """A message in short form with the ids of its tokens."""
+    """A message in short form, with its token ids."""
 
 
 class NeMoGymMessageForTraining(NeMoGymMessage, TokenIDLogProbMixin):
-    """An input message with the ids of its tokens."""
+    """An input message with its token ids."""
 
 
 class NeMoGymResponseFunctionToolCallForTraining(
     NeMoGymResponseFunctionToolCall, TokenIDLogProbMixin
 ):
-    """A tool call with the ids of its tokens."""
+    """A tool call with its token ids."""
 
 
 _TRAINED = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 _WRITTEN = frozenset({"output_text", "refusal"})
 
-_KINDS: dict[str, type[WireModel]] = {
+_KINDS: dict[str, type[OpenAIModel]] = {
     "output_message": NeMoGymResponseOutputMessage,
     "easy": NeMoGymEasyInputMessage,
     "message": NeMoGymMessage,

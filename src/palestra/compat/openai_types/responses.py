@@ -1,34 +1,41 @@
-"""What is asked of a model and what it answers, as authors in the field name them."""
+"""Types of requests to a model and of its responses, under the names that existing environments
+use.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
-from palestra.compat.openai_types.base import Named, OpenDict, WireModel, field_of
+from palestra.compat.openai_types.base import Named, OpenAIModel, OpenDict, field_of
 from palestra.compat.openai_types.items import (
     NeMoGymEasyInputMessage,
     NeMoGymResponseInput,
     NeMoGymResponseOutputItem,
     NeMoGymResponseOutputMessage,
 )
-from palestra.compat.openai_types.shapes import Reasoning, TextSettings, ToolChoice, ToolEntry
+from palestra.compat.openai_types.shapes import (
+    ReasoningSettings,
+    TextSettings,
+    ToolChoice,
+    ToolEntry,
+)
 
 
-class NeMoGymResponseInputTokensDetails(WireModel):
-    """How many input tokens came from a cache."""
+class NeMoGymResponseInputTokensDetails(OpenAIModel):
+    """The number of input tokens that came from a cache."""
 
     cached_tokens: int = 0
 
 
-class NeMoGymResponseOutputTokensDetails(WireModel):
-    """How many output tokens were reasoning."""
+class NeMoGymResponseOutputTokensDetails(OpenAIModel):
+    """The number of output tokens that were reasoning."""
 
     reasoning_tokens: int = 0
 
 
-class NeMoGymResponseUsage(WireModel):
-    """Tokens read and written."""
+class NeMoGymResponseUsage(OpenAIModel):
+    """The numbers of input and output tokens."""
 
     input_tokens: int
     input_tokens_details: NeMoGymResponseInputTokensDetails = Field(
@@ -41,14 +48,14 @@ class NeMoGymResponseUsage(WireModel):
     total_tokens: int
 
 
-class NeMoGymIncompleteDetails(WireModel):
-    """Why the model stopped before it was done."""
+class NeMoGymIncompleteDetails(OpenAIModel):
+    """The reason why the model stopped before it was done."""
 
     reason: str | None = None
 
 
-class NeMoGymResponseCreateParamsNonStreaming(WireModel):
-    """What a task asks of the model."""
+class NeMoGymResponseCreateParamsNonStreaming(OpenAIModel):
+    """The request to the model: input, tools and sampling parameters of a task."""
 
     background: bool | None = None
     include: list[str] | None = None
@@ -61,7 +68,7 @@ class NeMoGymResponseCreateParamsNonStreaming(WireModel):
     parallel_tool_calls: bool | None = True
     previous_response_id: str | None = None
     prompt: OpenDict | None = None
-    reasoning: Reasoning | None = None
+    reasoning: ReasoningSettings | None = None
     service_tier: str | None = None
     store: bool | None = None
     temperature: float | None = None
@@ -76,7 +83,7 @@ class NeMoGymResponseCreateParamsNonStreaming(WireModel):
 
 
 class NeMoGymResponse(Named):
-    """One answer of a model; of an agent, its whole trajectory in `output`."""
+    """One response of a model. An agent's response holds the whole trajectory in `output`."""
 
     __told_by__ = frozenset({"object"})
 
@@ -115,7 +122,7 @@ class NeMoGymResponse(Named):
 
     @property
     def output_text(self) -> str:
-        """All text of the assistant's messages, joined; empty when there is none."""
+        """The text of all assistant messages, joined; empty when there is no text."""
         return "".join(
             str(field_of(part, "text") or "")
             for item in self.output
@@ -126,7 +133,7 @@ class NeMoGymResponse(Named):
 
 
 def empty_response_usage() -> NeMoGymResponseUsage:
-    """Nothing read, nothing written."""
+    """Return a usage with 0 input tokens and 0 output tokens."""
     return NeMoGymResponseUsage(
         input_tokens=0,
         input_tokens_details=NeMoGymResponseInputTokensDetails(cached_tokens=0),
@@ -137,9 +144,9 @@ def empty_response_usage() -> NeMoGymResponseUsage:
 
 
 def accumulate_response_usage(total: Any, turn: Any) -> NeMoGymResponseUsage | None:
-    """Add one turn's usage to the total, which is changed in place where there is one.
+    """Add one turn's usage to `total` and return the sum. An existing `total` is changed in place.
 
-    Either may be None, a usage, or a response, which stands for its usage.
+    Each argument may be None, a usage, or a response, whose usage is taken.
     """
     total_usage, added = _usage(total), _usage(turn)
     if added is None or total_usage is None:
@@ -173,7 +180,7 @@ def _usage(value: Any) -> NeMoGymResponseUsage | None:
 
 
 def input_messages(conversation: str | list[Any] | None) -> list[Any]:
-    """An input as a list of items: text is one message of the user's."""
+    """Return a request's input as a list of items. A text becomes one user message."""
     if isinstance(conversation, str):
         return [NeMoGymEasyInputMessage(role="user", content=conversation)]
     return [dict(item) if isinstance(item, Mapping) else item for item in conversation or ()]

@@ -1,6 +1,6 @@
-"""What the dicts of requests must hold, as far as it is known; more keys are always fine.
+"""The required keys of the dicts in requests, for each known `type`. More keys are always allowed.
 
-A dict of a `type` that is not listed here needs nothing but that type.
+A dict of an unlisted `type` needs only the key `type`.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ def _by_type(tag_of_kind: Mapping[str, str]) -> Callable[[Any], str]:
 
 
 class Typed(OpenDict):
-    """Anything of which its `type` says what it is."""
+    """Any object with a `type` key."""
 
     __shape__ = _Typed
 
@@ -96,7 +96,7 @@ class ToolEntry(OpenDict):
 
 
 class ChatToolEntry(OpenDict):
-    """The same as Chat Completions has it."""
+    """A tool in the form of Chat Completions."""
 
     __shape__ = Annotated[
         Annotated[_ChatFunction, Tag("function")] | Annotated[_Typed, Tag("other")],
@@ -104,8 +104,8 @@ class ChatToolEntry(OpenDict):
     ]
 
 
-class Reasoning(OpenDict):
-    """How much the model shall think."""
+class ReasoningSettings(OpenDict):
+    """The settings of the model's reasoning: effort and summary."""
 
     __shape__ = _Reasoning
 
@@ -158,7 +158,7 @@ def _role(value: Any) -> str | None:
     return _BY_ROLE.get(role) if isinstance(role, str) else None
 
 
-class ChatMessage(OpenDict):
+class OpenChatMessage(OpenDict):
     """A message of a Chat Completions request."""
 
     __shape__ = Annotated[
@@ -183,6 +183,6 @@ class _TextSettings(TypedDict, total=False):
 
 
 class TextSettings(OpenDict):
-    """How the text of the answer shall look."""
+    """The settings of the response's text: format and verbosity."""
 
     __shape__ = _TextSettings

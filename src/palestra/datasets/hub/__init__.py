@@ -1,9 +1,9 @@
-"""Datasets on the Hugging Face hub: a validated file goes up, a file or a split comes down.
+"""Datasets on the Hugging Face hub: upload a validated file, or download a file or a split.
 
     settings -> checks (this machine only) -> uploading | downloading (the hub)
 
-Whatever cannot be is said before the hub is asked. huggingface_hub is an extra:
-`open_hub` imports what imports it.
+Errors that this machine can find are raised before the first request to the hub. huggingface_hub is
+an optional extra: only `open_hub` imports the modules that import it.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,9 @@ __all__ = [
 def open_hub(
     tree: Mapping[str, Any], environ: Mapping[str, str], patience: TransferPatience
 ) -> "Hub":
-    """The hub as this user reaches it. Raises ConfigError without the extra."""
+    """Return a client of the hub with this user's token. Raises ConfigError: the extra is not
+    installed.
+    """
     needs("huggingface_hub", extra="hub", what="the Hugging Face hub")
     from palestra.datasets.hub.calls import Hub
 

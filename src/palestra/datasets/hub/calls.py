@@ -1,7 +1,7 @@
-"""Asking the hub: with a deadline for every wait, and errors in our words.
+"""Requests to the hub, with a timeout for every wait and with Palestra's error messages.
 
-huggingface_hub waits forever for a silent server unless its client is told otherwise, and asks
-anew without a pause when two repositories are being created at once; its client is made here.
+By default huggingface_hub waits forever for a silent server. It also retries without a pause when
+two repositories are created at the same time. So this module creates the HTTP client itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,27 +51,29 @@ _CREATING: Final = "another conflicting operation is in progress"
 
 
 class _CreatingBusy(Exception):
-    """The hub makes another repository for the same account just now."""
+    """The hub is still creating another repository for the same account."""
 
 
 @dataclass(frozen=True)
 class Hub:
-    """The hub as this user reaches it."""
+    """A client of the hub with this user's token, endpoint and retry settings."""
 
     token: str | None = field(default=None, repr=False)
     endpoint: str | None = None
-    """Default: what HF_ENDPOINT says, else the public hub."""
+    """The hub's address. Default: the value of HF_ENDPOINT, else the public hub."""
     patience: TransferPatience = field(default_factory=TransferPatience)
 
     @classmethod
     def of(cls, tree: ConfigTree, environ: Mapping[str, str], patience: TransferPatience) -> "Hub":
-        """With the token of `hf_token`, else of HF_TOKEN, else of the hub's own login."""
+        """Create the client with the token from `hf_token`, else from HF_TOKEN, else from the
+        stored Hugging Face login.
+        """
         own_token = tree.get("hf_token")
         token = own_token if isinstance(own_token, str) and own_token else get_token()
         return cls(token, environ.get("HF_ENDPOINT") or None, patience)
 
     def require_token(self) -> None:
-        """Raise ConfigError, which says where to put it, without a token."""
+        """Raise ConfigError: no token is set. The hint explains where to put the token."""
         if not self.token:
             raise ConfigError(
                 "hf_token is not set, and the hub takes nothing without", hint=HOW_TO_BE_LET_IN
@@ -84,7 +86,7 @@ class Hub:
         settings: HubUpload,
         progress: UploadProgress,
     ) -> "Uploaded":
-        """Put a checked file into a repository, as `uploading.upload` does."""
+        """Upload a checked file to a repository; see `uploading.upload`."""
         from palestra.datasets.hub.uploading import upload
 
         return upload(file, target, settings, self, progress)
@@ -92,18 +94,20 @@ class Hub:
     def download(
         self, settings: HubDownload, progress: UploadProgress, *, or_split: str | None = None
     ) -> list[Path]:
-        """Fetch a file or a split, as `downloading.download` does."""
+        """Download a file or a split; see `downloading.download`."""
         from palestra.datasets.hub.downloading import download
 
         return download(settings, self, progress, or_split=or_split)
 
     @cached_property
     def api(self) -> HfApi:
-        """The hub's client."""
+        """The `huggingface_hub` API client, with timeouts on every request."""
         longest_s = self.patience.answer_timeout_s
 
         def hurry(request: httpx2.Request) -> None:
-            """Most of the library's calls ask for no timeout at all, whatever the client has."""
+            """Set timeouts on a request, because most calls of the library override the client's
+            timeouts with none.
+            """
             timeouts = request.extensions.get("timeout", {})
             request.extensions["timeout"] = {
                 phase: min(timeouts.get(phase) or longest_s, longest_s)
@@ -131,9 +135,10 @@ class Hub:
         moved: Callable[[], int] = lambda: 0,
         passing: Callable[[Exception], Trouble | None] | None = None,
     ) -> T:
-        """What `call` gives; `what` begins the error when it cannot be had.
+        """Return the result of `call`, with retries. `what` is the start of the error message on
+        failure.
 
-        `passing` says which failures another try may mend, when not all that look so.
+        `passing`: decides which failures are retried; by default `trouble_of`.
         """
         try:
             return self.patience.insist(what, call, passing or trouble_of, moved=moved)
@@ -153,7 +158,7 @@ def _look_at(response: httpx2.Response) -> None:
 
 
 def trouble_of(error: Exception) -> Trouble | None:
-    """Why another try may go well, or None."""
+    """Return why a retry may succeed after `error`, or None when it cannot."""
     cause = _innermost(error)
     if isinstance(cause, _CreatingBusy):
         return Trouble(f"the hub says that {_CREATING}")
@@ -170,7 +175,9 @@ def trouble_of(error: Exception) -> Trouble | None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Uploads are wrapped: `Error while uploading … to the Hub`, caused by what it was."""
+    """Return the original error. The library wraps upload errors in a RuntimeError (`Error while
+    uploading … to the Hub`).
+    """
     while type(error) is RuntimeError and error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -182,7 +189,7 @@ def _retry_after_s(response: httpx2.Response) -> float | None:
 
 
 def as_error(what: str, error: Exception) -> PalestraError:
-    """The same in our words."""
+    """Return the error as a PalestraError with a message that starts with `what`."""
     cause = _innermost(error)
     if isinstance(cause, OfflineModeIsEnabled):
         return ConfigError(f"{what}: HF_HUB_OFFLINE is set", hint="unset it")
@@ -219,7 +226,7 @@ def _refused(what: str, error: HfHubHTTPError) -> PalestraError:
                 f"{what}: {reason}",
                 hint=HOW_TO_BE_LET_IN if kind is RepositoryNotFoundError else "",
             )
-    server_words = _said(error)
+    server_words = _refusal_text(error)
     if status in {401, 403}:
         reason = "the hub rejects the token" if status == 401 else "this token may not do that"
         return CredentialsRejected(
@@ -230,7 +237,7 @@ def _refused(what: str, error: HfHubHTTPError) -> PalestraError:
     return RunFailed(f"{what}: the hub answered {status}{server_words}")
 
 
-def _said(error: HfHubHTTPError) -> str:
+def _refusal_text(error: HfHubHTTPError) -> str:
     words = (error.server_message or "").strip()
     return f": {excerpt(words)}" if words else ""
 

@@ -1,4 +1,6 @@
-"""What is known of an upload before the hub is asked: whether the file is a train split, where it goes."""
+"""Checks before an upload, without the hub: whether the file is a train split, and the target's
+name.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -13,13 +15,13 @@ from palestra.schema import CREATE_PARAMS, read_jsonl
 from palestra.settings import HubUpload
 
 WANTED: Final = ("reward_profiles", "expected_answer")
-"""What a train file had better have."""
+"""The fields that rows of a train file should have, but need not."""
 
 
 def check_rows(path: Path) -> tuple[str, ...]:
-    """Look at every row of a train split; warnings about what it had better have.
+    """Check every row of a train split. Return warnings about recommended fields that rows lack.
 
-    Raises InputDataError that names all rows that lack what they must have.
+    Raises InputDataError that lists all rows without required fields.
     """
     wrong: defaultdict[str, LineRanges] = defaultdict(LineRanges)
     lacking: dict[str, int] = dict.fromkeys(WANTED, 0)
@@ -51,16 +53,19 @@ def check_rows(path: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class UploadTarget:
-    """A repository, and the collection it is listed in."""
+    """A repository, and the collection that lists it."""
 
     repo_id: str
     dataset_name: str
-    """As the repository's name ends, and as GitLab's registry may call it."""
+    """The last part of the repository's name; also the dataset's default name in GitLab's registry.
+    """
     collection: str | None
 
 
 def target_of(settings: HubUpload) -> UploadTarget:
-    """`{organization}/{prefix}-{domain}-{name}`. Raises ConfigError without a domain."""
+    """Return the target repository, `{organization}/{prefix}-{domain}-{name}`. Raises ConfigError:
+    the resources server has no domain.
+    """
     server, domain = _resources_server(settings.resource_config_path)
     name = settings.dataset_name or server
     collection = None
@@ -77,7 +82,7 @@ def target_of(settings: HubUpload) -> UploadTarget:
 
 
 def _resources_server(config_path: str) -> tuple[str, str]:
-    """Its folder's name, as the path has it, and its domain in lower case."""
+    """Return the resources server's folder name (as in the path) and its domain in lower case."""
     config = load_config(
         config_paths=[config_path], use_env_yaml=False, require_all=False, required=()
     )

@@ -1,7 +1,8 @@
-"""A file or a split of the hub comes to this machine, whole or not at all.
+"""Downloads of a file or a split from the hub. Each file arrives completely or not at all.
 
-The client's own download forgets what it has when it is stopped, and compares no digests; here
-the bytes grow beside the destination, so that the next try, also of another process, goes on.
+The library's own download loses its progress when it is stopped, and checks no digests. Here the
+bytes are written to a file beside the destination, so a later attempt, even in another process,
+continues from there.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ DATASET: Final = "dataset"
 
 @dataclass(frozen=True, slots=True)
 class _Repository:
-    """A repository at one commit: what is fetched of it belongs together."""
+    """A repository at one commit, so that all downloaded files belong to the same version."""
 
     repo_id: str
     commit: str
@@ -41,10 +42,11 @@ class _Repository:
 def download(
     settings: HubDownload, hub: Hub, progress: UploadProgress, *, or_split: str | None = None
 ) -> list[Path]:
-    """The files that were written; `or_split` will do for a split that is not there.
+    """Download the file or the splits and return the paths of the written files. `or_split`: the
+    split to use when the requested split does not exist.
 
-    Raises ConfigError for what the hub does not have, CredentialsRejected for what it does not
-    show, InfraError when it cannot be reached for long or sends other bytes than it promised.
+    Raises ConfigError: the hub does not have the data. CredentialsRejected: the hub refuses access.
+    InfraError: the hub stays unreachable, or the bytes do not match the announced size or digest.
     """
     if settings.artifact_fpath is not None:
         destination = free_destination(settings.destination(settings.artifact_fpath))
@@ -86,7 +88,7 @@ def _look_up(
 
 
 def _fetch_split(repository: _Repository, split: Split, destination: Path) -> None:
-    """The files of a split, drawn together as JSONL."""
+    """Download all files of a split and join them into one JSONL file."""
     if len(split.files) == 1 and split.files[0].endswith(".jsonl"):
         _fetch(repository, split.files[0], destination)
         return
@@ -110,7 +112,7 @@ def _fetch_split(repository: _Repository, split: Split, destination: Path) -> No
 
 
 def _append(part: Path, output: IO[bytes]) -> None:
-    """The rows of a file of the hub, as JSONL."""
+    """Append the rows of a downloaded file to `output` as JSONL."""
     if part.suffix != ".jsonl":
         write_lines(part, output)
         return
@@ -126,7 +128,7 @@ def _end_line(part: Path, output: IO[bytes]) -> None:
 
 
 def _fetch(repository: _Repository, file: str, destination: Path) -> None:
-    """One file, to where it belongs."""
+    """Download one file to `destination`."""
     hub = repository.hub
     url = hf_hub_url(
         repository.repo_id,
@@ -140,7 +142,7 @@ def _fetch(repository: _Repository, file: str, destination: Path) -> None:
     digest = Digest(metadata.etag or "")
     with (
         arriving(destination, digest, metadata.size) as part,
-        _shown(repository.progress, file, metadata, part),
+        _file_listing(repository.progress, file, metadata, part),
     ):
         hub.ask(
             what,
@@ -156,7 +158,7 @@ def _metadata(hub: Hub, url: str) -> HfFileMetadata:
 
 
 @contextlib.contextmanager
-def _shown(
+def _file_listing(
     progress: UploadProgress, name: str, metadata: HfFileMetadata, part: Arriving
 ) -> Iterator[None]:
     progress.start(name, metadata.size, part.here_bytes)
@@ -169,7 +171,7 @@ def _shown(
 def _receive(
     hub: Hub, url: str, metadata: HfFileMetadata, part: Arriving, progress: UploadProgress
 ) -> None:
-    """The rest of the bytes."""
+    """Download the bytes that are still missing from `part`."""
     if metadata.size is None:
         part.start_afresh()  # nobody could tell where it ends
     here_bytes = part.here_bytes

@@ -1,4 +1,4 @@
-"""Which files of a repository hold which split."""
+"""Find out which files of a repository belong to which split."""
 
 import fnmatch
 import re
@@ -12,12 +12,13 @@ from palestra.errors import ConfigError
 from palestra.schema import JsonObject
 
 FORMATS: Final = ((".jsonl",), (".parquet",), (".csv", ".tsv"), (".json", ".ndjson"))
-"""What rows are read from, the best first: of a split in several, they are the same rows."""
+"""The readable file formats, best first. When a split exists in several formats, the rows are the
+same."""
 READABLE: Final = tuple(ending for endings in FORMATS for ending in endings)
 NO_DATA: Final = frozenset(
     {"config.json", "dataset_dict.json", "dataset_infos.json", "metadata.json", "state.json"}
 )
-"""What tools leave beside data."""
+"""Names of JSON files that tools write next to the data; they contain no rows."""
 _WORDS: Final[Mapping[str, str]] = {
     "train": "train",
     "training": "train",
@@ -33,22 +34,22 @@ _WORDS: Final[Mapping[str, str]] = {
     "examples": "example",
     "benchmark": "benchmark",
 }
-"""Words in a file's path that say its split; the hub's own, and ours."""
+"""Words in a file's path -> the split that they mean, both the hub's words and Palestra's."""
 _BETWEEN_WORDS: Final = re.compile(r"[^A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A split and the files that hold it, in order."""
+    """A split and its files, in order."""
 
     name: str
     files: tuple[str, ...]
 
 
 def splits_of(files: Sequence[str], card: JsonObject) -> dict[str, Split]:
-    """The splits of a repository: as its card says, else as its files are called.
+    """Return the splits of a repository: from its dataset card, else from the file names.
 
-    Files that say nothing of a split are the train split, when no file does.
+    When no file name contains a split's name, all files are the train split.
     """
     listed = dict(_by_card(files, card.get("configs"))) or _by_name(files)
     return {
@@ -59,7 +60,7 @@ def splits_of(files: Sequence[str], card: JsonObject) -> dict[str, Split]:
 
 
 def chosen(splits: Mapping[str, Split], name: str, repo_id: str) -> Split:
-    """One of them. Raises ConfigError that names those there are."""
+    """Return the split called `name`. Raises ConfigError that lists the existing splits."""
     split = splits.get(name)
     if split is None:
         raise ConfigError(
@@ -75,7 +76,9 @@ NOTHING_READABLE: Final = (
 
 
 def _by_card(files: Sequence[str], configs: Any) -> Iterator[tuple[str, list[str]]]:
-    """By the `configs` of the card: the default one, else the first."""
+    """Yield the splits and their files from the card's `configs`: the default config, else the
+    first.
+    """
     if not isinstance(configs, list):
         return
     configs_named = [config for config in configs if isinstance(config, Mapping)]
@@ -114,7 +117,9 @@ def _by_name(files: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _said_by(file: str) -> list[str]:
-    """The split that a path tells, the file's own name before its folders'."""
+    """Return the split that a path names, or an empty list. The file's own name comes before its
+    folders' names.
+    """
     path = PurePosixPath(file)
     for part in (path.stem, *reversed(path.parent.parts)):
         words = [_WORDS[word] for word in _BETWEEN_WORDS.split(part.lower()) if word in _WORDS]
@@ -124,7 +129,7 @@ def _said_by(file: str) -> list[str]:
 
 
 def _one_format(files: Sequence[str]) -> list[str]:
-    """Only those of the best format that is there."""
+    """Return only the files of the best format present."""
     for endings in FORMATS:
         if of_format := [file for file in files if PurePosixPath(file).suffix in endings]:
             return of_format

@@ -1,4 +1,4 @@
-"""A checked file goes into a repository of the hub, and what arrived is compared with it."""
+"""Upload a checked file to a repository of the hub, then verify the uploaded bytes by digest."""
 
 import contextlib
 from collections.abc import Iterator
@@ -24,35 +24,37 @@ DATASET: Final = "dataset"
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """What is on the hub now, its bytes compared with the file's."""
+    """The result of an upload, after the hub's digest matched the file's."""
 
     repo_id: str
     path_in_repo: str
     url: str
-    """Of the commit."""
+    """The address of the commit; when the file was unchanged, of the repository."""
     pull_request: str | None
-    """Its address; None without one, also when the hub had the bytes already."""
+    """The address of the pull request. None when none was made, for example because the hub already
+    had the bytes."""
     unchanged: bool
-    """The hub had these bytes before."""
+    """Whether the hub already had these bytes."""
     collection: str | None
 
 
 def upload(
     file: Outgoing, target: UploadTarget, settings: HubUpload, hub: Hub, progress: UploadProgress
 ) -> Uploaded:
-    """Make the repository if need be, commit the file, verify it, list it in the collection.
+    """Create the repository if necessary, commit the file, verify it, and list it in the
+    collection.
 
-    Raises CredentialsRejected, ConfigError or RunFailed as the hub refuses, InfraError when it
-    cannot be reached for long.
+    Raises CredentialsRejected, ConfigError or RunFailed: the hub refuses the upload. InfraError:
+    the hub stays unreachable.
     """
     return _Upload(file, target, settings, hub, progress).run()
 
 
 class _Addition(CommitOperationAdd):
-    """A file of a commit that tells how much of it has been sent.
+    """A file of a commit that reports how many bytes have been sent.
 
-    Given as an open file, and not by its name, it travels over HTTP also where hf_xet is
-    installed, of whose waits none has a deadline and whose progress nobody else can show.
+    It is given to the library as an open file, not by its path. So it travels over HTTP even when
+    hf_xet is installed, which has no timeouts and shows no progress to other code.
     """
 
     path: Path
@@ -61,7 +63,9 @@ class _Addition(CommitOperationAdd):
 
     @contextlib.contextmanager
     def as_file(self, with_tqdm: bool = False) -> Iterator[BinaryIO]:
-        """As the client wants it; `with_tqdm` is how it says that it is sending now."""
+        """Yield the open file for the library. The library sets `with_tqdm` when it sends the
+        bytes; only then is progress counted.
+        """
         if not with_tqdm:
             with super().as_file() as file:
                 yield file
@@ -115,7 +119,7 @@ class _Upload:
         )
 
     def _find_collection(self) -> None:
-        """Before anything is sent: a repository in no collection is one that nobody finds."""
+        """Raise an error before any upload: the collection does not exist."""
         slug = self._target.collection
         if slug is not None:
             self._hub.ask(f"collection {slug}", lambda: self._hub.api.get_collection(slug))
@@ -141,7 +145,9 @@ class _Upload:
             )
 
     def _refuse_branch(self) -> None:
-        """Before anything is made or sent: a branch that is there is somebody's."""
+        """Raise ConfigError before any upload: the new branch already exists, so someone else may
+        use it.
+        """
         branch, api = self._settings.new_branch, self._hub.api
         if branch is None:
             return
@@ -167,7 +173,9 @@ class _Upload:
         )
 
     def _send(self) -> CommitInfo:
-        """Large files have a place of their own; a small one goes with the commit."""
+        """Upload the file and commit it. Large files are uploaded to the hub's file store first; a
+        small file is part of the commit.
+        """
         size = self._file.size_bytes
         self._progress.start(self._name, size, 0)
         try:
@@ -212,7 +220,9 @@ class _Upload:
         )
 
     def _passing_before_the_commit(self, error: Exception) -> Trouble | None:
-        """A pull request that may have been made is not asked for twice."""
+        """Decide whether a failed commit may be retried. Raises RunFailed: the pull request may
+        already exist, and a retry could create a second one.
+        """
         if not _was_sent(error):
             return trouble_of(error)
         if trouble_of(error) is None:
@@ -225,7 +235,9 @@ class _Upload:
         ) from None
 
     def _on_hub(self, revision: str) -> str | None:
-        """The digest of the file of that name there."""
+        """Return the digest of this file on the hub at `revision`; None when the file does not
+        exist.
+        """
         on_hub = self._hub.ask(
             self._what,
             lambda: self._hub.api.get_paths_info(
@@ -238,7 +250,9 @@ class _Upload:
         return None
 
     def _expected(self, like: str | None) -> str:
-        """The file's digest, of the kind that the hub told."""
+        """Return the local file's digest, of the same kind (git blob id or sha256) as `like`, the
+        hub's digest.
+        """
         if like is not None and len(like) == 40:
             return git_blob_of(self._file.path)
         return self._file.sha256
@@ -254,7 +268,7 @@ class _Upload:
 
 
 def _was_sent(error: Exception) -> bool:
-    """Whether the hub may have acted on the commit that `error` came of."""
+    """Whether the hub may already have acted on the commit request that failed with `error`."""
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
         return False
     if isinstance(error, HfHubHTTPError) and error.response.status_code in {408, 429, 503}:

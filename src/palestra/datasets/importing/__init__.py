@@ -1,7 +1,6 @@
-"""Rows of tasks from what people have: CSV, Parquet, JSON, chats, questions with answers.
+"""Convert existing data (CSV, Parquet, JSON, chats, questions with answers) to task rows.
 
-sources    any file -> records, as plain objects
-chats      messages of a chat -> the items of a request
-mapping    a record -> a row, as the columns are named
-writing    records -> a file of rows, all of them good, or none
+sources    read any supported file into records (plain objects)
+mapping    turn a record into a row: rename columns, convert chats to request items
+writing    write all rows to a file, or nothing if any row is bad
 """

@@ -1,4 +1,4 @@
-"""From a record to a row: which column is what, and a chat as items of the Responses API."""
+"""Convert a record to a row: map columns to fields, and chats to items of the Responses API."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,11 +18,11 @@ ANSWERS: Final = (ANSWER, "answer", "target", "label", "output")
 
 @dataclass(frozen=True, slots=True)
 class ColumnMapping:
-    """How columns become fields of rows. Those not named here are kept as they are called.
+    """The mapping from columns to row fields. Other columns keep their names.
 
-    `fields`: field of the row -> column, or a path of names with dots. `answer`: the column of the
-    expected answer. `prompt`: a template that is filled from the row's fields; without one, a chat or
-    a question is the request.
+    `fields`: row field -> column, or a dotted path to a nested value. `answer`: the column of the
+    expected answer. `prompt`: a template that is filled from the row's fields; without one, the
+    request comes from the row's chat or question.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -30,9 +30,9 @@ class ColumnMapping:
     prompt: PromptTemplate | None = None
 
     def row(self, record: Any) -> JsonDict:
-        """The row of a record. Raises ValueError saying what is missing or wrong."""
+        """Convert a record to a row. Raises ValueError that states what is missing or wrong."""
         if not isinstance(record, Mapping):
-            raise ValueError("is no object")  # noqa: TRY004  # data, not code
+            raise ValueError("is not an object")  # noqa: TRY004  # data, not code
         columns = {**self.fields, **({ANSWER: self.answer} if self.answer else {})}
         mapped = {name: _value(record, column) for name, column in columns.items()}
         unmapped = {name: value for name, value in record.items() if name not in columns.values()}
@@ -62,7 +62,7 @@ def _value(record: JsonObject, column: str) -> Any:
 
 
 def _asking(row: JsonDict) -> JsonDict:
-    """With a request made of its chat, else of its question."""
+    """Return the row with request parameters built from its chat, else from its question."""
     chat = _first(row, CHATS) or ("prompt" if isinstance(row.get("prompt"), list) else None)
     if chat is not None:
         try:
@@ -102,21 +102,21 @@ _ROLES: Final = {"human": "user", "gpt": "assistant", "bot": "assistant", "model
 
 
 def items_of(messages: Any) -> list[JsonDict]:
-    """The items of a conversation: `{role, content}` each, or `{from, value}`.
+    """Convert chat messages, each `{role, content}` or `{from, value}`, to request items.
 
-    Raises ValueError for what is no chat.
+    Raises ValueError: `messages` is not a chat.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
-        raise ValueError("is no list of messages")
+        raise ValueError("is not a list of messages")
     try:
         return [item for message in messages for item in _items(message)]
     except (AttributeError, TypeError) as error:
-        raise ValueError("holds a message that is none of a chat") from error
+        raise ValueError("holds a message that does not belong to a chat") from error
 
 
 def _items(message: Any) -> Iterator[JsonDict]:
     if not isinstance(message, Mapping):
-        raise ValueError("holds a message that is no object")  # noqa: TRY004  # data, not code
+        raise ValueError("holds a message that is not an object")  # noqa: TRY004  # data, not code
     role = message.get("role") or message.get("from")
     content = message.get("content") if "content" in message else message.get("value")
     if role == "tool":
@@ -149,7 +149,7 @@ def _part(part: Any) -> Any:
 
 
 def tools_of(tools: Any) -> list[Any]:
-    """A chat's tools, which hold each function one level deeper."""
+    """Convert Chat Completions tools to Responses API tools, which are one level flatter."""
     return [
         {"type": "function", **tool["function"]}
         if isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping)
@@ -159,7 +159,9 @@ def tools_of(tools: Any) -> list[Any]:
 
 
 def split_answer(items: list[JsonDict]) -> tuple[list[JsonDict], str | None]:
-    """What the model is given, and what it is expected to say: a last message of its own."""
+    """Split a chat into the model's input and the expected answer: the text of a final assistant
+    message, if there is one.
+    """
     last = items[-1]
     if last.get("role") == "assistant" and isinstance(last.get("content"), str) and items[1:]:
         return items[:-1], last["content"]

@@ -1,4 +1,4 @@
-"""Records of a file, whatever its format, one at a time."""
+"""Read the records of a file one by one, in any supported format."""
 
 import csv
 import tempfile
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
     import _csv
 
 ROWS_AT_ONCE: Final = 1000
-"""Of a Parquet file."""
+"""The number of rows in one batch read from a Parquet file."""
 
 Records = Iterator[Line]
-"""Number from 1, and an object or what is wrong. Of a table, the line on which the record begins."""
+"""Lines with a number from 1, and either an object or an error. In a table, the number is the line
+where the record starts."""
 
 
 def records_of(path: Path) -> Records:
-    """The records of `path`; its name tells the format.
+    """Yield the records of `path`. The file's suffix decides the format.
 
-    Raises InputDataError when it cannot be read as that.
+    Raises InputDataError: the format is unknown, or the file cannot be read in it.
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InputDataError(
-            f"{path}: {path.suffix or 'a file without an ending'} is no format that can be imported",
+            f"{path}: {path.suffix or 'a file without an ending'} is not a format that can be imported",
             hint=f"known: {', '.join(sorted(_READERS))}",
         )
     if not path.is_file():
@@ -49,9 +50,9 @@ def records_of(path: Path) -> Records:
 
 
 def write_lines(path: Path, output: IO[bytes]) -> None:
-    """Append the records of a file as JSON lines, as they are.
+    """Append the records of a file to `output` as JSON lines, unchanged.
 
-    Raises InputDataError naming those that are none, when all were looked at.
+    Reads the whole file, then raises InputDataError that lists all lines without a valid record.
     """
     problems = RowProblems()
     for record in records_of(path):
@@ -63,7 +64,9 @@ def write_lines(path: Path, output: IO[bytes]) -> None:
 
 
 def _json(path: Path) -> Records:
-    """A list of objects, or an object with one list in it."""
+    """Yield records from a list of objects, from the only list inside an object, or from one
+    object.
+    """
     try:
         records: object = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError:
@@ -79,7 +82,9 @@ def _json(path: Path) -> Records:
 
 
 def _table(path: Path) -> Records:
-    """Fields are texts; what is quoted may hold line breaks."""
+    """Yield the records of a CSV or TSV file. All fields are strings; quoted fields may contain
+    line breaks.
+    """
     before = csv.field_size_limit(MAX_ROW_BYTES)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -126,9 +131,9 @@ def _parquet(path: Path) -> Records:
 
 
 def _write_rows(parquet: Path, output: IO[bytes]) -> None:
-    """Append the rows of a Parquet file as JSON lines, a batch at a time.
+    """Append the rows of a Parquet file as JSON lines, one batch at a time.
 
-    Raises InputDataError when the file is not Parquet, or a value has no form in JSON.
+    Raises InputDataError: the file is not Parquet, or a value cannot be written as JSON.
     """
     needs("pyarrow", extra="parquet", what="reading Parquet")
     import pyarrow as pa
@@ -150,7 +155,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 _READERS: Final[Mapping[str, Callable[[Path], Records]]] = {

@@ -1,4 +1,4 @@
-"""Rows made one by one, each held to what it must be, and written whole or not at all."""
+"""Build rows one by one, check each, and write all of them or nothing."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,12 +31,13 @@ def write_rows(
     source: Path,
     doors: Sequence[RowEndpoint] = (),
 ) -> RowFile:
-    """Write what `make` makes of each record, which raises ValueError for one it cannot use.
+    """Convert each record with `make` and write the rows. `make` raises ValueError for a record
+    that it cannot convert.
 
-    Raises InputDataError naming every record that gives no good row, and then nothing is written.
+    Raises InputDataError that lists every record without a valid row; no file is written then.
     """
     if output.resolve() == source.resolve():
-        raise InputDataError(f"{output} would be written over what it is made of")
+        raise InputDataError(f"{output} would replace its own source")
     problems = RowProblems()
     check = RowCheck(doors)
     count = 0
@@ -44,7 +45,7 @@ def write_rows(
     def lines() -> Iterator[bytes]:
         nonlocal count
         for record in records:
-            row = _made(record, make, check, source, problems)
+            row = _written_file(record, make, check, source, problems)
             if row is not None:
                 count += 1
                 yield orjson.dumps(row) + b"\n"
@@ -60,7 +61,7 @@ def write_rows(
     return RowFile(output, count)
 
 
-def _made(
+def _written_file(
     record: Line,
     make: Callable[[Any], JsonDict],
     check: RowCheck,

@@ -1,5 +1,5 @@
-"""What rows are measured by: exact, in memory that does not grow with them, in any order.
+"""Measures of rows: exact, in bounded memory, and independent of the order of rows.
 
-Each measure takes values, takes another measure of its kind, and says what it has found. Whatever
-the order, and however the rows were cut into parts, the result is the same to the last digit.
+Each measure can add values, merge another measure of the same class, and return a summary. The
+result is identical for any order of the rows and any split into parts.
 """

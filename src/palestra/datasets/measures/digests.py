@@ -1,7 +1,7 @@
-"""How many different values there are, by digests of 64 bits, in bounded memory.
+"""Count different values by 64-bit digests, in bounded memory.
 
-Two different values share a digest once in 2 to the 64: among a million of them, some two do with a
-probability of 3 in 100 million.
+Two different values have the same digest with probability 2^-64. Among a million values, the
+probability of any collision is about 3 in 100 million.
 """
 
 import tempfile
@@ -15,17 +15,20 @@ import numpy.typing as npt
 Digests = npt.NDArray[np.uint64]
 
 MOST_HELD: Final = 1 << 17
-"""Digests of one measure that are held in memory (1 MiB); more go to a file, in sorted runs."""
+"""The maximum number of digests per measure in memory (1 MiB). Further digests go to a file, in
+sorted runs."""
 _BYTES: Final = 8
 
 
 def as_array(digests: Iterable[int]) -> Digests:
-    """Digests as they are taken."""
+    """Return the digests as a numpy array, the form that `Uniques.add` takes."""
     return np.fromiter(digests, np.uint64)
 
 
 class Uniques:
-    """A set of digests that can only be counted. Its file is nameless, and gone with the process."""
+    """A set of digests that supports only counting. Its temporary file has no name and is deleted
+    when the process ends.
+    """
 
     def __init__(self, *, most_held: int = MOST_HELD) -> None:
         self._most = most_held
@@ -37,25 +40,25 @@ class Uniques:
         """Lengths of the sorted runs in the file, one after the other."""
 
     def add(self, digests: Digests) -> None:
-        """Take these, whether they were here before or not."""
+        """Add digests; duplicates are allowed."""
         self._new.append(digests)
         self._pending += len(digests)
         if self._pending >= max(self._most // 4, len(self._seen) // 2):
             self._settle()
 
     def merge(self, added: "Uniques") -> None:
-        """Take all that `added` has."""
+        """Add all digests of `added`."""
         for run in added.runs():
             for start in range(0, len(run), self._most):
                 self.add(run[start : start + self._most])
 
     def held(self) -> Digests:
-        """Those in memory, each once."""
+        """Return the digests in memory, sorted and without duplicates."""
         self._settle()
         return self._seen
 
     def __len__(self) -> int:
-        """How many different ones."""
+        """Return the number of different digests."""
         runs = self.runs()
         if len(runs) < 2:
             return sum(map(len, runs))
@@ -69,7 +72,9 @@ class Uniques:
         )
 
     def runs(self) -> list[Digests]:
-        """Sorted runs, without duplicates in each; those in the file are mapped, not read."""
+        """Return sorted runs, each without duplicates. Runs in the file are memory-mapped, not
+        read.
+        """
         self._settle()
         runs: list[Digests] = []
         if self._file is not None:
@@ -99,19 +104,23 @@ class Uniques:
         self._seen = np.empty(0, np.uint64)
 
     def __getstate__(self) -> Digests:
-        """What another process is given: only a part that was never too large has to travel."""
+        """Return the state for pickling: the digests in memory. Raises TypeError: some digests are
+        in a file.
+        """
         if self._file is not None:
             raise TypeError("digests that were written to a file stay in their process")
         return self.held()
 
     def __setstate__(self, digests: Digests) -> None:
-        """As it was given."""
+        """Restore a pickled set from its digests."""
         self.__init__()  # type: ignore[misc]
         self._seen = digests
 
 
 def _each_once(runs: Sequence[Digests]) -> Digests:
-    """All of them, sorted. (`np.unique` hashes, which takes ten times as long for what is random.)"""
+    """Merge all runs: sorted, without duplicates. (`np.unique` hashes, which is ten times slower on
+    random values.)
+    """
     merged = np.sort(np.concatenate(runs))
     first = np.empty(len(merged), np.bool_)
     first[:1] = True

@@ -1,5 +1,5 @@
-"""One field of the rows: texts are counted, numbers summed up (count, mean, deviation, range), lists
-flattened.
+"""Measures of one field of the rows. Texts are counted, numbers summarized (count, mean, deviation,
+range), lists flattened.
 """
 
 import math
@@ -13,27 +13,28 @@ from palestra.datasets.measures.digests import Digests, Uniques, as_array
 from palestra.schema import JsonDict
 
 _LARGEST: Final = 1e140
-"""Beyond it, a squared deviation might be no float."""
+"""The largest absolute value that is measured. The squared deviation of a larger value could
+overflow a float."""
 
 
 @dataclass(slots=True)
 class Numbers:
-    """Numbers that came by. They are not kept.
+    """Running statistics of numbers; the numbers themselves are not kept.
 
-    Sums of squared deviations are put together as Chan, Golub and LeVeque (1979) do it: no digits
-    are lost where the mean is much larger than the deviation.
+    Sums of squared deviations are merged with the formula of Chan, Golub and LeVeque (1979), which
+    loses no digits when the mean is much larger than the deviation.
     """
 
     count: int = 0
     low: float = math.inf
     high: float = -math.inf
     average: float = 0.0
-    """The mean; 0 of nothing."""
+    """The mean; 0 without values."""
     squares: float = 0.0
     """The sum of squared deviations from the mean."""
 
     def add(self, values: Iterable[float]) -> None:
-        """Take `values`; those beyond 1e140, infinite ones included, are no numbers here."""
+        """Add `values`. Values beyond ±1e140, including infinities, are ignored."""
         fitting = [value for value in values if -_LARGEST <= value <= _LARGEST]
         if fitting:
             mean = math.fsum(fitting) / len(fitting)
@@ -41,7 +42,7 @@ class Numbers:
             self.merge(Numbers(len(fitting), min(fitting), max(fitting), mean, squares))
 
     def merge(self, added: "Numbers") -> None:
-        """Take all that `added` has taken."""
+        """Add the statistics of `added`."""
         if not added.count:
             return
         count = self.count + added.count
@@ -53,11 +54,11 @@ class Numbers:
 
     @property
     def deviation(self) -> float:
-        """The sample standard deviation; 0 of fewer than two."""
+        """The sample standard deviation; 0 for fewer than two values."""
         return math.sqrt(self.squares / (self.count - 1)) if self.count > 1 else 0.0
 
     def summary(self) -> dict[str, float]:
-        """As metrics files hold it, rounded."""
+        """Return the statistics in the format of metrics files, rounded."""
         low, high = (self.low, self.high) if self.count else (0.0, 0.0)
         return {
             "Total # non-null values": self.count,
@@ -69,7 +70,7 @@ class Numbers:
 
 
 def rounded(value: float) -> float:
-    """To 2 places from 1 on, to 3 below."""
+    """Round to 2 decimal places from 1 on, and to 3 below 1."""
     return round(value, 2 if abs(value) >= 1 else 3)
 
 
@@ -77,7 +78,7 @@ _NUMBERS: Final = frozenset({int, float, bool})
 
 
 class Texts:
-    """How many texts came by, and how many different ones."""
+    """The number of texts, and of different texts."""
 
     __slots__ = ("count", "uniques")
 
@@ -86,26 +87,26 @@ class Texts:
         self.uniques = Uniques()
 
     def add(self, texts: Iterable[str]) -> None:
-        """Take texts."""
+        """Add texts to the counts."""
         self.add_digests(as_array(map(xxh3_64_intdigest, map(str.encode, texts))))
 
     def add_digests(self, digests: Digests) -> None:
-        """Take texts of which only the digests are known."""
+        """Add texts that are given only by their digests."""
         self.count += len(digests)
         self.uniques.add(digests)
 
     def merge(self, added: "Texts") -> None:
-        """Take all that `added` has taken."""
+        """Add the counts of `added`."""
         self.count += added.count
         self.uniques.merge(added.uniques)
 
     def summary(self) -> dict[str, int]:
-        """As metrics files hold it."""
+        """Return the counts in the format of metrics files."""
         return {"unique_count": len(self.uniques), "total_count": self.count}
 
 
 class Field:
-    """The values of one field over all rows. Objects, and lists within lists, are left out."""
+    """Measures of one field's values over all rows. Objects, and lists inside lists, are ignored."""
 
     __slots__ = ("numbers", "texts")
 
@@ -114,7 +115,7 @@ class Field:
         self.texts = Texts()
 
     def add(self, values: Sequence[Any]) -> None:
-        """Take what the field holds in some rows."""
+        """Add the field's values from some rows."""
         kinds = set(map(type, values))
         if list in kinds:
             within = [leaf for value in values if type(value) is list for leaf in value]
@@ -129,14 +130,16 @@ class Field:
             self.numbers.add([x for x in leaves if type(x) in _NUMBERS])
 
     def merge(self, added: "Field") -> None:
-        """Take all that `added` has taken."""
+        """Add the measures of `added`."""
         self.numbers.merge(added.numbers)
         self.texts.merge(added.texts)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to say of it."""
+        """Whether any text or number was added."""
         return bool(self.texts.count or self.numbers.count)
 
     def summary(self) -> JsonDict:
-        """As metrics files hold it: of a field with any text, its texts."""
+        """Return the measures in the format of metrics files: the text counts if any value is a
+        text, else the number statistics.
+        """
         return self.texts.summary() if self.texts.count else self.numbers.summary()

@@ -1,4 +1,4 @@
-"""Task rows in numbers: their requests, and every further field that they have."""
+"""Measures of task rows: their requests, and every other field."""
 
 import json
 from collections import defaultdict
@@ -15,17 +15,20 @@ from palestra.datasets.measures.fields import Field, Numbers, Texts
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
 
 Bits = npt.NDArray[np.uint64]
-"""One bit for each byte of a text, the first byte's the lowest."""
+"""One bit for each byte of a text; the first byte has the lowest bit."""
 
 _BLOCK: Final = 64
 _ENDINGS: Final = [b"\0" * ((-size - 1) % _BLOCK + 1) for size in range(_BLOCK)]
-"""What makes whole blocks of a text, by its length modulo 64: a byte that is no blank at least."""
+"""The padding that fills a text up to whole blocks, indexed by the text's length modulo 64. It has
+at least one byte and contains no space."""
 _TOP: Final = np.uint64(_BLOCK - 1)
 _ONE: Final = np.uint64(1)
 
 
 class RequestBatch:
-    """RequestBatch of one batch: taken one by one, counted together."""
+    """A batch of requests. They are added one by one; the words of all are counted in one
+    vectorized pass.
+    """
 
     def __init__(self) -> None:
         self._texts: list[bytes] = []
@@ -34,7 +37,7 @@ class RequestBatch:
         """One for each, shared by equal ones, whatever the order of their keys."""
 
     def add(self, params: JsonObject) -> None:
-        """Take one request."""
+        """Add one request."""
         text = _compact(params)
         self.digests.append(xxh3_64_intdigest(text))
         if b"\\" in text:
@@ -44,7 +47,7 @@ class RequestBatch:
         self._blocks.append(len(text) // _BLOCK + 1)
 
     def words(self) -> list[int]:
-        """The words of each request's JSON text."""
+        """Return the number of words in each request's JSON text."""
         if not self._blocks:
             return []
         gaps = np.bitwise_count(_gaps(np.frombuffer(b"".join(self._texts), np.uint8)))
@@ -55,7 +58,9 @@ class RequestBatch:
 
 
 def _compact(value: Any) -> bytes:
-    """JSON without a blank between values, which equal values share."""
+    """Return the JSON text without spaces between values and with sorted keys, so equal values give
+    equal texts.
+    """
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # nested deeper than it goes, or a number out of its range
@@ -64,10 +69,11 @@ def _compact(value: Any) -> bytes:
 
 
 def _gaps(text: npt.NDArray[np.uint8]) -> Bits:
-    """Where a word of the JSON text ends: once for each comma, colon and run of blanks.
+    """Return the word ends in a JSON text: one bit for each comma, each colon, and each run of
+    spaces.
 
-    Within strings only blanks count, and only there are any: no other white space is left in JSON
-    text, it is written as an escape.
+    Inside strings only spaces count. JSON text has no spaces outside of strings here, and other
+    white space inside strings is escaped.
     """
     blanks = _bits(text == ord(" "))
     separators = _bits((text == ord(",")) | (text == ord(":")))
@@ -79,14 +85,16 @@ def _bits(where: npt.NDArray[np.bool_]) -> Bits:
 
 
 def _after(bits: Bits) -> Bits:
-    """The bytes that follow one of `bits`."""
+    """Return the bits of the bytes that follow a byte in `bits`."""
     following = bits << _ONE
     following[1:] |= bits[:-1] >> _TOP
     return following
 
 
 def _within_strings(quotes: Bits) -> Bits:
-    """The bytes from an opening quote on, to before the closing one."""
+    """Return the bits of all bytes inside strings: from the opening quote up to just before the
+    closing one.
+    """
     inside = quotes.copy()
     for shift in (1, 2, 4, 8, 16, 32):  # each bit becomes the parity of those up to it
         inside ^= inside << np.uint64(shift)
@@ -96,7 +104,9 @@ def _within_strings(quotes: Bits) -> Bits:
 
 
 def user_texts(params: JsonObject) -> list[str]:
-    """What users say in a request: texts, or what stands for them."""
+    """Return the contents of the user messages in a request. Content that is not text is returned
+    as JSON text.
+    """
     conversation = params.get("input", "")
     if isinstance(conversation, str):
         return [conversation]
@@ -108,7 +118,9 @@ def user_texts(params: JsonObject) -> list[str]:
 
 
 def all_text(params: JsonObject) -> str:
-    """What a model reads of a request: instructions, and the texts of its messages."""
+    """Return the text that a model reads in a request: the instructions and all text of the
+    messages.
+    """
     return "\n".join(filter(None, [params.get("instructions"), *_texts(params.get("input"))]))
 
 
@@ -133,13 +145,15 @@ SAMPLING: Final = "Sampling parameters"
 REQUESTS: Final = "Unique create params"
 USERS: Final = "Unique user messages"
 OURS: Final = frozenset({TOKENS, SAMPLING, REQUESTS, USERS})
-"""What the field's metrics files do not have."""
+"""The measures that NeMo Gym's metrics files do not contain."""
 
 _SAMPLED_BY: Final = ("top_p", "top_logprobs", "max_output_tokens", "max_tool_calls")
 
 
 class RowMeasures:
-    """All measures of some rows. `count_tokens`: of a text, by the tokenizer that is wanted."""
+    """All measures of a set of rows. `count_tokens`: returns the number of tokens of a text; None:
+    tokens are not counted.
+    """
 
     def __init__(self, count_tokens: Callable[[str], int] | None = None) -> None:
         self._count_tokens = count_tokens
@@ -152,7 +166,7 @@ class RowMeasures:
         self.fields: dict[str, Field] = {}
 
     def add(self, rows: Sequence[JsonObject]) -> None:
-        """Take rows; a few thousand at once is fastest."""
+        """Add rows to the measures. Batches of a few thousand rows are fastest."""
         self.examples += len(rows)
         self._add_requests([row.get(CREATE_PARAMS) or {} for row in rows])
         for name, values in _columns(rows).items():
@@ -187,7 +201,7 @@ class RowMeasures:
         return self.fields.setdefault(name, Field())
 
     def merge(self, added: "RowMeasures") -> None:
-        """Take all that `added` has taken."""
+        """Add the measures of `added`."""
         self.examples += added.examples
         for name, numbers in added.requests.items():
             self.requests[name].merge(numbers)
@@ -200,7 +214,7 @@ class RowMeasures:
             self._field(name).merge(field)
 
     def summary(self) -> JsonDict:
-        """As metrics files hold it."""
+        """Return the measures in the format of metrics files."""
         sampling = {name: self.sampling[name] for name in _SAMPLED_BY if name in self.sampling}
         return {
             EXAMPLES: self.examples,
@@ -219,7 +233,7 @@ def _numbers(requests: Iterable[JsonObject], name: str) -> list[float]:
 
 
 def _columns(rows: Sequence[JsonObject]) -> Mapping[str, list[Any]]:
-    """What the rows hold under each name."""
+    """Return, for each field name, the list of the rows' values."""
     names = rows[0].keys() if rows else ()
     if all(row.keys() == names for row in rows):
         return {name: [row[name] for row in rows] for name in names}

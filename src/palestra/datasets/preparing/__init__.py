@@ -1,5 +1,5 @@
-"""Preparing datasets: every row checked, everything measured, and rows written with their agent.
+"""Prepare datasets: check every row, compute metrics, and write the rows with their agent.
 
-In steps that can be told apart from outside: which datasets are wanted (`in_scope`), whether their
-files are there (`locate`, `fetch`), and the rest, which writes (`prepare_datasets`).
+Three separate steps: choose the datasets (`in_scope`), find or download their files (`locate`,
+`fetch`), then check and write (`prepare_datasets`).
 """

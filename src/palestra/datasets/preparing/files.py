@@ -1,4 +1,4 @@
-"""Which datasets a preparation is about, and where their files are."""
+"""Choose the datasets of a preparation, and find their files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ TYPES: Final[Mapping[Mode, tuple[DatasetType, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A dataset and where its file is, or should be."""
+    """A dataset and the path of its file, which may not exist yet."""
 
     dataset: AgentDataset
     path: Path
 
     @property
     def entry(self) -> DatasetEntry:
-        """What the configuration says of it."""
+        """The dataset's entry in the configuration."""
         return self.dataset.entry
 
     @property
     def there(self) -> bool:
-        """Whether the file exists."""
+        """Whether the dataset's file exists."""
         return self.path.is_file()
 
 
 def in_scope(datasets: Iterable[AgentDataset], mode: Mode) -> list[AgentDataset]:
-    """The datasets of the types that `mode` is about, type by type."""
+    """Return the datasets whose types belong to `mode`, sorted by type."""
     all_datasets = list(datasets)
     return [
         dataset for kind in TYPES[mode] for dataset in all_datasets if dataset.entry.type == kind
@@ -43,7 +43,9 @@ def in_scope(datasets: Iterable[AgentDataset], mode: Mode) -> list[AgentDataset]
 
 
 def locate(datasets: Iterable[AgentDataset], place_of: Callable[[str], Path]) -> list[Located]:
-    """Where their files are; `place_of`: of a path as the configuration gives it."""
+    """Return each dataset with the path of its file. `place_of`: maps a path from the configuration
+    to a path on disk.
+    """
     return [Located(dataset, place_of(dataset.entry.jsonl_fpath)) for dataset in datasets]
 
 
@@ -52,11 +54,12 @@ def fetch(
     *,
     download: Download | None,
     preferred: DataSource,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
-    """Download what is missing; without `download`, or a place to have it from, raise.
+    """Download missing files.
 
-    Raises InputDataError naming every file that cannot be had, before any is downloaded.
+    Raises InputDataError, before any download: lists every missing file when `download` is None or
+    a file has no source.
     """
     missing = list({absent.path: absent for absent in located if not absent.there}.values())
     hopeless = [
@@ -71,7 +74,7 @@ def fetch(
         source = absent.entry.source(preferred)
         if download is None or source is None:
             continue
-        tell(f"downloading {absent.dataset} from {source} to {absent.path}")
+        report(f"downloading {absent.dataset} from {source} to {absent.path}")
         absent.path.parent.mkdir(parents=True, exist_ok=True)
         download(absent.entry, source, absent.path)
         if not absent.there:

@@ -1,8 +1,8 @@
-"""Files that are written beside their names and renamed when all of them are whole.
+"""Output files that are written under temporary names and renamed only when all are complete.
 
-Killed at any moment, a preparation leaves what was there before, or whole new files. What it has
-written so far is in `<name>.preparing`; the next one takes that over. It is also the lock that keeps
-two preparations from writing the same files.
+A preparation that is killed at any moment leaves the old files, or complete new ones. It writes to
+`<name>.preparing`, and the next preparation reuses that file. The same file is the lock that stops
+two preparations from writing the same output.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ _HINTS: Final = {
 
 
 class CannotWrite(BadInput):
-    """A file or folder cannot be written; nothing was changed."""
+    """A file or folder cannot be written. Nothing was changed."""
 
     layer = Layer.INFRA
 
 
 class Outputs:
-    """New files, none of which is there until `put_in_place`."""
+    """New files that appear under their names only after `put_in_place`."""
 
     def __init__(self) -> None:
         self._open: dict[Path, BinaryIO] = {}
@@ -42,21 +42,24 @@ class Outputs:
     def __exit__(self, *_: object) -> None:
         for path, file in self._open.items():
             with contextlib.suppress(OSError):
-                _beside(path).unlink(missing_ok=True)
+                _metrics_path(path).unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # what it still holds need not go anywhere
                 file.close()
         self._open.clear()
         remove_empty(self._made)
 
     def make(self, path: Path) -> Callable[[bytes], None]:
-        """A file that will be at `path`, empty so far; what writes to it. Raises CannotWrite."""
+        """Create an empty temporary file for `path` and return the function that appends bytes to
+        it. Raises CannotWrite: the disk refuses. InputDataError: another preparation writes the
+        file.
+        """
         if path.is_dir():
             raise CannotWrite(f"cannot write {path}: it is a folder", hint="give a file's name")
         with telling(path):
             self._made[:0] = [folder for folder in path.parents if not folder.exists()]
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                file = open_locked(_beside(path))
+                file = open_locked(_metrics_path(path))
             except BlockingIOError:
                 raise InputDataError(
                     f"{path} is being written by another preparation",
@@ -75,24 +78,24 @@ class Outputs:
         return write
 
     def put_in_place(self) -> None:
-        """Give every file its name, the one that was made first as the last."""
+        """Rename all files to their final names. The file that was created first is renamed last."""
         for path, file in self._open.items():
             with telling(path):
                 sync(file)
         for path, file in reversed(list(self._open.items())):
             with telling(path):
-                move(_beside(path), path)
+                move(_metrics_path(path), path)
             del self._open[path]
             file.close()
 
 
-def _beside(path: Path) -> Path:
+def _metrics_path(path: Path) -> Path:
     return path.with_name(path.name + ".preparing")
 
 
 @contextlib.contextmanager
 def telling(path: Path) -> Iterator[None]:
-    """Trouble of the disk in the body is told of `path`. Raises CannotWrite."""
+    """Turn an OSError in the body into CannotWrite for `path`."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""From files of rows to files that a trainer reads: all of them, once everything is known good."""
+"""Turn files of rows into files for a trainer. Nothing is written until all rows are valid."""
 
 import itertools
 import json
@@ -21,49 +21,51 @@ from palestra.errors import InputDataError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
 
 MISSPELT_FROM = 0.85
-"""Likeness to a known parameter from which an unknown one is taken for it."""
+"""The minimum similarity at which an unknown parameter counts as a misspelt known one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareSettings:
-    """How datasets are prepared. `place`: of a path as the configuration gives it."""
+    """The settings for preparing datasets. `place`: maps a path from the configuration to a path on
+    disk.
+    """
 
     output_dirpath: Path
     overwrite_metrics_conflicts: bool = False
     tokenizer: Path | None = None
-    """A `tokenizer.json`, to count tokens with."""
+    """The path of a `tokenizer.json` that is used to count tokens."""
     place: Callable[[str], Path] = Path
     project: Path | None = None
-    """Files are written beside rows that lie below it, and else below `output_dirpath`; None:
-    beside all rows."""
+    """The project's folder. Outputs go beside rows inside this folder; for other rows they go below
+    `output_dirpath`. None: always beside the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedFile:
-    """A file that was written. `examples`: rows before they were repeated."""
+    """A prepared file that was written. `examples`: the number of rows before repetition."""
 
     path: Path
     metrics: Path
     examples: int
     rows: int
     summary: JsonObject
-    """The statistics, as the metrics file holds them."""
+    """The statistics, in the format of the metrics file."""
     dataset: AgentDataset | None = None
-    """None: all datasets of a type together."""
+    """The dataset. None: the file holds all datasets of one type."""
 
 
 @dataclass(slots=True)
 class _Examined:
-    """One dataset: what was found in it, and where its files go."""
+    """One dataset with its measures, and the paths of its output files."""
 
     located: Located
     rows: DatasetRows
     stem: str
     folder: Path
-    """Where what is written for this dataset goes."""
+    """The folder of this dataset's output files."""
     measures: RowMeasures = field(default_factory=RowMeasures)
     agreed: bool = False
-    """Whether metrics are there that say the same, and as much: they stay as they are."""
+    """Whether stored metrics already contain the same numbers, so they are not rewritten."""
 
     @property
     def metrics_path(self) -> Path:
@@ -71,7 +73,9 @@ class _Examined:
 
     @property
     def stored_metrics_path(self) -> Path:
-        """The metrics that there are already: those that were written, else those of the rows."""
+        """The path of existing metrics: those of an earlier preparation, else those stored with the
+        rows.
+        """
         beside_the_rows = self.located.path.with_name(self.metrics_path.name)
         return self.metrics_path if self.metrics_path.exists() else beside_the_rows
 
@@ -94,11 +98,11 @@ def prepare_datasets(
     doors: Mapping[str, Sequence[RowEndpoint]],
     report: Callable[[str], None],
 ) -> list[PreparedFile]:
-    """Check and measure every row, and write it with its agent; then write the metrics.
+    """Check and measure every row, write all rows with their agent, then write the metrics.
 
-    `doors`: agent -> what its servers take. Raises InputDataError naming every bad row, and then
-    nothing is written; and when earlier metrics say something else, which is then written beside
-    them.
+    `doors`: agent -> the request schemas of its servers. Raises InputDataError: lists every bad
+    row, and writes nothing; or existing metrics differ, and then the new metrics are written to a
+    separate file beside them.
     """
     examined = _planned(located, settings, doors)
     _refuse_own_inputs(examined, settings)
@@ -137,7 +141,9 @@ def _planned(
 
 
 def _folder_of(located: Located, settings: PrepareSettings) -> Path:
-    """Beside the rows; for rows outside of the project (an installed package's) below the output."""
+    """Return the output folder: the folder of the rows. For rows outside the project (for example
+    in an installed package), a folder below the output folder.
+    """
     folder = located.path.parent
     if settings.project is None or folder.resolve().is_relative_to(settings.project.resolve()):
         return folder
@@ -147,7 +153,9 @@ def _folder_of(located: Located, settings: PrepareSettings) -> Path:
 
 
 def _stems(located: Sequence[Located]) -> list[str]:
-    """What the files of each dataset are called after: its file, told apart where two share it."""
+    """Return the base name of each dataset's output files: the input file's stem, extended to be
+    unique when datasets share a file.
+    """
     names = [
         (dataset.path, (dataset.path.stem, dataset.entry.name, dataset.dataset.agent))
         for dataset in located
@@ -189,9 +197,10 @@ def _write_rows(
     settings: PrepareSettings,
     report: Callable[[str], None],
 ) -> None:
-    """Check, measure and write every row of every dataset; those of a type stand in their order.
+    """Check, measure and write the rows of every dataset. The file of a type holds its datasets in
+    order.
 
-    Raises InputDataError naming all rows that are bad.
+    Raises InputDataError that lists all bad rows.
     """
     problems = RowProblems()
     empty: list[str] = []
@@ -225,13 +234,15 @@ def _warn_of(unknown: Collection[str], dataset: _Examined, report: Callable[[str
     for name in sorted(unknown):
         if near := nearest(name, KNOWN_PARAMS, cutoff=MISSPELT_FROM):
             report(
-                f"warning: {dataset.rows.path}: /{CREATE_PARAMS}/{name} is no parameter that we know, "
+                f"warning: {dataset.rows.path}: /{CREATE_PARAMS}/{name} is not a parameter that we know, "
                 f"so the endpoint gets it as it is; did you mean {near!r}?"
             )
 
 
 def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
-    """Hold the metrics to those that are there already."""
+    """Compare the new metrics with the stored ones. Raises InputDataError: they differ and
+    `overwrite` is false.
+    """
     report_lines: list[str] = []
     conflicts = []
     for dataset in examined:
@@ -256,7 +267,9 @@ def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
 
 
 def _contradicted(dataset: _Examined) -> list[str] | None:
-    """What the metrics that are there say otherwise; None when there are none to keep."""
+    """Return how the new metrics contradict the stored ones; None when no metrics are stored or the
+    stored ones lack token counts.
+    """
     try:
         stored = json.loads(dataset.stored_metrics_path.read_bytes())
     except FileNotFoundError:
@@ -264,20 +277,22 @@ def _contradicted(dataset: _Examined) -> list[str] | None:
     except (OSError, ValueError) as error:
         return [f"it cannot be read: {error}"]
     if not isinstance(stored, dict):
-        return ["it is no JSON object"]
+        return ["it is not a JSON object"]
     metrics = dataset.metrics()
     return contradictions(stored, json.loads(_as_json(metrics))) or _none_missing(stored, metrics)
 
 
 def _none_missing(stored: JsonObject, metrics: DatasetMetrics) -> list[str] | None:
-    """Nothing, when tokens are counted in both or in none."""
+    """Return an empty list; None when only the new metrics contain token counts, so the stored ones
+    must be replaced.
+    """
     return None if TOKENS in metrics and TOKENS not in stored else []
 
 
 def _write_metrics(
     examined: Sequence[_Examined], outputs: Outputs, settings: PrepareSettings
 ) -> list[PreparedFile]:
-    """Write the metrics of each dataset, and of all of a type."""
+    """Write the metrics of each dataset, and of all datasets of each type together."""
     prepared = []
     for kind, group in itertools.groupby(examined, key=lambda dataset: dataset.located.entry.type):
         together = list(group)
@@ -300,7 +315,7 @@ def _write_metrics(
 
 
 def _of_all(kind: str, path: Path, together: Sequence[_Examined], outputs: Outputs) -> PreparedFile:
-    """The metrics of all datasets of a type."""
+    """Write the metrics of all datasets of one type together."""
     measures = RowMeasures()
     for dataset in together:
         measures.merge(dataset.measures)
@@ -313,7 +328,7 @@ def _of_all(kind: str, path: Path, together: Sequence[_Examined], outputs: Outpu
 
 
 def described(entry: DatasetEntry) -> JsonDict:
-    """What a metrics file says of the dataset itself."""
+    """Return the fields of a metrics file that describe the dataset itself."""
     of_the_field = {
         "name", "type", "jsonl_fpath", "num_repeats", "gitlab_identifier",
         "huggingface_identifier", "license",

@@ -1,4 +1,4 @@
-"""Which rows of a file a dataset takes, what they are held to, and what becomes of their lines."""
+"""Select a dataset's rows from a file, check them, and build their output lines."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,14 +17,17 @@ from palestra.schema import AGENT_REF, JsonDict, Line, read_jsonl
 
 AGENT_TYPE: Final = "responses_api_agents"
 MEASURED_ROWS: Final = 256
-"""Enough to be measured fast at once, few enough to be held."""
+"""The number of rows measured in one batch: large enough to be fast, small enough to hold in
+memory."""
 MEASURED_BYTES: Final = 8 << 20
-"""Of rows that are long, fewer are held."""
+"""The maximum size of one batch in bytes, so batches of long rows are smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetRows:
-    """The rows of one dataset: numbers `start` to before `end` of a file, from 0."""
+    """The rows of one dataset: rows `start` (inclusive) to `end` (exclusive) of a file, counted
+    from 0.
+    """
 
     path: Path
     agent: str
@@ -32,30 +35,30 @@ class DatasetRows:
     start: int = 0
     end: int | None = None
     prompt: PromptTemplate | None = None
-    """What rows without an input of their own are filled into."""
+    """The template that is filled from rows without an input of their own."""
     doors: tuple[RowEndpoint, ...] = ()
     tokenizer: Path | None = None
 
     def takes(self, number: int) -> bool:
-        """Whether row `number` of the file, from 0, is one of its rows."""
+        """Whether row `number` of the file, counted from 0, belongs to the dataset."""
         return number >= self.start and (self.end is None or number < self.end)
 
     @property
     def reference(self) -> dict[str, str]:
-        """The `agent_ref` of its rows."""
+        """The `agent_ref` that is written into the dataset's rows."""
         return {"type": AGENT_TYPE, "name": self.agent}
 
 
 @final
 @dataclass(slots=True)
 class TakenRows:
-    """One pass over the rows of a dataset: each is checked, measured, and made ready to be written."""
+    """One pass over a dataset's rows: check, measure, and encode each row."""
 
     rows: DatasetRows
     problems: RowProblems
-    """Gets what is wrong with rows."""
+    """Collects the problems of bad rows."""
     count: int = 0
-    """Rows of the file, those too that the dataset does not take."""
+    """The number of rows read from the file, including rows that do not belong to the dataset."""
     measures: RowMeasures = field(init=False)
     _check: RowCheck = field(init=False)
     _ending: bytes = field(init=False)
@@ -68,15 +71,17 @@ class TakenRows:
 
     @property
     def unknown_params(self) -> set[str]:
-        """Parameters of requests that we do not know."""
+        """The unknown request parameters that were found in rows."""
         return self._check.unknown_params
 
     def lines(self) -> Iterator[bytes]:
-        """The lines of the rows that are taken, each with its agent. Raises InputDataError."""
+        """Yield the output lines of the selected rows, each with its agent. Raises InputDataError:
+        the file cannot be read.
+        """
         numbers: list[int] = []
         rows: list[Any] = []
         size = 0
-        for line in _read(self.rows.path):
+        for line in _read_lines(self.rows.path):
             row = self._row(line)
             self.count += 1
             if row is None or not self.rows.takes(self.count - 1):
@@ -91,7 +96,7 @@ class TakenRows:
         self._measure(numbers, rows)
 
     def _row(self, line: Line) -> Any:
-        """The row of a line, filled into the prompt; None when it is no good."""
+        """Return the line's row, with the prompt template filled in; None for a bad row."""
         if not line.error and self.rows.prompt is not None and isinstance(line.row, dict):
             try:
                 line = replace(line, row=fill_row(self.rows.prompt, line.row))
@@ -105,7 +110,7 @@ class TakenRows:
         return None
 
     def _line(self, line: bytes, row: Any) -> bytes:
-        """A line as it is to be written: its bytes stay as they are where that is possible."""
+        """Return the output line of a row. The original bytes are kept where possible."""
         text = line.strip()
         if self.rows.prompt is not None:
             encoded = self._dumped(fill_row(self.rows.prompt, json.loads(text)))
@@ -122,7 +127,7 @@ class TakenRows:
         return json.dumps({**row, AGENT_REF: self.rows.reference}).encode()
 
     def _measure(self, numbers: list[int], rows: list[Any]) -> None:
-        """Measure these rows, which stand in these lines."""
+        """Measure the rows. `numbers`: their line numbers, for error messages."""
         try:
             self.measures.add(rows)
         except RecursionError:
@@ -133,7 +138,7 @@ class TakenRows:
                     self.problems.add(self.rows.path, number, TOO_DEEP)
 
 
-def _read(path: Path) -> Iterator[Line]:
+def _read_lines(path: Path) -> Iterator[Line]:
     try:
         yield from read_jsonl(path)
     except OSError as error:
@@ -141,7 +146,9 @@ def _read(path: Path) -> Iterator[Line]:
 
 
 def tokenizer_at(path: Path) -> Callable[[str], int]:
-    """What counts a text's tokens. Raises ConfigError without the package, or a tokenizer there."""
+    """Return a function that counts the tokens of a text. Raises ConfigError: the `tokenizers`
+    package is not installed, or `path` has no valid tokenizer.
+    """
     needs("tokenizers", extra="tokenizers", what="counting tokens")
     from tokenizers import Tokenizer
 

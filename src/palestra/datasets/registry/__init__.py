@@ -1,10 +1,10 @@
-"""Datasets in GitLab's registry, which speaks MLflow's protocol: a model is a dataset, and each of
-its versions holds files.
+"""Datasets in GitLab's registry, which uses MLflow's protocol: a registered model is a dataset, and
+each model version holds files.
 
-    address (where, with which token) -> access -> catalogue (names and versions)
-                                                 -> artifacts (the bytes)
-             -> moving (up, down, away: what the commands do)
+    access     the registry's address and token, and requests to it
+    catalogue  names and versions of datasets
+    artifacts  upload and download of files
 
-mlflow is an extra: only functions import it, when they are called. A plain MLflow server
-is as good as GitLab's.
+mlflow is an optional extra, so only functions import it. A plain MLflow server works as well as
+GitLab.
 """

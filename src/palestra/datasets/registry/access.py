@@ -1,7 +1,8 @@
-"""Asking the registry: with a deadline for every wait, and errors in our words.
+"""Requests to the registry, with a timeout for every wait and with Palestra's error messages.
 
-MLflow's client takes its token and its timeouts from the environment, tries again for minutes
-without a word, and reports its use to its makers; while ours runs, the environment says otherwise.
+MLflow's client reads its token and timeouts from environment variables, retries silently for
+minutes, and sends telemetry. `open_registry` sets environment variables that change this while the
+registry is open.
 """
 
 import contextlib
@@ -44,16 +45,16 @@ _WHERE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RegistryAddress:
-    """Where the registry is, and what it is asked with."""
+    """The registry's address and access token."""
 
     uri: str
     token: str = field(repr=False)
 
     @classmethod
     def of(cls, tree: ConfigTree, environ: Mapping[str, str]) -> Self:
-        """From the configuration, else from the environment.
+        """Read the address from the configuration, else from the environment.
 
-        Raises ConfigError that names all that is missing, and where to put it.
+        Raises ConfigError that lists everything missing and where to put it.
         """
         settings = {
             name: str(tree.get(name) or environ.get(variable) or "")
@@ -89,29 +90,31 @@ PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class RegistryRefused(Exception):
-    """The registry answered a transfer of bytes with an error."""
+    """The registry answered an upload or download with an error status."""
 
-    def __init__(self, status: int, said: str, retry_after_s: float | None) -> None:
-        super().__init__(f"{status} {said}")
+    def __init__(self, status: int, message: str, retry_after_s: float | None) -> None:
+        super().__init__(f"{status} {message}")
         self.status = status
-        self.said = said
+        self.said = message
         self.retry_after_s = retry_after_s
 
 
 class NoFile(Exception):
-    """The registry answered with something else than the file: a page to log in, for example."""
+    """The registry answered with something other than the file, for example a login page."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """The registry, open. Made by `open_registry`."""
+    """An open connection to the registry. Created by `open_registry`."""
 
     address: RegistryAddress
     patience: TransferPatience
     client: "MlflowClient" = field(repr=False)
 
     def ask(self, what: str, call: Callable[[], T], *, moved: Callable[[], int] = lambda: 0) -> T:
-        """What `call` gives; `what` begins the error when it cannot be had."""
+        """Return the result of `call`, with retries. `what` is the start of the error message on
+        failure.
+        """
         try:
             return self.patience.insist(what, call, trouble_of, moved=moved)
         except PalestraError:
@@ -122,7 +125,9 @@ class Registry:
         raise failure
 
     def send(self, method: str, url: str, **options: object) -> "Response":
-        """One request for bytes; any status is an answer. The token goes to the registry only."""
+        """Send one upload or download request and return the response, whatever its status. The
+        token is sent only to the registry's own host.
+        """
         from mlflow.utils.rest_utils import MlflowHostCreds, http_request
 
         ours = urlsplit(url).netloc == urlsplit(self.address.uri).netloc
@@ -140,7 +145,7 @@ class Registry:
 
 @contextlib.contextmanager
 def open_registry(address: RegistryAddress, patience: TransferPatience) -> Iterator[Registry]:
-    """The registry while the body runs. Raises ConfigError without the extra."""
+    """Yield the open registry while the body runs. Raises ConfigError: the extra is not installed."""
     needs("mlflow", extra="registry", what="GitLab's registry")
     timeout = str(max(1, round(patience.answer_timeout_s)))
     with _environment(
@@ -161,7 +166,7 @@ def open_registry(address: RegistryAddress, patience: TransferPatience) -> Itera
 
 @contextlib.contextmanager
 def _environment(**variables: str | None) -> Iterator[None]:
-    """These variables have these values, or none, while the body runs."""
+    """Set environment variables while the body runs; None unsets a variable."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)
     try:
@@ -179,7 +184,7 @@ def _set(variables: dict[str, str | None]) -> None:
 
 
 def trouble_of(error: Exception) -> Trouble | None:
-    """Why another try may go well, or None."""
+    """Return why a retry may succeed after `error`, or None when it cannot."""
     from mlflow.exceptions import MlflowException
     from requests.exceptions import RequestException
 
@@ -198,13 +203,13 @@ _STATUSES: Final = {
     "insufficient_scope": 403,
     "insufficient_granular_scope": 403,
 }
-"""Of GitLab's refusals that MLflow's client does not know."""
+"""GitLab's error codes that MLflow's client does not know -> HTTP status."""
 
 
 def _status_of(error: "MlflowException") -> int:
-    """The status that the registry answered with; 0 when it cannot be told.
+    """Return the HTTP status of the registry's response; 0 when it is unknown.
 
-    Of an answer that does not name one of MLflow's own errors, the client keeps only the text.
+    For a response without one of MLflow's own error codes, the client keeps only the text.
     """
     error_fields = getattr(error, "json", None)
     if not isinstance(error_fields, dict) or "error_code" in error_fields:
@@ -224,7 +229,7 @@ def _passing(status: int, retry_after_s: float | None) -> Trouble | None:
 
 
 def _broken(error: BaseException) -> Trouble | None:
-    """What the connection did."""
+    """Return why a retry may succeed after a connection error, or None."""
     from requests import exceptions
     from urllib3.exceptions import ReadTimeoutError
 
@@ -241,7 +246,7 @@ def _broken(error: BaseException) -> Trouble | None:
 
 
 def as_error(what: str, error: Exception) -> PalestraError:
-    """The same in our words."""
+    """Return the error as a PalestraError with a message that starts with `what`."""
     from mlflow.exceptions import MlflowException
 
     if isinstance(error, NoFile):

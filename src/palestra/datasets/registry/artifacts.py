@@ -1,4 +1,4 @@
-"""The bytes of a version's files: sent, fetched, compared. Whole datasets go up and come down here."""
+"""Upload, download and compare the files of a dataset's version."""
 
 import hashlib
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ from palestra.errors import RunFailed
 from palestra.settings import GitlabDownload, GitlabUpload
 
 CHUNK_BYTES: Final = 1 << 16
-"""What is lost of an answer that breaks off is less than this."""
+"""The size of a download chunk. When a response breaks off, fewer bytes than this are lost."""
 
 
 class Artifacts:
-    """The files of one version."""
+    """The files of one dataset version."""
 
     def __init__(
         self, registry: Registry, version: DatasetVersion, progress: UploadProgress
@@ -39,7 +39,7 @@ class Artifacts:
         self._base = _address_of(version.files_uri, registry.address.uri)
 
     def put(self, path: Path, size_bytes: int) -> None:
-        """Send a file, under its own name."""
+        """Upload a file under its own name."""
         what = f"{path.name} to {self._version.name!r} {self._version.version}"
         self._progress.start(path.name, size_bytes, 0)
         try:
@@ -48,12 +48,16 @@ class Artifacts:
             self._progress.end()
 
     def sha256_of(self, name: str) -> str | None:
-        """The digest of the bytes that the registry gives back; None when it has no such file."""
+        """Return the sha256 of the file as the registry serves it; None when the registry has no
+        such file.
+        """
         what = f"{name} of {self._version.name!r} {self._version.version}"
         return self._registry.ask(what, lambda: self._digest(name))
 
     def fetch(self, name: str, destination: Path) -> bool:
-        """A file comes to `destination`, whole; whether its digest was known, and was right."""
+        """Download a file to `destination`, completely or not at all. Return whether its sha256 was
+        known and therefore checked.
+        """
         what = f"{name} of {self._version.name!r} {self._version.version}"
         sha256 = self._version.sha256_of(name)
         size = self._registry.ask(what, lambda: self._size(name))
@@ -85,7 +89,9 @@ class Artifacts:
         _raise_for(answer)
 
     def _size(self, name: str) -> int | None:
-        """Asked for with one byte: not every registry answers HEAD."""
+        """Return the file's size in bytes, or None when unknown. It requests one byte, because not
+        every registry supports HEAD.
+        """
         options = {"stream": True, "extra_headers": _asking("bytes=0-0")}
         with closing(self._registry.send("GET", self._url(name), **options)) as answer:
             if answer.status_code == 416:
@@ -110,7 +116,7 @@ class Artifacts:
         return digest.hexdigest()
 
     def _receive(self, name: str, part: Arriving) -> None:
-        """The rest of the bytes."""
+        """Download the bytes that are still missing from `part`."""
         if part.total_bytes is None:
             part.start_afresh()  # nobody could tell where it ends
         here_bytes = part.here_bytes
@@ -141,7 +147,9 @@ def _chunks(answer: "Response") -> Iterator[bytes]:
 
 
 def _address_of(files_uri: str, tracking_uri: str) -> str:
-    """Where files can be asked for over HTTP."""
+    """Return the HTTP address of a version's files. Raises ConfigError: the files are not served
+    over HTTP.
+    """
     from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepository
 
     scheme = urlsplit(files_uri).scheme
@@ -168,7 +176,9 @@ def _raise_for(answer: "Response") -> None:
 
 
 def _raise_for_a_page(answer: "Response", name: str) -> None:
-    """A page to log in comes with status 200, and must not become the file."""
+    """Raise NoFile: the response is a web page, such as a login page with status 200, instead of
+    the file.
+    """
     is_page = "html" in answer.headers.get("content-type", "")
     if is_page and PurePosixPath(name).suffix not in {".html", ".htm"}:
         raise NoFile("the registry answered with a web page instead of the file")
@@ -176,21 +186,21 @@ def _raise_for_a_page(answer: "Response", name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is in the registry now, its bytes compared with the file's."""
+    """The result of an upload, after the registry's bytes matched the file's."""
 
     name: str
     version: str
     artifact: str
     unchanged: bool
-    """The registry had these bytes before."""
+    """Whether the registry already had these bytes."""
 
 
 def upload_to_registry(
     file: Outgoing, settings: GitlabUpload, registry: Registry, progress: UploadProgress
 ) -> Stored:
-    """Put a file into a version of a dataset, and read it back.
+    """Upload a file to a dataset version and verify it.
 
-    Raises ConfigError when the version holds other bytes: versions do not change.
+    Raises ConfigError: the version already has other bytes, and versions must not change.
     """
     name, version, artifact = settings.dataset_name, settings.version, file.path.name
     catalogue = Catalogue(registry)
@@ -220,7 +230,7 @@ def upload_to_registry(
 def download_from_registry(
     settings: GitlabDownload, registry: Registry, progress: UploadProgress
 ) -> bool:
-    """Fetch a file of a version; whether there was a digest to hold it to."""
+    """Download a file of a dataset version. Return whether a known sha256 was checked."""
     destination = free_destination(Path(settings.output_fpath))
     catalogue = Catalogue(registry)
     model_version = catalogue.find(settings.dataset_name, settings.version)

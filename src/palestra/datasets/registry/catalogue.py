@@ -1,4 +1,4 @@
-"""Names and versions in the registry."""
+"""Names and versions of datasets in the registry."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from mlflow.exceptions import MlflowException
 
 VERSION_TAG: Final = "gitlab.version"
-"""GitLab takes the version from it; on a plain MLflow server, which counts them, we do."""
+"""The tag with the version's name. GitLab reads the version from it. A plain MLflow server numbers
+versions itself, so Palestra reads the tag there."""
 DIGEST_TAG: Final = "palestra.sha256"
 EXPERIMENT: Final = "palestra datasets"
-"""On a plain MLflow server the files of a version are those of a run, and runs have one."""
+"""The MLflow experiment for uploads to a plain MLflow server: files belong to a run there, and each
+run needs an experiment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,36 +26,39 @@ class DatasetVersion:
 
     name: str
     version: str
-    """`x.y.z`"""
+    """The version, in the form `x.y.z`."""
     files_uri: str
-    """Where its files are."""
+    """The address of the version's files."""
     digest: str | None
-    """`<sha256> <file>`, as we write it beside what we upload."""
+    """The recorded digest, in the form `<sha256> <file name>`; an upload writes it as a tag. None:
+    not recorded."""
 
     def sha256_of(self, artifact: str) -> str | None:
-        """What the bytes of a file must be, when that is known."""
+        """Return the expected sha256 of a file; None when it is not recorded."""
         sha256, _, name = (self.digest or "").partition(" ")
         return sha256 if name == artifact and len(sha256) == 64 else None
 
 
 class Catalogue:
-    """What the registry knows of datasets."""
+    """Lists, finds, creates and deletes datasets and versions in the registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._client = registry.client
 
     def has(self, name: str) -> bool:
-        """Whether there is a dataset of exactly that name."""
+        """Whether the registry has a dataset with exactly this name."""
         return self._registry.ask(f"dataset {name!r}", lambda: self._model(name)) is not None
 
     def versions_of(self, name: str) -> list[str]:
-        """The versions of a dataset; of a registry that does not list them, the latest."""
-        versions = self._registry.ask(f"dataset {name!r}", lambda: self._known(name))
+        """Return the versions of a dataset; only the latest when the registry cannot list versions."""
+        versions = self._registry.ask(f"dataset {name!r}", lambda: self._versions_of(name))
         return [str((version.tags or {}).get(VERSION_TAG, version.version)) for version in versions]
 
     def require(self, name: str) -> None:
-        """Raise ConfigError, which names what is spelt nearly so, when there is no such dataset."""
+        """Raise ConfigError: the dataset does not exist. The message suggests a name that differs
+        only in case.
+        """
         if self.has(name):
             return
         alike = [existing for existing in self._names() if existing.lower() == name.lower()]
@@ -63,22 +68,22 @@ class Catalogue:
         )
 
     def find(self, name: str, version: str) -> DatasetVersion | None:
-        """A version, or None."""
+        """Return a version of a dataset, or None when it does not exist."""
         what = f"dataset {name!r} {version}"
         model_version = self._registry.ask(what, lambda: self._version(name, version))
-        return None if model_version is None else self._told(what, model_version, version)
+        return None if model_version is None else self._described(what, model_version, version)
 
     def create(self, name: str, version: str, artifact: str, sha256: str) -> DatasetVersion:
-        """A new version, of a new dataset if need be."""
+        """Create a version, and the dataset too if it does not exist."""
         what = f"dataset {name!r} {version}"
         if not self.has(name):
             self._registry.ask(what, lambda: self._create_model(name))
         tags = {VERSION_TAG: version, DIGEST_TAG: f"{sha256} {artifact}"}
         model_version = self._registry.ask(what, lambda: self._create_version(name, version, tags))
-        return self._told(what, model_version, version)
+        return self._described(what, model_version, version)
 
     def delete(self, name: str) -> None:
-        """Remove the dataset with all its versions."""
+        """Delete the dataset with all its versions."""
         self._registry.ask(f"dataset {name!r}", lambda: self._client.delete_registered_model(name))
         if self.has(name):
             raise RunFailed(f"dataset {name!r} is still in the registry")
@@ -129,7 +134,7 @@ class Catalogue:
                 return model_version
         return None
 
-    def _known(self, name: str) -> "list[ModelVersion]":
+    def _versions_of(self, name: str) -> "list[ModelVersion]":
         from mlflow.exceptions import MlflowException
 
         try:
@@ -139,7 +144,7 @@ class Catalogue:
             return model.latest_versions or [] if model else []
 
     def _listed(self, name: str) -> "Iterator[ModelVersion]":
-        """All versions, in their order, a page at a time."""
+        """Yield all versions in order, reading the registry page by page."""
         quoted = name.replace("'", "\\'")
         token = None
         while True:
@@ -181,7 +186,7 @@ class Catalogue:
             experiment.experiment_id if experiment else self._client.create_experiment(EXPERIMENT)
         )
 
-    def _told(self, what: str, model_version: "ModelVersion", version: str) -> DatasetVersion:
+    def _described(self, what: str, model_version: "ModelVersion", version: str) -> DatasetVersion:
         run = model_version.run_id
         if run:
             info = self._registry.ask(what, lambda: self._client.get_run(run)).info
@@ -189,7 +194,7 @@ class Catalogue:
         else:
             files = model_version.source
         if not files:
-            raise RunFailed(f"{what}: the registry does not say where its files are")
+            raise RunFailed(f"{what}: the registry does not return the address of its files")
         tags = model_version.tags or {}
         return DatasetVersion(model_version.name, version, str(files), tags.get(DIGEST_TAG))
 

@@ -1,9 +1,10 @@
-"""Moving a dataset's file to or from another machine: whole or not at all, and nobody waits forever.
+"""Transfer a dataset's file to or from another machine, completely or not at all, with a timeout
+for every wait.
 
-    Patience     how long trouble of the network is put up with
-    Progress     who is told how many bytes have moved
-    arriving     a file that grows beside its destination and takes its place when it is whole
-    Digest       what the bytes must be
+    TransferPatience  how long network errors are retried
+    UploadProgress    receives the number of bytes transferred
+    arriving          a partial file beside its destination, renamed when it is complete
+    Digest            the expected digest of the bytes
 
-Nothing here knows of a hub or a registry.
+The code in this package is independent of the hub and the registry.
 """

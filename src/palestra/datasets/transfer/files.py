@@ -1,5 +1,5 @@
-"""A file that grows beside its destination and takes its place when it is whole; and what its bytes
-must be.
+"""A partial file that is written beside its destination and renamed when complete, and the check of
+its digest.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ _LENGTHS: Final = {40: "git blob", 64: "sha256"}
 
 
 def chunks_of(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, a MiB at a time."""
+    """Yield the bytes of a file in chunks."""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file, in hex."""
+    """Return the sha256 of a file, in hex."""
     digest = hashlib.sha256()
     for chunk in chunks_of(path):
         digest.update(chunk)
@@ -35,7 +35,7 @@ def sha256_of(path: Path) -> str:
 
 
 def git_blob_of(path: Path) -> str:
-    """What git calls the file's content, in hex."""
+    """Return git's blob id of the file's content, in hex."""
     # Git's own choice of SHA-1: it names content, nothing is kept safe by it.
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     for chunk in chunks_of(path):
@@ -45,22 +45,26 @@ def git_blob_of(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """A digest in hex: a sha256, or git's name of the content when it is that long."""
+    """A digest in hex: a sha256, or a git blob id; the length decides which."""
 
     hex: str
 
     @property
     def kind(self) -> str:
-        """`sha256`, `git blob`; empty for what is neither, which nothing can be held to."""
+        """The kind of digest: `sha256` or `git blob`. Empty for any other text, which cannot be
+        checked against a file.
+        """
         return _LENGTHS.get(len(self.hex), "")
 
     def of(self, path: Path) -> str:
-        """The digest of this kind of a file."""
+        """Return the file's digest of this kind."""
         return git_blob_of(path) if self.kind == "git blob" else sha256_of(path)
 
 
 def free_destination(path: Path) -> Path:
-    """`path`, where a file can be put. Raises InputDataError, before anything is fetched."""
+    """Return `path` if a file can be written there. Raises InputDataError: `path` is a folder, or
+    its parent is not writable.
+    """
     if path.is_dir():
         raise InputDataError(
             f"{path} is a directory, not a file", hint="output_dirpath takes a directory"
@@ -75,7 +79,7 @@ def free_destination(path: Path) -> Path:
 
 @dataclass(slots=True)
 class Arriving:
-    """The part of a file that is here. `path` is where it grows."""
+    """A partly downloaded file. `path`: the temporary file that holds the bytes so far."""
 
     path: Path
     destination: Path
@@ -84,15 +88,17 @@ class Arriving:
 
     @property
     def here_bytes(self) -> int:
-        """How much has arrived."""
+        """The number of bytes downloaded so far."""
         return self.path.stat().st_size
 
     def start_afresh(self) -> None:
-        """Forget what has arrived."""
+        """Delete the downloaded bytes and start again from zero."""
         os.truncate(self.path, 0)
 
     def append(self, chunks: Iterable[bytes], moved: Callable[[int], None]) -> None:
-        """Take what arrives, and tell how much. Raises RunFailed when it cannot be kept."""
+        """Write arriving chunks to the file and report their sizes to `moved`. Raises RunFailed:
+        the disk cannot store them.
+        """
         with self.path.open("ab", buffering=0) as file:
             for chunk in chunks:
                 with keeping(self.destination):
@@ -100,7 +106,9 @@ class Arriving:
                 moved(len(chunk))
 
     def put_in_place(self) -> None:
-        """Make it the destination. Raises InfraError, and forgets it, when the bytes are wrong."""
+        """Check size and digest, then rename the file to its destination. Raises InfraError, and
+        deletes the file: the bytes are wrong.
+        """
         here_bytes = self.here_bytes
         if self.total_bytes is not None and here_bytes != self.total_bytes:
             self._forget()
@@ -129,7 +137,7 @@ class Arriving:
 
 @contextlib.contextmanager
 def keeping(destination: Path) -> Iterator[None]:
-    """Trouble of the disk in the body is told of `destination`. Raises RunFailed."""
+    """Turn an OSError in the body into RunFailed for `destination`."""
     try:
         yield
     except OSError as error:
@@ -147,17 +155,18 @@ def _cannot_keep(destination: Path, error: OSError) -> RunFailed:
 
 
 def _unlink_unless_locked(part: Path) -> None:
-    """Remove what an earlier download of other bytes left."""
+    """Delete a partial file of an earlier download, unless another process has locked it."""
     with contextlib.suppress(OSError), open_locked(part):
         part.unlink()
 
 
 @contextlib.contextmanager
 def arriving(destination: Path, digest: Digest, total_bytes: int | None) -> Iterator[Arriving]:
-    """Where the bytes of `destination` grow. What an earlier try left of the same bytes is there.
+    """Yield the partial file for `destination`. It already contains the bytes of an earlier attempt
+    with the same digest.
 
-    A part of other bytes is not gone on with: the digest is in its name. Raises InputDataError
-    when another process fetches the same file.
+    The digest is part of the file's name, so bytes of a different version are never continued.
+    Raises InputDataError: another process downloads the same file.
     """
     key = hashlib.sha256(digest.hex.encode()).hexdigest()[:16]
     path = destination.with_name(f".{destination.name}.{key}.part")

@@ -1,4 +1,4 @@
-"""A file that is about to be sent, and who is told how many bytes have moved."""
+"""A file to upload, and the display of transfer progress."""
 
 import io
 from dataclasses import dataclass
@@ -12,35 +12,37 @@ from palestra.errors import InputDataError
 
 
 class UploadProgress(Protocol):
-    """Shows one transfer after another."""
+    """Shows the progress of transfers, one after another."""
 
     def start(self, name: str, total_bytes: int | None, done_bytes: int, /) -> None:
-        """A transfer begins, of which `done_bytes` were there already."""
+        """Start showing a transfer. `done_bytes`: bytes that an earlier attempt already
+        transferred.
+        """
 
     def advance(self, count: int, /) -> None:
-        """So many bytes more; fewer when a transfer had to begin anew."""
+        """Add `count` transferred bytes. `count` is negative when a transfer had to start again."""
 
     def end(self) -> None:
-        """The transfer is over, one way or the other."""
+        """Stop showing the transfer, whether it succeeded or failed."""
 
 
 @final
 class Silent:
-    """Shows nothing."""
+    """A progress display that shows nothing."""
 
     def start(self, name: str, total_bytes: int | None, done_bytes: int, /) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def advance(self, count: int, /) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @final
 class CountedReader(io.FileIO):
-    """A file that tells how much of it has been read, as an HTTP client reads a body."""
+    """A file object that reports how many bytes an HTTP client has read from it."""
 
     def __init__(self, path: Path, progress: UploadProgress) -> None:
         super().__init__(path, "rb")
@@ -49,19 +51,19 @@ class CountedReader(io.FileIO):
         """Bytes of it that were told."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As a file."""
+        """Read bytes as a normal file does, and report them."""
         data = super().read(-1 if size is None else size)
-        self._tell()
+        self._report()
         return data or b""
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """As a file."""
+        """Read bytes into `buffer` as a normal file does, and report them."""
         count = super().readinto(buffer)
-        self._tell()
+        self._report()
         return count or 0
 
-    def _tell(self) -> None:
-        """Only forward: a body that is sent again from its start has moved no further."""
+    def _report(self) -> None:
+        """Report newly read bytes. A body that is sent again from its start is not counted twice."""
         at = self.tell()
         if at > self.told:
             self._progress.advance(at - self.told)
@@ -70,7 +72,7 @@ class CountedReader(io.FileIO):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A file and what its bytes are, so that what arrives can be compared."""
+    """A file to upload, with its size and sha256 for the comparison after the upload."""
 
     path: Path
     size_bytes: int
@@ -78,7 +80,7 @@ class Outgoing:
 
 
 def outgoing(path: Path) -> Outgoing:
-    """Look at a file. Raises InputDataError when there is nothing to send."""
+    """Read a file's size and sha256. Raises InputDataError: the file does not exist or is empty."""
     if not path.is_file():
         raise InputDataError(f"input_jsonl_fpath: there is no file {path}")
     size = path.stat().st_size

@@ -1,4 +1,4 @@
-"""How long trouble of the network is put up with."""
+"""Retries of network errors, and their time limits."""
 
 import random
 import time
@@ -15,28 +15,29 @@ LONGEST_PAUSE_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a try failed in a way in which the next one may not."""
+    """The reason why an attempt failed although a retry may succeed."""
 
     said: str
     retry_after_s: float | None = None
-    """How long the other side asks us to wait, when it does."""
+    """The wait in seconds that the server requested; None without a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferPatience:
-    """Tries again, with growing pauses, until the trouble has lasted `deadline_s`.
+    """Retries with growing pauses until errors have lasted `deadline_s` without progress.
 
-    Bytes that move end a trouble: a slow line that breaks now and then gets its file over.
+    Transferred bytes reset the time, so a slow connection that breaks now and then still finishes
+    the file.
     """
 
     deadline_s: float = 120.0
     first_pause_s: float = 0.5
     answer_timeout_s: float = 60.0
-    """How long one silent connection is waited for."""
+    """The timeout in seconds for a connection that sends nothing."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     tell: Callable[[str], None] | None = None
-    """Hears of a trouble when it begins, with the time that is left."""
+    """Receives a message at the first failure, with the time left for retries."""
 
     def insist(
         self,
@@ -46,10 +47,11 @@ class TransferPatience:
         *,
         moved: Callable[[], int] = lambda: 0,
     ) -> T:
-        """What `attempt` gives in the end.
+        """Call `attempt` until it succeeds, and return its result.
 
-        `trouble` says of an exception why another try may help, or None: then it is raised as it
-        is. `moved` counts bytes. Raises InfraError when the deadline has passed.
+        `trouble`: returns why a retry may help after an exception, or None; then the exception is
+        raised unchanged. `moved`: returns the number of bytes transferred. Raises InfraError: the
+        deadline passed.
         """
         tries, since, pause, before = 0, self.clock(), self.first_pause_s, moved()
         while True:

@@ -1,1 +1,1 @@
-"""The checks before a run, by layer. Each returns what it looked at and found."""
+"""The checks before a run, by layer. Each returns what it examined and its findings."""

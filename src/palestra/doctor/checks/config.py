@@ -1,4 +1,4 @@
-"""Config: what keeps a configuration from being loaded, and its servers from being made."""
+"""Config checks: can the configuration be loaded, and can its servers be created?"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,9 @@ Part = TypeVar("Part", bound=BaseModel)
 
 
 def findings_of_load(error: ConfigError, sources: Collection[Path]) -> tuple[Finding, ...]:
-    """A configuration that cannot be loaded: a finding for each of its problems, with its line."""
+    """Return a finding, with its config line, for each problem of a configuration that cannot be
+    loaded.
+    """
     return tuple(
         finding_of(
             ConfigError(problem.message.split("\n")[0], hint=error.hint, cause=problem.cause),
@@ -42,14 +44,16 @@ def findings_of_load(error: ConfigError, sources: Collection[Path]) -> tuple[Fin
 
 @dataclass(frozen=True, slots=True)
 class UnstartedServers:
-    """The servers of a configuration as objects that were never started."""
+    """The servers of a configuration, as objects that are never started."""
 
     servers: Mapping[str, Server]
     looked: Looked
 
 
 def make_servers(config: ResolvedConfig) -> UnstartedServers:
-    """Build every server that this interpreter can run: its code is imported, its settings read."""
+    """Create every server whose requirements this interpreter meets: import its code, read its
+    settings.
+    """
     servers: dict[str, Server] = {}
     findings: list[Finding] = []
     elsewhere: list[str] = []
@@ -83,7 +87,7 @@ def _not_made(instance: InstanceConfig, config: ResolvedConfig, error: PalestraE
 
 
 def sandboxes_of(servers: Mapping[str, Server]) -> list[tuple[str, SandboxSettings]]:
-    """The sandbox settings of every server that has some."""
+    """Return the sandbox settings of every server that has any, with the server's name."""
     return [
         (name, sandbox_settings)
         for name, server in servers.items()
@@ -92,7 +96,7 @@ def sandboxes_of(servers: Mapping[str, Server]) -> list[tuple[str, SandboxSettin
 
 
 def parts_of(config: BaseModel, kind: type[Part]) -> Iterable[Part]:
-    """The settings of this kind among a server's own."""
+    """Yield the settings of type `kind` in a server's `config`: the config itself and its fields."""
     if isinstance(config, kind):
         yield config
     for name in type(config).model_fields:
@@ -102,7 +106,7 @@ def parts_of(config: BaseModel, kind: type[Part]) -> Iterable[Part]:
 
 
 def check_agents(config: ResolvedConfig) -> Looked:
-    """Whether there is anybody to run rows, and somebody to verify them."""
+    """Check whether the configuration has an agent that can run rows."""
     agents = config.instances_of(ServerType.AGENT)
     if agents:
         return Looked(", ".join(agent.name for agent in agents))

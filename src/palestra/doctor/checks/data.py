@@ -1,6 +1,6 @@
-"""Data: the plan of the run, which looks at every row, and what else rows have to pass.
+"""Data checks: plan the run, which reads every row, and check the rows against models and tools.
 
-Cache: an earlier run at the output, and whether it was made from what is asked for now.
+Cache check: is there an earlier run at the output, and was it made from the same inputs?
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from palestra.transport import ServerClient
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What came of planning; `run` is None when a run cannot be planned."""
+    """The result of planning. `run` is None when the run cannot be planned."""
 
     run: PreparedRun | None
     survey: Survey | None
@@ -49,7 +49,7 @@ def plan_run(
     semantics: JsonObject,
     version: str,
 ) -> Planned:
-    """Plan the run as `collect` does; whoever asked discards it."""
+    """Plan the run as `collect` does. The caller must discard the plan."""
 
     def planned(settings_asked: CollectSettings) -> PreparedRun:
         return plan(settings_asked, agents=agents, semantics=semantics, version=version)
@@ -78,7 +78,7 @@ def plan_run(
 
 
 def _notice(text: str) -> Finding:
-    """What may be a mistake and runs all the same."""
+    """Return a finding for something that may be a mistake but does not stop the run."""
     return tabled("data.suspicious", text.removeprefix("warning: "))
 
 
@@ -92,7 +92,7 @@ def _rows_looked(error: BadRows, settings: CollectSettings) -> Looked:
 async def check_request_models(
     run: PreparedRun, client: ServerClient, routes: Iterable[AgentRoute]
 ) -> Looked:
-    """Whether every row passes the request models of its agent and its environment."""
+    """Check whether every row passes the request models of its agent and its environment."""
     try:
         await check_rows(run, client, routes)
     except BadRows as error:
@@ -103,11 +103,11 @@ async def check_request_models(
 async def check_good_rows(
     settings: CollectSettings, client: ServerClient, routes: Iterable[AgentRoute]
 ) -> Looked:
-    """As `check_request_models`, of a file with bad rows: of those that are rows at all."""
+    """Check the JSON object rows of an input that also has bad rows against the request models."""
     doors = await doors_behind(client, routes)
     keepers = {agent: DoorKeeper(agent_doors) for agent, agent_doors in doors.items()}
 
-    def look() -> RowProblems:
+    def check_rows() -> RowProblems:
         problems = RowProblems()
         for source in settings.inputs:
             if not source.path.is_file():
@@ -124,12 +124,12 @@ async def check_good_rows(
                     problems.add(source.path, line.number, problem)
         return problems
 
-    problems = await asyncio.to_thread(look)
+    problems = await asyncio.to_thread(check_rows)
     return Looked("the rows that are JSON", bad_rows(problems))
 
 
 def check_tools(settings: CollectSettings) -> Looked:
-    """Every distinct tool of the input, by rules and by compiling its grammar."""
+    """Check every distinct tool of the input, by rules and by compiling its grammar."""
     findings: list[Finding] = []
     tools = 0
     for source in settings.inputs:
@@ -151,7 +151,7 @@ def _over_earlier(
     error: InputDataError,
     finding: Finding,
 ) -> tuple[PreparedRun | None, Looked]:
-    """The rows all the same, and what could be done about the run that is there."""
+    """Plan the rows although an earlier run exists, and return a finding about the earlier run."""
     if not isinstance(error, StaleRun):
         finding = _exists(planned, settings, finding)
     else:
@@ -164,7 +164,7 @@ def _over_earlier(
 
 
 def _exists(planned: Plan, settings: CollectSettings, finding: Finding) -> Finding:
-    """Whether the run that is there could be continued."""
+    """Return the finding about an earlier run, extended with whether the run can be continued."""
     resumed = replace(settings, resume_from_cache=True, overwrite=False)
     try:
         run = planned(resumed)
@@ -184,7 +184,7 @@ def _exists(planned: Plan, settings: CollectSettings, finding: Finding) -> Findi
 
 
 def _times(settings: CollectSettings) -> tuple[Quote, ...]:
-    """When the materialized inputs and what they were made from were last changed."""
+    """Quote when the materialized inputs and their source files were last changed."""
     paths = RunPaths(settings.output_jsonl_fpath)
     sources = [source.path for source in settings.inputs]
     if settings.prompt_config:

@@ -1,4 +1,4 @@
-"""Infra: the interpreter, the limits of this machine and user, the disk."""
+"""Infra checks: the interpreter, the limits of this machine and user, the disk."""
 
 import os
 import platform
@@ -19,19 +19,19 @@ from palestra.fleet import requirements_of, requirements_place, unsatisfied
 
 MIB: Final = 1024**2
 PROCESSES_PER_SERVER: Final = 16
-"""Threads and workers of one server process; the limit counts both."""
+"""Threads and workers of one server process; the process limit counts both."""
 PROCESSES_AT_REST: Final = 64
 SPARE_DISK: Final = 64 * MIB
-"""Beside what the run writes: logs, and what others write meanwhile."""
+"""Free bytes to keep besides the run's files, for logs and other programs."""
 SPARE_INODES: Final = 64
 DISK_FULL: Final = "infra.disk-full"
 TAKES_NOTHING: Final = frozenset({DISK_FULL, "infra.not-writable"})
 TMP_DISK: Final = 16 * MIB
-"""What programs in a sandbox, and the libraries, want of the temporary folder."""
+"""Bytes that libraries and sandboxed programs need in the temporary folder."""
 
 
 def check_interpreter(instances: Iterable[InstanceConfig]) -> Looked:
-    """What servers require beside it: those that lack something get an environment of their own."""
+    """Report servers whose requirements this interpreter lacks; each gets its own environment."""
     notes = []
     for instance in instances:
         requirements = requirements_place(instance)
@@ -54,25 +54,25 @@ def _own_environment(instance: InstanceConfig, lacking: tuple[str, ...]) -> Find
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What this machine and user have. The doctor's own look, or a test's."""
+    """The resources of this machine and user, measured by the doctor or given by a test."""
 
     processes: int
-    """Processes and threads of this user."""
+    """The number of processes and threads of this user."""
     process_limit: int | None
-    """None: no limit."""
+    """The limit on processes and threads; None without one."""
     free_memory: int
-    """Bytes, of the machine, the container and the process limit: the least."""
+    """Free bytes: the least of the machine's, the container's and the process limit's."""
     memory_source: str
 
     @classmethod
     def here(cls) -> "Machine":
-        """Look at this machine."""
+        """Return the measured resources of this machine."""
         free, source = min(_memories(), default=(1 << 62, "nowhere"))
         return cls(_own_processes(), _process_limit(), free, source)
 
 
 def check_processes(machine: Machine, servers: int) -> Looked:
-    """Whether so many server processes may be started."""
+    """Check whether the process limit allows this many server processes."""
     needed = PROCESSES_AT_REST + servers * PROCESSES_PER_SERVER
     if machine.process_limit is None:
         return Looked(f"{machine.processes} processes and threads, no limit")
@@ -90,7 +90,7 @@ def check_processes(machine: Machine, servers: int) -> Looked:
 
 
 def check_memory(machine: Machine, in_flight: int) -> Looked:
-    """Whether so many rollouts at once fit into memory."""
+    """Check whether `in_flight` concurrent rollouts fit into memory."""
     needed = MEMORY_AT_REST + in_flight * MEMORY_PER_ROLLOUT
     summary = f"{machine.free_memory // MIB:,} MiB free, about {needed // MIB:,} needed"
     if needed <= machine.free_memory:
@@ -107,7 +107,9 @@ def check_memory(machine: Machine, in_flight: int) -> Looked:
 
 
 def check_disk(output: Path, needed: int, *, temporary: Path) -> Looked:
-    """Whether what the run writes fits beside `output`, and programs can write `temporary`."""
+    """Check whether the run's `needed` bytes fit on the disk of `output`, and `temporary` has free
+    space.
+    """
     folder = next(path for path in (output.parent, *output.parents) if path.exists())
     statistics = os.statvfs(folder)
     free = statistics.f_bavail * statistics.f_frsize
@@ -149,7 +151,9 @@ def _no_temporary(folder: Path, free: int) -> Finding:
 
 
 def check_descriptors(check: Callable[[], str]) -> Looked:
-    """`check` raises ConfigError when the run cannot have so many open files, or warns."""
+    """Check the open-file limit. `check` raises ConfigError or returns a warning when it is too
+    low.
+    """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     quoted = (quote("ulimit -n", str(limit)),)
     summary = f"{limit} open files"
@@ -167,7 +171,7 @@ def check_descriptors(check: Callable[[], str]) -> Looked:
 
 
 def _mount(folder: Path) -> Quote:
-    """The line of the file system that holds `folder`."""
+    """Return the line of `/proc/mounts` for the file system that holds `folder`."""
     quoted = quote(folder, "")
     longest = -1
     try:
@@ -182,7 +186,7 @@ def _mount(folder: Path) -> Quote:
 
 
 def _process_limit() -> int | None:
-    """Root has none, whatever is set."""
+    """Return the process limit of this user; None without one. Root never has a limit."""
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     return None if limit == resource.RLIM_INFINITY or os.geteuid() == 0 else limit
 
@@ -199,7 +203,9 @@ def _own_processes() -> int:
 
 
 def _memories() -> list[tuple[int, str]]:
-    """Free memory by everything that bounds it, in bytes."""
+    """Return free memory in bytes according to each source: the machine, the container, the process
+    limit.
+    """
     memories = [
         (int(line.split()[1]) * 1024, "/proc/meminfo")
         for line in _text(Path("/proc/meminfo")).splitlines()

@@ -1,4 +1,4 @@
-"""Infra, beyond this process: Ray, Slurm and the sandbox, where the configuration names them."""
+"""Infra checks beyond this process: Ray, Slurm and the sandbox, if the configuration uses them."""
 
 import asyncio
 import importlib.util
@@ -23,7 +23,7 @@ _PROBE: Final = Program.python("print('probed')")
 
 
 async def check_ray(tree: ConfigTree) -> Looked:
-    """Whether the cluster that the configuration names answers."""
+    """Check whether the configured Ray cluster responds."""
     address = str(tree.get(RAY_ADDRESS) or "")
     if not address:
         return Looked("not configured", skipped=True)
@@ -59,7 +59,7 @@ def _ray_gone(address: str, error: Exception) -> Finding:
 
 
 async def check_slurm(environ: Mapping[str, str]) -> Looked:
-    """Inside a job: whether Slurm's controller answers."""
+    """Check whether Slurm's controller responds, if this process is in a Slurm job."""
     job = environ.get("SLURM_JOB_ID", "")
     if not job:
         return Looked("not in a job", skipped=True)
@@ -88,7 +88,9 @@ def _slurm(answer: str) -> Finding:
 
 
 async def check_sandboxes(sandboxes: Iterable[tuple[str, SandboxSettings]]) -> Looked:
-    """Run a program in the sandbox of every server that has one; alike ones once."""
+    """Run a test program in the sandbox of every server that has one; equal settings are tried
+    once.
+    """
     servers: dict[str, tuple[list[str], SandboxSettings]] = {}
     for name, settings in sandboxes:
         servers.setdefault(settings.model_dump_json(), ([], settings))[0].append(name)

@@ -1,7 +1,7 @@
-"""Model serving: is each endpoint there, does it serve the model, and does the work fit into it?
+"""Model checks: does each endpoint respond, does it serve the model, do the prompts fit?
 
-An endpoint is asked about itself as `collect` asks it, and then for a few tokens: some accept any
-name and any key until a request is made.
+Each endpoint is first queried for its facts, as `collect` does, and then for a few tokens: some
+endpoints accept any model name and API key until a generation request.
 """
 
 import time
@@ -27,21 +27,22 @@ from palestra.server import EndpointFacts, EndpointSaid, ask_endpoint
 from palestra.transport import ServerClient
 
 ENDPOINT_S: Final = 20.0
-"""For what an endpoint says of itself."""
+"""Deadline for querying an endpoint's facts, in seconds."""
 WORD_S: Final = 12.0
-"""For a word, of an endpoint that has nothing else to do."""
+"""Deadline for a few tokens from an idle endpoint, in seconds."""
 REQUEST_S: Final = 30.0
-"""For an answer of `PROBE_TOKENS` to a row's own prompt, which may be long."""
+"""Deadline for `PROBE_TOKENS` tokens in response to a row's own prompt, which may be long, in
+seconds."""
 PROBE_TOKENS: Final = 16
-"""The least that OpenAI's endpoint takes as a limit."""
+"""The lowest output limit that OpenAI's endpoint accepts."""
 TEMPLATE_TOKENS: Final = 512
-"""What a chat template may put around a conversation and its tools."""
+"""Tokens that a chat template may add around a conversation and its tools."""
 PROBE: Final = "Say a word."
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEndpoint:
-    """What was learned of the endpoint behind one model server."""
+    """The facts found out about the endpoint of one model server."""
 
     name: str
     facts: EndpointFacts
@@ -50,12 +51,12 @@ class ModelEndpoint:
 
     @property
     def answers(self) -> bool:
-        """Whether it generates."""
+        """Whether the endpoint generates tokens."""
         return self.pace is not None
 
 
 async def check_endpoint(client: ServerClient, name: str) -> ModelEndpoint:
-    """Ask an endpoint about itself, and for a word."""
+    """Query an endpoint for its facts, then request a few tokens."""
     try:
         endpoint_answer = await ask_endpoint(client, name, within_s=ENDPOINT_S)
     except CallError as error:
@@ -74,7 +75,9 @@ async def check_endpoint(client: ServerClient, name: str) -> ModelEndpoint:
 
 
 def _unusable(name: str, error: CallError) -> Finding:
-    """Of an endpoint that does not answer in time, the deadline is not the cause."""
+    """Return the finding for an unusable endpoint. A timeout counts as no answer, not as a slow
+    model.
+    """
     finding = finding_of(error)
     if finding.cause in _SLOW:
         return tabled("model.no-answer", f"{name}: {finding.symptom}", *finding.evidence)
@@ -86,11 +89,12 @@ def _unusable(name: str, error: CallError) -> Finding:
 
 
 _SLOW: Final = frozenset({"throughput.no-answer", "throughput.model-slow"})
-"""A limit on requests, which a deadline may end as well, is named as what it is."""
+"""Causes that are reported as no answer, because a deadline on the check's request can trigger
+them."""
 
 
 def _with_listed(finding: Finding, endpoint_answer: EndpointSaid) -> Finding:
-    """With what the endpoint lists, among which the right name is."""
+    """Add the endpoint's list of models to a finding; it may contain the right name."""
     listed = (quote("GET /models", endpoint_answer.text),)
     evidence = (*finding.evidence, *listed)
     served = endpoint_answer.facts.served
@@ -117,7 +121,7 @@ async def _ask(
 
 
 def _used(response: Response) -> tuple[int, int]:
-    """Tokens in and out; zeros where the endpoint does not tell."""
+    """Return the numbers of input and output tokens; zeros when the response has no usage."""
     if response.usage is None:
         return 0, 0
     return response.usage.input_tokens, response.usage.output_tokens
@@ -126,9 +130,10 @@ def _used(response: Response) -> tuple[int, int]:
 async def check_context(
     client: ServerClient, endpoint: ModelEndpoint, rows: AgentRows
 ) -> tuple[Looked, RequestPace | None]:
-    """Whether the agent's longest prompt, and its answer, fit; and how many bytes a token has.
+    """Check whether the agent's longest prompt and its response fit into the context.
 
-    A prompt that cannot be too long, as no token has less than a byte, costs no request.
+    Also returns the endpoint's pace with the measured bytes per token. A token has at least one
+    byte, so a prompt that surely fits is not sent.
     """
     limit = endpoint.facts.max_model_len
     answer = rows.most_output or PROBE_TOKENS
@@ -177,7 +182,7 @@ def _answer_too_long(endpoint: ModelEndpoint, rows: AgentRows, tasks: Sequence[i
 async def check_tool_calls(
     client: ServerClient, endpoint: ModelEndpoint, rows: AgentRows
 ) -> Looked:
-    """Whether the endpoint takes a row's tools; without any, nothing is asked."""
+    """Check whether the endpoint accepts a row's tools. Sends no request when no row has tools."""
     if rows.with_tools is None:
         return Looked("no row has tools", skipped=True)
     params = {**rows.with_tools[CREATE_PARAMS], "max_output_tokens": PROBE_TOKENS}
@@ -201,7 +206,7 @@ def _identity(row: JsonObject) -> RowIdentity:
 
 
 def check_served(endpoint: ModelEndpoint) -> tuple[Finding, ...]:
-    """A warning when an endpoint that lists its models has not the one asked for, and answers."""
+    """Return a warning when the endpoint generates but its model list lacks the configured model."""
     facts = endpoint.facts
     if not facts.served or facts.model in facts.served or not endpoint.answers:
         return ()

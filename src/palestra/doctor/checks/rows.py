@@ -1,4 +1,4 @@
-"""Data: rows that cannot be used, as findings with the lines and pointers of their problems."""
+"""Data checks: findings for unusable rows, with the lines and JSON pointers of the problems."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -13,28 +13,29 @@ from palestra.doctor.tabled import tabled
 from palestra.errors import Layer
 
 MOST_KINDS: Final = 20
-"""Kinds of problems that are told one by one."""
+"""Largest number of kinds of problems that get a finding of their own."""
 QUOTED: Final = 3
-"""Rows that are quoted of each kind."""
+"""Number of rows quoted for each kind of problem."""
 MOST_NUMBERS: Final = 10
-"""Lines that are named of those that are no JSON."""
+"""Largest number of non-JSON lines whose numbers are listed."""
 DESCRIBED: Final = 120
-"""Characters of a row that are quoted."""
+"""Number of characters of a row that are quoted."""
 
 
 def bad_rows(rows: RowProblems, *, hint: str = "") -> tuple[Finding, ...]:
-    """A finding for each kind of problem, with the first rows that have it."""
+    """Return a finding for each kind of problem, with the first rows that have it."""
     kinds = list(_kinds(rows))
     findings = [_finding(*kind, hint) for kind in kinds[:MOST_KINDS]]
     if len(kinds) > MOST_KINDS:
-        findings.append(_rest(kinds[MOST_KINDS:]))
+        findings.append(_further_rows(kinds[MOST_KINDS:]))
     return tuple(findings)
 
 
 def _kinds(rows: RowProblems) -> Iterator[tuple[Path, str, str, list[int]]]:
-    """File, problem, its lines as text, and their numbers. Lines that are no JSON are one kind.
+    """Yield for each kind of problem: file, problem, its lines as text, and the line numbers.
 
-    Of a file that is no JSONL at all (one document, a table), each line is wrong in its own way.
+    All lines that are not JSON count as one kind: in a file that is not JSONL at all (one document,
+    a table), each line has a different error.
     """
     torn: dict[Path, tuple[str, list[int]]] = {}
     for path, what, lines in rows.found():
@@ -64,20 +65,20 @@ def _finding(path: Path, what: str, lines: str, numbers: list[int], hint: str) -
 
 
 def quote_row(path: Path, number: int, *, pointer: str = "") -> Quote:
-    """The beginning of a row, and where it stands."""
+    """Quote the beginning of a row, with its file and line."""
     text = line_of(path, number)
     described = text if len(text) <= DESCRIBED else f"{text[:DESCRIBED]} …"
     return quote_line(path, number, pointer=pointer, text=described)
 
 
 def _pointer_of(what: str) -> str:
-    """The JSON pointer at the beginning of a problem; empty where it has none."""
+    """Return the JSON pointer at the beginning of a problem; empty when there is none."""
     pointer = what.split(" ", 1)[0].rstrip(":")
     return pointer if pointer.startswith("/") else ""
 
 
 def _kind_of(what: str) -> Signature:
-    """Which entry of the table a problem of a row is."""
+    """Return the entry of the signature table for a row's problem."""
     table = SignatureTable.load()
     if what.startswith(("agent ", "no agent_ref")):
         return table.by_cause["config.missing-agent"]
@@ -88,7 +89,7 @@ def _kind_of(what: str) -> Signature:
     return table.by_cause["data.row-refused" if "(asked by " in what else "data.bad-request"]
 
 
-def _rest(kinds: Collection[tuple[Path, str, str, list[int]]]) -> Finding:
+def _further_rows(kinds: Collection[tuple[Path, str, str, list[int]]]) -> Finding:
     return tabled(
         "data.bad-rows",
         f"{len(kinds)} more kinds of problems of rows",

@@ -1,4 +1,4 @@
-"""Verifier: answers that are empty, for every environment; and its judge, asked once."""
+"""Verifier checks: verify empty answers in every environment, and send one request to its judge."""
 
 import math
 import re
@@ -20,10 +20,10 @@ from palestra.transport import ServerClient
 
 ONE_ANSWER_S: Final = 30.0
 SEVERAL_S: Final = 3.0
-"""After this long no further row is tried."""
+"""After this many seconds no further row is tried."""
 _NUMBER: Final = re.compile(r"\d+")
 BLOCKED_S: Final = 0.5
-"""For how long one verification may hold the event loop."""
+"""Longest time that one verification may block the event loop, in seconds."""
 NO_ANSWER: Final = response_of("")
 WRONG_ANSWER: Final = response_of("I do not know.")
 
@@ -37,10 +37,11 @@ async def check_empty_answers(
     wrong: float | None,
     broken: Collection[str] = (),
 ) -> Looked:
-    """Bring an empty answer to rows before the verifier, as a rollout would, while there is time.
+    """Verify an empty answer for each of `rows`, as a rollout would, until `SEVERAL_S` is over.
 
-    `wrong`: the most that a wrong answer may get; None where the server's rules are not known.
-    `broken`: models that it asks and that do not answer, which is told already.
+    `wrong`: the highest reward that a wrong answer may get; None when the server's rules are
+    unknown. `broken`: models that the verifier calls and that do not respond; they are already
+    reported.
     """
     door = await door_of(client, environment)
     player = Player(client, door, guard, timeout_s=PATIENCE_S if broken else ONE_ANSWER_S)
@@ -68,7 +69,7 @@ async def check_empty_answers(
 
 
 def _as_one(alike: Sequence[Finding], tried: int) -> Finding:
-    """What several rows have shown: the first of them is named."""
+    """Combine equal findings of several rows into one, which names the first row."""
     if tried == 1:
         return alike[0]
     first = alike[0]
@@ -126,7 +127,7 @@ def _blocked(environment: str, verdict: PlayedAnswer) -> Finding | None:
 
 
 def frozen(environment: str, still_s: float) -> Looked:
-    """Of a verifier that has held the event loop for so long, and may do so for ever."""
+    """Return the finding for a verifier that has blocked the event loop for `still_s` seconds."""
     finding = tabled(
         "verifier.holds-event-loop",
         f"{environment} has been holding the event loop for {still_s:.0f} s to verify an empty "
@@ -138,10 +139,10 @@ def frozen(environment: str, still_s: float) -> Looked:
 async def check_judge(
     client: ServerClient, environment: str, server: Server | None, row: JsonObject
 ) -> Looked:
-    """Ask the judge one question, and read its verdict as the environment does.
+    """Send one question to the judge and read its verdict as the environment does.
 
-    Of an environment that is not here as an object, or asks in a way of its own: a wrong answer
-    is verified, which may or may not come before the judge.
+    If the environment's server object is missing or has its own way to call a judge, a wrong answer
+    is verified instead. This verification may or may not call the judge.
     """
     config = None if server is None else server.config
     try:

@@ -1,4 +1,4 @@
-"""Forks workers that have imported an author's file, or says where that import stands."""
+"""Fork workers that have already imported an author's file, or report where the import stands."""
 
 from pathlib import Path
 from typing import Any, Final, Protocol, final
@@ -11,11 +11,12 @@ from palestra.transport import CallContext
 
 SHARE_KEPT: Final = 0.2
 MOST_KEPT_S: Final = 1.0
-"""Of the time left is kept to look where the code is, and to tell the caller."""
+"""The maximum number of seconds of a call's remaining time that is reserved for finding where its
+code stands, and for answering the caller."""
 
 
 def limit_of(context: CallContext) -> float | None:
-    """Seconds that a call made now may take; None where there is no deadline."""
+    """Return the seconds that a call made now may take; None when it has no deadline."""
     limits = [s for s in (context.remaining_s(), context.call_limit_s) if s is not None]
     if not limits:
         return None
@@ -23,10 +24,10 @@ def limit_of(context: CallContext) -> float | None:
 
 
 class Forking(Protocol):
-    """Makes worker processes: `AuthorsKeeper` does."""
+    """The interface of an object that forks worker processes, such as `AuthorsKeeper`."""
 
     async def fork(self) -> WorkerHandle:
-        """A new worker, ready for calls. Raises WorkersBroken."""
+        """Return a new worker that is ready for calls. Raises WorkersBroken."""
 
     def end(self) -> None:
         """End every worker."""
@@ -34,7 +35,7 @@ class Forking(Protocol):
 
 @final
 class AuthorsKeeper:
-    """A `Keeper` for the file at `path`. `sources`: see there."""
+    """A `Keeper` whose workers import the file at `path`. `sources`: as in `Keeper`."""
 
     def __init__(self, path: Path, *, sources: Path | None, program: str, argument: Any) -> None:
         self._import = AuthorImport.of(path)
@@ -49,7 +50,7 @@ class AuthorsKeeper:
         )
 
     async def fork(self) -> WorkerHandle:
-        """A new worker, ready for calls. Raises WorkersBroken."""
+        """Return a new worker that is ready for calls. Raises WorkersBroken."""
         try:
             return await self._keeper.fork()
         except NotReady as error:

@@ -1,6 +1,7 @@
-"""`server_client` in a worker: each call goes back to the server's process, and out from there.
+"""`server_client` inside a worker: the worker sends each call to the server's process, which makes
+it.
 
-`Questions` and `ServerElsewhere` are the worker's end, `reply_to` is the end in the server's process.
+`Questions` and `ServerElsewhere` run in the worker, `reply_to` runs in the server's process.
 """
 
 import asyncio
@@ -24,17 +25,18 @@ from palestra.transport import (
 )
 
 NO_CALL: Final = 0
-"""The number of a call that is made for no rollout: by `start`, by a task of the author's."""
+"""The number of a call that belongs to no rollout: made by `start` or by a background task of the
+author's code."""
 
 _OWN_HEADERS: Final = ("x-palestra-", "authorization", "cookie", "content-type", "content-length")
 
 Question = tuple[str, str, str, list[tuple[str, str]], bytes, str | None]
-"""Server, method, path with its query, headers, body, session."""
+"""A call through `server_client`: server, method, path with query, headers, body, session."""
 
 
 @final
 class Questions:
-    """What a worker has asked and not been told yet."""
+    """The calls that a worker has sent and that have no answer yet."""
 
     def __init__(self) -> None:
         self.serving: ContextVar[int] = ContextVar("palestra_author_call", default=NO_CALL)
@@ -44,11 +46,11 @@ class Questions:
         self._next = 0
 
     def connect(self, send: Callable[[bytes], object]) -> None:
-        """Ask by `send`, from now on."""
+        """Send all calls with `send` from now on."""
         self._send = send
 
     async def ask(self, question: Question) -> tuple[Any, ...]:
-        """Status, headers and body of the answer. Raises `CallError`."""
+        """Send a call; return the status, headers and body of its response. Raises `CallError`."""
         if self._send is None:
             raise InfraError(
                 "server_client was called before the server has started",
@@ -67,7 +69,7 @@ class Questions:
         return answer
 
     def answered(self, number: int, answer: tuple[Any, ...]) -> None:
-        """Give an answer to whoever asked."""
+        """Pass the answer of the call `number` to the code that waits for it."""
         waiting = self._open.get(number)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
@@ -75,17 +77,17 @@ class Questions:
 
 @final
 class ServerElsewhere:
-    """A server of the fleet, as a worker sees it."""
+    """A server of the fleet, as code in a worker uses it."""
 
     def __init__(self, name: str, questions: Questions) -> None:
         self._name = name
         self._questions = questions
 
     def typed_endpoint(self, _path: str, /) -> None:
-        """None: objects do not cross."""
+        """Return None: Python objects cannot be passed to another process."""
 
     def asgi_app(self) -> ASGIApp:
-        """An app that asks the server's process."""
+        """Return an ASGI app that sends each request to the server's process."""
         return self._app
 
     async def _app(
@@ -110,13 +112,13 @@ class ServerElsewhere:
 async def reply_to(
     question: list[Any], number: int, context: CallContext, client: ServerClient, *, server: str
 ) -> bytes:
-    """The frame that answers a worker of `server`: its call is made here, on its behalf.
+    """Make the call of a worker of `server` in this process, and return the frame with its answer.
 
-    Raises nothing: the author's code in the worker waits for the frame.
+    Raises nothing, because the author's code in the worker waits for the frame.
     """
     try:
         with calling(context):
-            return order_frame(REPLY, number, await _asked(client, *question))
+            return order_frame(REPLY, number, await _answer_of(client, *question))
     except CallError as error:
         failure = error
     except Exception as error:  # whatever went wrong here, the author's code waits
@@ -126,7 +128,7 @@ async def reply_to(
     return order_frame(REPLY, number, (encode_json(to_body(failure)),))
 
 
-async def _asked(
+async def _answer_of(
     client: ServerClient,
     server: str,
     method: str,
@@ -135,7 +137,7 @@ async def _asked(
     body: bytes,
     session_id: str | None,
 ) -> tuple[Any, ...]:
-    """Status, headers and body of the answer."""
+    """Make the call; return the status, headers and body of its response."""
     cookies = [value for name, value in headers if name.lower() == "cookie"]
     reply = await client.forward(
         server,

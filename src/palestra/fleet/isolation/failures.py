@@ -1,9 +1,9 @@
-"""What the ending of a worker means to the call it was working on."""
+"""Convert a worker's end into the error of the call that it was running."""
 
 from typing import Final
 
 from palestra.config import ServerType
-from palestra.errors import CallError, DeadlineExceeded, Evidence, Hop, InfraError, add_hop
+from palestra.errors import CallError, CallEvidence, DeadlineExceeded, Hop, InfraError, add_hop
 from palestra.fleet.isolation.link import Ending, Hung, WorkerEnded
 from palestra.sandbox import CRASHES
 from palestra.server import TIME_LIMIT, AuthorsPlace, overran
@@ -11,18 +11,19 @@ from palestra.system import signal_name
 from palestra.transport import fault_of
 
 MEMORY_MIB: Final = 4096
-"""Address space that an author's code may take, beyond what its worker began with."""
+"""The address space in MiB that an author's code may use, beyond what its worker used at the start.
+"""
 LEAST_S: Final = 1.0
-"""A call that ran for less accuses nobody: the rollout had spent its time before, or the machine is
-too busy to give the call its turn."""
+"""A call that ran for fewer seconds is not blamed: the rollout had used up its time before, or the
+machine was too busy to run the call."""
 _INSIDE: Final = "or set isolated=False, to run it inside the server's process"
 
 
 def failure_of(server: str, path: str, ending: Ending) -> CallError:
-    """Of the call whose code ended its worker.
+    """Return the error of the call whose code ended its worker.
 
-    The worker is a hop of its own: a tool that ends it has not answered the model, as one that
-    raises has.
+    The worker is added to the error as a hop of its own. A tool that ends its worker has not
+    answered the model, while a tool that raises has.
     """
     return add_hop(_failure(server, path, ending), Hop(f"{server} (worker process)"))
 
@@ -41,7 +42,7 @@ def _failure(server: str, path: str, ending: Ending) -> CallError:
             return fault_of(ServerType.RESOURCES, path)(
                 f"{server}{path} crashed its process by {signal_name(-code)}{_in(place)}",
                 hint="look at the native code that is called there",
-                evidence=Evidence(traceback=str(place)),
+                evidence=CallEvidence(traceback=str(place)),
             )
         case WorkerEnded(code) if code is None or code >= 0:
             how = "closed its connection to the server" if code is None else f"exit code {code}"
@@ -60,7 +61,7 @@ def _failure(server: str, path: str, ending: Ending) -> CallError:
 
 
 def out_of_memory(server: str, path: str) -> CallError:
-    """Of a call that wanted more than there is for it."""
+    """Return the error of a call that needed more memory than its worker may use."""
     return fault_of(ServerType.RESOURCES, path)(
         f"{server}{path} took more than {MEMORY_MIB} MiB of memory",
         hint=f"use less, {_INSIDE} without a limit",

@@ -1,6 +1,6 @@
-"""What a worker of a one-file environment does: call the function, one call at a time.
+"""The program of a one-file environment's worker: it calls the function, one call at a time.
 
-Without an event loop, so that the function may run one of its own.
+It runs no event loop, so that the function may start its own.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ from palestra.transport import calling
 
 
 def function_of(argument: dict[str, str]) -> Serve:
-    """The program of these workers: imports the file once, for all of them."""
+    """Import the file, once for all workers, and return the program that each worker runs."""
     notice_ray_here({})
     return partial(serve, load_environment(Path(argument["file"])).verify)
 
 
 def serve(function: Callable[..., Any], sock: socket.socket, endurance: Endurance) -> None:
-    """Answer calls on `sock` until the server has gone."""
+    """Answer calls on `sock` until the server closes the connection."""
     surroundings = Surroundings(sock, endurance)
     surroundings.say_ready(sock)
     loop = asyncio.Runner()

@@ -1,4 +1,4 @@
-"""Calls of a one-file environment's function, in worker processes."""
+"""Call a one-file environment's function in worker processes."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 import orjson
 
-from palestra.errors import CallError, Evidence, VerifierError, from_body
+from palestra.errors import CallError, CallEvidence, VerifierError, from_body
 from palestra.fleet.isolation.authors_keeper import AuthorsKeeper, limit_of
 from palestra.fleet.isolation.failures import failure_of, out_of_memory
 from palestra.fleet.isolation.link import WorkerGone
@@ -28,8 +28,8 @@ VERIFY: Final = "/verify"
 
 @final
 class WorkerFunctionCalls:
-    """Of the one function in `file`, for the server of that name. `errors`: where its exceptions
-    are logged.
+    """Calls of the one function in `file`, for the server named `server`. `errors`: where the
+    function's exceptions are logged.
     """
 
     def __init__(self, file: Path, server: str, errors: OwnErrors) -> None:
@@ -41,15 +41,15 @@ class WorkerFunctionCalls:
         )
 
     async def start(self) -> None:
-        """Have a worker ready, with the file imported."""
+        """Start one worker, which imports the file."""
         await self._workers.start()
 
     async def close(self) -> None:
-        """End the processes."""
+        """End the worker processes."""
         await self._workers.close()
 
     async def reward(self, keywords: Mapping[str, Any]) -> float:
-        """What the function returns. Raises `CallError`."""
+        """Call the function in a worker and return its reward. Raises `CallError`."""
         context = current_call()
         frame_of = partial(_frame, keywords, sent_context(context))
         try:
@@ -70,13 +70,13 @@ class WorkerFunctionCalls:
                     f"{self._server}{VERIFY} returned {no_reward}",
                     hint="verify must return a finite number as `reward`",
                 )
-        raise VerifierError(f"{self._server}{VERIFY}: its worker answered what is no answer")
+        raise VerifierError(f"{self._server}{VERIFY}: its worker answered what is not an answer")
 
     def _raised(self, name: str, text: str, frames: str) -> CallError:
         description = f"{name}: {text}"
         self._errors.note(self._server, VERIFY, name, description, frames)
         message = f"{self._server}{VERIFY} raised {description}"
-        return VerifierError(message, evidence=Evidence(traceback=frames))
+        return VerifierError(message, evidence=CallEvidence(traceback=frames))
 
 
 def _frame(keywords: Mapping[str, Any], context: CallContext, number: int) -> bytes:
@@ -84,4 +84,6 @@ def _frame(keywords: Mapping[str, Any], context: CallContext, number: int) -> by
 
 
 def _failed(body: bytes) -> CallError:
-    return from_body(orjson.loads(body)) or VerifierError("its worker answered what is no failure")
+    return from_body(orjson.loads(body)) or VerifierError(
+        "its worker answered what is not a failure"
+    )

@@ -1,4 +1,6 @@
-"""A server's end of one author worker: sends calls, reads what comes, learns how it ended."""
+"""A server's connection to one author worker: it sends calls, reads messages, and finds out how the
+worker ended.
+"""
 
 import asyncio
 import contextlib
@@ -14,16 +16,17 @@ from palestra.sandbox import WorkerHandle
 from palestra.server import AuthorsPlace
 
 STACK_LIMIT_S: Final = 0.4
-"""For a worker to show its stack: moments, more on a busy machine."""
+"""The seconds that a worker has to print its stack. It needs much less, except on a busy machine.
+"""
 _CHUNK: Final = 2**18
 _CRASH: Final = b"Fatal Python error"
-"""How faulthandler begins, of a worker that native code crashes."""
+"""The first bytes that faulthandler prints when native code crashes a worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """It was killed: a call of it was still running at its limit. `ran_s`: in the worker; what it
-    waited for one, or for its turn, is no time of the code.
+    """The worker was killed because a call was still running at its limit. `ran_s`: how long the
+    call ran in the worker, without the time spent waiting for a worker or for its turn.
     """
 
     place: AuthorsPlace
@@ -32,23 +35,25 @@ class Hung:
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnded:
-    """It ended by itself. `code`: its exit code, a signal's negative number, None when unknown."""
+    """The worker ended by itself. `code`: its exit code; the negative signal number after a signal;
+    None when unknown.
+    """
 
     code: int | None
     place: AuthorsPlace = field(default_factory=AuthorsPlace)
-    """Where native code crashed it."""
+    """Where native code crashed the worker. Empty when unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """It was killed for a reason that is no fault of a call."""
+    """The worker was killed for a reason that no call is to blame for."""
 
 
 Ending = Hung | WorkerEnded | Killed
 
 
 class WorkerGone(Exception):
-    """The worker ended before it answered."""
+    """The worker ended before it answered the call."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending)
@@ -57,7 +62,9 @@ class WorkerGone(Exception):
 
 @final
 class Link:
-    """To one worker that is ready. `on_message` gets what is no answer."""
+    """The connection to one worker that is ready for calls. `on_message` receives every message
+    that is not an answer.
+    """
 
     def __init__(
         self, worker: WorkerHandle, on_message: Callable[["Link", list[Any]], None]
@@ -75,44 +82,45 @@ class Link:
         self.ending: Ending | None = None
         # Whoever forgets to end it leaves no process and no socket behind either.
         weakref.finalize(self, worker.kill)
-        self._loop.add_reader(worker.calls, self._read)
+        self._loop.add_reader(worker.calls, self._read_some)
 
     @property
     def alive(self) -> bool:
-        """Whether it can be called."""
+        """Whether the worker can be called."""
         return self.ending is None and self._closing is None
 
     @property
     def is_new(self) -> bool:
-        """Whether it was never called."""
+        """Whether the worker was never called."""
         return self._next == 0
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The worker's process id."""
         return self._worker.pid
 
     def number(self) -> int:
-        """For a new call."""
+        """Return the number for a new call."""
         self._next += 1
         return self._next
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, or as much of it as there is room for now, and the rest later."""
+        """Send a frame to the worker. What the socket cannot take now is sent later."""
         if not self.alive:
             return
         view = memoryview(frame)
         if not self._outgoing:
-            view = view[self._sent(view) :]
+            view = view[self._send_some(view) :]
             if not view:
                 return
             self._loop.add_writer(self._worker.calls, self._write)
         self._outgoing.append(view)
 
     def ask(self, number: int, frame: bytes) -> asyncio.Future[list[Any]]:
-        """Send the call `number`: what its answer will be in, or WorkerGone.
+        """Send the call `number`; return a future that receives its answer, or fails with
+        WorkerGone.
 
-        Not to be cancelled: the worker goes on with the call.
+        Do not cancel the future: the worker would still run the call.
         """
         answer: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.ending is not None:
@@ -135,9 +143,10 @@ class Link:
         return waiting is not None and not waiting.done()
 
     async def stop_hung(self, number: int, ran_s: float) -> None:
-        """Look where it is, and kill it, unless the call `number` has just been answered.
+        """Kill the worker, after reading where its code stands, unless the call `number` has just
+        been answered.
 
-        The worker may run another call then. `ran_s`: how long the call ran.
+        If it has, the worker may already run another call. `ran_s`: how many seconds the call ran.
         """
         if not self.waits_for(number):
             return
@@ -151,7 +160,7 @@ class Link:
         self.end(Hung(authors_place(stack), ran_s))
 
     def end(self, ending: Ending) -> None:
-        """Kill it; whoever waits for an answer is told why."""
+        """Kill the worker. Every call that waits for an answer fails with `ending`."""
         if self.ending is not None:
             return
         self.ending = ending
@@ -168,7 +177,7 @@ class Link:
             if not waiting.done():
                 waiting.set_exception(WorkerGone(ending))
 
-    def _sent(self, view: memoryview) -> int:
+    def _send_some(self, view: memoryview) -> int:
         try:
             return self._worker.calls.send(view)
         except (BlockingIOError, InterruptedError):
@@ -179,13 +188,13 @@ class Link:
     def _write(self) -> None:
         while self._outgoing:
             view = self._outgoing.popleft()
-            unsent = view[self._sent(view) :]
+            unsent = view[self._send_some(view) :]
             if unsent:
                 self._outgoing.appendleft(unsent)
                 return
         self._loop.remove_writer(self._worker.calls)
 
-    def _read(self) -> None:
+    def _read_some(self) -> None:
         try:
             chunk = self._worker.calls.recv(_CHUNK)
         except (BlockingIOError, InterruptedError):

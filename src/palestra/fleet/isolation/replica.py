@@ -1,7 +1,9 @@
-"""What a worker of an environment's class does: it holds a replica of the server, and its sessions.
+"""The program of a worker for an environment's class: it holds a replica of the server, and its
+sessions.
 
-The object is made once, before the first fork, so that workers share what it holds; `start` runs in
-each of them. Plain methods run on the main thread, one at a time; async ones on its event loop.
+The server object is built once, before the first fork, so that all workers share its memory.
+`start` runs in each worker. Synchronous methods run on the main thread, one at a time. Async
+methods run on its event loop.
 """
 
 import asyncio
@@ -42,9 +44,9 @@ REFUSED = "refused"
 
 
 def replica_of(argument: str) -> Serve:
-    """The program of these workers: makes the server, for all of them.
+    """Build the server once for all workers, and return the program that each worker runs.
 
-    `argument`: as `workers_of` makes it.
+    `argument`: the text that `workers_of` builds.
     """
     # From the process that made us.
     instance, targets_of_fleet, tree = pickle.loads(base64.b64decode(argument))  # noqa: S301
@@ -59,7 +61,7 @@ def replica_of(argument: str) -> Serve:
 
 
 def serve(server: Server, questions: Questions, sock: socket.socket, endurance: Endurance) -> None:
-    """Answer calls on `sock` until the server has gone."""
+    """Answer calls on `sock` until the server's process closes the connection."""
     uvloop.run(_serve(server, questions, sock, endurance))
 
 
@@ -81,7 +83,7 @@ async def _serve(
 
 
 class Restoring(Protocol):
-    """Puts the process in order after a call."""
+    """The interface of an object that restores the process's state after a call."""
 
     def restore(self) -> None: ...
 
@@ -108,7 +110,7 @@ class ReplicaCalls:
         server.palestra_report_bugs(self._report)
 
     def read(self) -> None:
-        """Take what the server's process has sent."""
+        """Read and process what the server's process has sent."""
         chunk = self._sock.recv(2**18)
         if not chunk:
             self._leave()
@@ -144,7 +146,7 @@ class ReplicaCalls:
     async def _serve(
         self, number: int, path: str, session_id: str, content: bytes, context: CallContext
     ) -> None:
-        """Answer a call, whatever comes of it."""
+        """Run a call and send its answer, also when the call fails."""
         self._questions.serving.set(number)
         try:
             body = read_body(content)
@@ -154,7 +156,7 @@ class ReplicaCalls:
         try:
             endpoint = self._server.typed_endpoint(path)
             if endpoint is None:
-                raise LookupError(f"{path} is no endpoint of its worker's replica")
+                raise LookupError(f"{path} is not an endpoint of its worker's replica")
             with calling(context):
                 result = await endpoint.perform(body, session_id)
                 frame = message_frame(VALUE, number, packed(result, body))

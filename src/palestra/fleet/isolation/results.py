@@ -1,7 +1,7 @@
-"""What an endpoint's method returned, on its way from a worker to the server's process.
+"""Send the result of an endpoint's method from a worker to the server's process.
 
-A verify response repeats its request, with the whole trajectory: what is still the request's own
-object is named, and not sent.
+A verify response repeats its request, including the whole trajectory. A field that is still the
+request's own object is sent by name only, without its value.
 """
 
 import io
@@ -19,19 +19,25 @@ from palestra.server import ToolFailure
 
 
 def body_bytes(body: Any) -> bytes:
-    """The bytes of a body. Raises TypeError, AttributeError or PicklingError for what has none."""
+    """Return a request body as bytes. Raises TypeError, AttributeError or PicklingError when it
+    cannot be pickled.
+    """
     file = io.BytesIO()
     _Compact(file, protocol=5).dump(body)
     return file.getvalue()
 
 
 def exact_body_bytes(body: Any) -> bytes:
-    """The same with all objects pickled: some were made without being validated."""
+    """Return a request body as bytes, with all objects pickled. Needed for objects that were built
+    without validation.
+    """
     return pickle.dumps(body, protocol=5)
 
 
 def read_body(content: bytes) -> Any:
-    """The inverse of both. Raises what the classes of the objects raise."""
+    """Return the body from the bytes of `body_bytes` or `exact_body_bytes`. Raises what the classes
+    of its objects raise.
+    """
     return pickle.loads(content)  # noqa: S301  # from the process that made us
 
 
@@ -62,7 +68,9 @@ _OF_VERIFY_RESPONSE = frozenset(VerifyResponse.model_fields)
 
 
 def packed(result: Any, body: Any) -> list[Any]:
-    """A result as values that MessagePack has. Raises TypeError for what is no JSON."""
+    """Return a result as values that MessagePack can encode. Raises TypeError when the result is
+    not JSON.
+    """
     if isinstance(result, str):
         return [TOOL_FAILURE if isinstance(result, ToolFailure) else TEXT, str(result)]
     if isinstance(result, HttpResponse):
@@ -83,7 +91,7 @@ def packed(result: Any, body: Any) -> list[Any]:
 
 
 def unpacked(packet: list[Any], body: Any) -> Any:
-    """The inverse of `packed`, with the request that the worker got."""
+    """Return the result that `packed` encoded. `body`: the request that the worker received."""
     match packet:
         case [str(kind), str(text)] if kind in {TEXT, TOOL_FAILURE}:
             return ToolFailure(text) if kind == TOOL_FAILURE else text
@@ -124,7 +132,7 @@ def _as_verified(fields: dict[str, Any]) -> VerifyResponse:
 
 
 def fields_by_name(body: Any) -> Mapping[str, Any]:
-    """A request's fields, unknown ones included."""
+    """Return a request's fields by name, including unknown fields."""
     if isinstance(body, BaseModel):
         return {**body.__dict__, **(body.model_extra or {})}
     return body if isinstance(body, Mapping) else {}

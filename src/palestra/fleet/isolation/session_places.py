@@ -1,4 +1,4 @@
-"""Which worker a session lives in: it stays in the one that it began in."""
+"""Assign sessions to workers. A session stays in the worker in which it began."""
 
 import asyncio
 import time
@@ -17,13 +17,13 @@ from palestra.transport import CallContext
 
 MOST_OF_ALL: Final = 128
 STUCK_S: Final = 1.0
-"""How long a plain method runs before no other session is put beside it."""
+"""After this many seconds in a synchronous method, a worker receives no other session."""
 UNKNOWN_CALL: Final = -1
-"""The culprit, where it cannot be told."""
+"""The value of `culprit` when it is unknown which call ended the worker."""
 _WORKER: Final = "worker"
 _BEGUN: Final = "begun"
 _LEFT: Final = "leaves its worker at the end"
-"""What this process keeps of a session; its state is in the worker."""
+"""Keys of what this process keeps of a session. The session's state is in the worker."""
 
 
 Answered: TypeAlias = asyncio.Future[list[Any]]
@@ -39,59 +39,60 @@ class SessionCall:
     context: CallContext
     limit_s: float | None
     due: float | None
-    """When the limit is reached, a `time.monotonic()` value."""
+    """The time of the call's limit, as a `time.monotonic()` value. None without a limit."""
     is_exact: bool = False
     """Whether all objects of the body are pickled."""
 
     def left_s(self) -> float | None:
-        """Seconds until the limit; None without one."""
+        """Return the seconds until the call's limit; None without a limit."""
         return None if self.due is None else max(0.0, self.due - time.monotonic())
 
 
 @dataclass(eq=False, slots=True)
 class SessionWorker:
-    """One replica, and what it is doing."""
+    """One worker with a replica of the server, its sessions and its current calls."""
 
     link: Link
     sessions: set[str] = field(default_factory=set)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Locked while a plain method runs: one at a time."""
+    """Locked while a synchronous method runs, so that only one runs at a time."""
     contexts: dict[int, CallContext] = field(default_factory=dict)
-    """Of the calls that it serves."""
+    """The contexts of the calls that the worker runs, by call number."""
     running: int = 0
-    """The number of the plain method's call that runs."""
+    """The number of the synchronous call that runs now; 0 when none does."""
     path: str = ""
-    """Of the plain method that ran last."""
+    """The server and path of the synchronous method that ran last."""
     culprit: int = 0
-    """The number of the call that it ended for."""
+    """The number of the call that ended the worker; 0 while no call has."""
     faults: dict[str, tuple[str, Ending]] = field(default_factory=dict)
-    """Path and ending of the call that it ended for, by its session."""
+    """Path and ending of the call that ended the worker, by its session id."""
     reason: str = ""
-    """What that call did, for the sessions that ended with it."""
+    """How that call ended the worker, for the error of the other sessions that were lost with the
+    worker."""
 
     began: float = 0.0
-    """When that method began."""
+    """When the synchronous method began, as a `time.monotonic()` value."""
 
     def forget(self, session_id: str) -> None:
-        """Close a session that is not closed yet."""
+        """Close a session in the worker, unless it is closed already."""
         if session_id in self.sessions:
             self.sessions.discard(session_id)
             self.link.send(order_frame(END, session_id))
 
     def is_alive(self) -> bool:
-        """Whether it can be called."""
+        """Whether the worker can be called."""
         return self.link.alive
 
     def is_stuck(self, latest: float) -> bool:
-        """Whether its plain method runs since before `latest`."""
+        """Whether a synchronous method has been running since before `latest`."""
         return self.running != 0 and self.began < latest
 
     def load(self, latest: float) -> tuple[bool, int]:
-        """Less is better for another session."""
+        """Return a sort key for placing a new session: the lowest key is the best worker."""
         return self.is_stuck(latest), len(self.sessions)
 
     def take_answer(self, number: int, call: SessionCall, server: str, answer: Answered) -> None:
-        """The call `number` has its answer, or has lost its worker."""
+        """Record that the call `number` was answered, or that its worker ended."""
         gone = answer.exception()
         if isinstance(gone, WorkerGone):
             self._note_loss(number, call, server, gone.ending)
@@ -103,7 +104,9 @@ class SessionWorker:
             self.turn.release()
 
     def _note_loss(self, number: int, call: SessionCall, server: str, ending: Ending) -> None:
-        """Find the call that the worker ended for. Every call is told of it before any fails."""
+        """Find the call that ended the worker. This runs for every call of the worker before any of
+        them fails.
+        """
         if not self.culprit and isinstance(ending, WorkerEnded):
             # The plain method that runs is the first suspect; or the only call there is.
             only_call = number if len(self.contexts) == 1 else UNKNOWN_CALL
@@ -114,7 +117,9 @@ class SessionWorker:
             self.reason = self.reason or failure_of(server, path, ending).message
 
     async def takes_turn(self, within_s: float | None) -> bool:
-        """Wait for the turn; False when it did not come within that time."""
+        """Wait until the worker may run a synchronous method. False when `within_s` seconds were
+        not enough.
+        """
         try:
             async with asyncio.timeout(within_s):
                 await self.turn.acquire()
@@ -136,7 +141,9 @@ class SessionPlaces:
         on_message: Callable[[Link, list[Any]], None],
         keep: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]],
     ) -> None:
-        """`on_message`: gets what a worker says unasked. `keep`: runs a task to its end."""
+        """`on_message`: receives the messages of workers that are not answers. `keep`: runs a
+        coroutine as a task until it is done.
+        """
         self._keeper = keeper
         self._server = server
         self._most = most_workers
@@ -146,36 +153,43 @@ class SessionPlaces:
         self._starting = 0
 
     async def start(self) -> None:
-        """Have a worker ready. Raises WorkersBroken, with what `start` raised there."""
+        """Start one worker. Raises WorkersBroken, with the exception of the server's `start` in
+        that worker.
+        """
         if not self._workers:
             await self._fork()
 
     def context_of(self, link: Link, number: int) -> CallContext | None:
-        """The context of a call that a worker serves."""
+        """Return the context of the call `number`, which the worker of `link` runs; None when there
+        is no such call.
+        """
         worker = self._workers.get(link)
         return None if worker is None else worker.contexts.get(number)
 
     def kill(self) -> None:
-        """End every worker."""
+        """Kill every worker."""
         for link in self._workers:
             link.end(Killed())
 
     async def end(self) -> None:
-        """Forget them, and end what they were forked from."""
+        """Forget all workers, and end the process that they were forked from."""
         self._workers.clear()
         await asyncio.to_thread(self._keeper.end)
 
     async def place(self, session: Session, call: SessionCall) -> tuple[SessionWorker, bool]:
-        """The session's worker, and whether the call has its turn there already.
+        """Return the session's worker, and whether the call already holds the worker's turn.
 
-        The session has begun then, and stays there. Raises `CallError` when there is no worker.
+        From then on the session stays in this worker. Raises `CallError` when no worker is
+        available.
         """
         worker, has_turn = await self._find(session, call)
         session.state[_BEGUN] = True
         return worker, has_turn
 
     async def _find(self, session: Session, call: SessionCall) -> tuple[SessionWorker, bool]:
-        """A session that has not begun leaves a worker that has ended or is busy for long."""
+        """Find the session's worker. A session that has not begun moves to another worker if its
+        own has ended or stays busy.
+        """
         while True:
             worker = await self._worker_of(session, call)
             if _BEGUN in session.state:
@@ -220,7 +234,9 @@ class SessionPlaces:
         return worker
 
     def _worker_for(self, session_id: str) -> SessionWorker | None:
-        """The best worker for a new session; None where another one is to be made."""
+        """Return the best existing worker for a new session; None when a new worker must be
+        started.
+        """
         self._forget_ended()
         workers = self._workers.values()
         latest = time.monotonic() - STUCK_S
@@ -254,7 +270,7 @@ class SessionPlaces:
             del self._workers[link]
 
     def _leave_worker(self, session: Session) -> None:
-        """A session is over, or begins elsewhere."""
+        """Remove a session from its worker, because it is over or begins in another worker."""
         assigned: SessionWorker | asyncio.Task[SessionWorker] | None = session.state.pop(
             _WORKER, None
         )
@@ -270,5 +286,5 @@ def _forget_forked(session_id: str, forked: asyncio.Task[SessionWorker]) -> None
 
 
 def is_placed(session: Session) -> bool:
-    """Whether the session has a worker, or one is made for it."""
+    """Whether the session has a worker, or a worker is being started for it."""
     return _WORKER in session.state

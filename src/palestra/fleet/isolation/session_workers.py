@@ -1,4 +1,6 @@
-"""Calls of a server's methods in workers that hold replicas of it, each within its limit."""
+"""Call a server's methods in workers that hold replicas of the server, each call within its time
+limit.
+"""
 
 import asyncio
 import base64
@@ -60,9 +62,9 @@ from palestra.transport import CallContext, ServerClient, current_call
 PROGRAM: Final = "palestra.fleet.isolation.replica:replica_of"
 MOST: Final = 32
 CANCEL_GRACE_S: Final = 0.3
-"""For a worker to cancel an async method: one that does not is held by it."""
+"""The seconds that a worker has to cancel an async method. After that the method counts as hung."""
 ABANDONED_S: Final = 1.0
-"""How long a plain method may go on that nobody waits for, before its worker is killed."""
+"""The seconds that a call may still run after its caller is gone, before its worker is killed."""
 _UNENCODABLE: Final = (pickle.PicklingError, TypeError, AttributeError)
 
 
@@ -72,7 +74,7 @@ class _Unreadable(Exception):
 
 @final
 class SessionWorkers:
-    """The workers of one server. Belongs to the event loop that calls it."""
+    """The workers of one server. Use it from one event loop only."""
 
     def __init__(
         self,
@@ -84,7 +86,9 @@ class SessionWorkers:
         errors: OwnErrors,
         most_workers: int = MOST,
     ) -> None:
-        """`most_workers`: workers; sessions beyond that share them. Those that are stuck do not count."""
+        """`most_workers`: the maximum number of workers, not counting stuck ones. When all are in
+        use, further sessions share them.
+        """
         weakref.finalize(self, keeper.end)
         self._server = server
         self._client = client
@@ -100,7 +104,9 @@ class SessionWorkers:
         )
 
     async def start(self) -> None:
-        """Have a worker ready. Raises WorkersBroken, with what `start` raised there."""
+        """Start one worker. Raises WorkersBroken, with the exception of the server's `start` in
+        that worker.
+        """
         await self._places.start()
 
     async def perform(self, endpoint: Endpoint, body: Any, session_id: str) -> Any:
@@ -169,7 +175,7 @@ class SessionWorkers:
     async def _in_time(
         self, worker: SessionWorker, number: int, call: SessionCall, answer: Answered
     ) -> Any:
-        """The result of an async method, which is cancelled at its limit."""
+        """Return the result of an async method. At its limit the method is cancelled."""
         left_s = call.left_s()
         try:
             async with asyncio.timeout(left_s) as limit:
@@ -196,7 +202,7 @@ class SessionWorkers:
         )
 
     def _asked_of(self, worker: SessionWorker, number: int, call: SessionCall) -> Answered:
-        """Send a call to a worker."""
+        """Send a call to a worker, and return the future of its answer."""
         frame = _call_frame(number, call)
         worker.contexts[number] = call.context
         answer = worker.link.ask(number, frame)
@@ -204,7 +210,9 @@ class SessionWorkers:
         return answer
 
     def _result(self, call: SessionCall, message: list[Any]) -> Any:
-        """What a worker's answer says. Raises `CallError`."""
+        """Return the result that a worker's answer contains. Raises `CallError` when the answer is
+        a failure.
+        """
         path = call.endpoint.path
         match message:
             case [kind, _, list(packet)] if kind == VALUE:
@@ -218,10 +226,10 @@ class SessionWorkers:
                     f"{self._server}{path}: its worker process cannot read the call: {reason}",
                     hint="set isolated=False, to run it inside the server's process",
                 )
-        raise VerifierError(f"{self._server}{path}: its worker answered what is no answer")
+        raise VerifierError(f"{self._server}{path}: its worker answered what is not an answer")
 
     def _loss(self, worker: SessionWorker, session_id: str) -> CallError:
-        """Of a call in a session whose worker has ended."""
+        """Return the error of a call in a session whose worker has ended."""
         if (fault := worker.faults.get(session_id)) is not None:
             return failure_of(self._server, *fault)
         reason = worker.reason or "it was stopped"
@@ -248,7 +256,9 @@ class SessionWorkers:
     async def _abandon(
         self, worker: SessionWorker, number: int, call: SessionCall, answer: Answered
     ) -> None:
-        """Nobody waits for a call any more: it must not hold its worker for long."""
+        """Wait briefly for a call whose caller is gone, then kill its worker, so that the call does
+        not block the worker.
+        """
         await asyncio.wait({answer}, timeout=ABANDONED_S)
         if not answer.done():
             await self._end_hung(worker, number, call.endpoint, ABANDONED_S)
@@ -273,16 +283,16 @@ class SessionWorkers:
     def _keep(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._task_ended)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # whoever waited for it has it, or has gone
 
     async def close(self) -> None:
-        """End every process."""
+        """End every worker process."""
         self._places.kill()
         for task in self._tasks:
             task.cancel()
@@ -293,7 +303,7 @@ class SessionWorkers:
 def workers_of(
     server: ResourcesServer, instance: InstanceConfig, client: ServerClient
 ) -> SessionWorkers:
-    """The workers of one server of a fleet."""
+    """Return the workers for one server of a fleet."""
     targets = {t.name: (t.server_type, t.urls) for t in client.targets.values()}
     order = (instance, targets, dict(client.tree))
     argument = base64.b64encode(pickle.dumps(order)).decode()

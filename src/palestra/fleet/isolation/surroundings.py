@@ -1,4 +1,4 @@
-"""What a worker process keeps in order for the next call, whatever an author's code does to it."""
+"""Restore a worker process for the next call, whatever an author's code has changed in it."""
 
 import contextlib
 import faulthandler
@@ -15,7 +15,7 @@ from palestra.sandbox import READY, STACK_SIGNAL, Endurance, limit_worker
 
 @final
 class Surroundings:
-    """Of one worker, made after the fork."""
+    """The state of one worker process (folder, output streams, timer). Create it after the fork."""
 
     def __init__(self, sock: socket.socket, endurance: Endurance) -> None:
         limit_worker(endurance.memory_mib)
@@ -29,11 +29,13 @@ class Surroundings:
         self._set_streams()
 
     def say_ready(self, sock: socket.socket) -> None:
-        """Tell the server that it may call."""
+        """Send the server the message that the worker is ready for calls."""
         sock.sendall(message_frame(READY, False, self._pid))
 
     def restore(self) -> None:
-        """After each call: a fork of the author's ends here, and the process is as it was."""
+        """Restore the process's state after each call. A process that the author's code has forked
+        ends here.
+        """
         if os.getpid() != self._pid:
             os._exit(0)
         with contextlib.suppress(OSError, ValueError):
@@ -53,7 +55,9 @@ class Surroundings:
 
 
 def _open_streams() -> tuple[TextIO, TextIO]:
-    """Both flush each line: a worker that is killed keeps nothing to itself."""
+    """Return new streams for standard output and standard error. They write without a buffer, so
+    that a killed worker loses no output.
+    """
     out, err = (
         io.TextIOWrapper(
             io.FileIO(number, "w", closefd=False),

@@ -1,7 +1,7 @@
-"""What a server and its author workers say to each other.
+"""The messages between a server and its author workers.
 
-Calls go out pickled: this process made them. What comes back is MessagePack, which cannot make
-this process run anything, whatever happened to the worker.
+Messages to a worker are pickled, because this process built them. Messages from a worker are
+MessagePack, which cannot make this process run code, even if the worker is corrupted.
 
 | from the worker | fields |
 |---|---|
@@ -32,7 +32,7 @@ ANSWERS: Final = frozenset({VALUE, RAISED, FAILED, NO_MEMORY, UNREADABLE})
 CALL, CANCEL, END, REPLY = "call", "cancel", "end", "reply"
 
 LONGEST_MESSAGE: Final = 256 * 2**20
-"""Bytes of one message, either way: twice a row."""
+"""The maximum number of bytes of one message, in either direction: twice the limit of a row."""
 
 _LENGTH: Final = struct.Struct(">I")
 _encode = msgspec.msgpack.Encoder().encode
@@ -40,7 +40,9 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class Rubbish(Exception):
-    """What came is no message. `remainder`: all that has come where a message had to begin."""
+    """The received bytes are not a message. `remainder`: all bytes received from the place where a
+    message had to begin.
+    """
 
     def __init__(self, reason: str, remainder: bytes = b"") -> None:
         super().__init__(reason)
@@ -48,7 +50,7 @@ class Rubbish(Exception):
 
 
 def order_frame(*order: Any) -> bytes:
-    """A message to a worker. Raises RowError for one that is too long."""
+    """Return a message to a worker. Raises RowError when it is too long."""
     body = pickle.dumps(order, protocol=5)
     if len(body) > LONGEST_MESSAGE:
         raise RowError(
@@ -60,13 +62,15 @@ def order_frame(*order: Any) -> bytes:
 
 
 def read_order(body: bytes) -> tuple[Any, ...]:
-    """The inverse of `order_frame`, in the worker."""
+    """Decode a message that `order_frame` built. Runs in the worker."""
     order: tuple[Any, ...] = pickle.loads(body)  # noqa: S301  # from the process that made us
     return order
 
 
 def message_frame(*message: Any) -> bytes:
-    """A message of a worker. Raises TypeError, ValueError or OverflowError for what has no form."""
+    """Return a message from a worker. Raises TypeError, ValueError or OverflowError when
+    MessagePack cannot encode it or it is too long.
+    """
     body = _encode(message)
     if len(body) > LONGEST_MESSAGE:
         raise ValueError(f"{len(body):,} bytes, more than {LONGEST_MESSAGE:,}")
@@ -74,12 +78,12 @@ def message_frame(*message: Any) -> bytes:
 
 
 def framed(body: bytes) -> bytes:
-    """A body with its length before it."""
+    """Return a body with its length in front of it."""
     return _LENGTH.pack(len(body)) + body
 
 
 class BodyCutter:
-    """Cuts a stream of bytes into bodies."""
+    """Splits a stream of bytes into message bodies."""
 
     __slots__ = ("_buffer",)
 
@@ -87,7 +91,9 @@ class BodyCutter:
         self._buffer = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The bodies that are complete now. Raises Rubbish after those that came before it."""
+        """Yield the bodies that are complete after `chunk`. Raises Rubbish after the bodies in
+        front of the bad bytes.
+        """
         buffer = self._buffer
         buffer += chunk
         start = 0
@@ -107,7 +113,7 @@ class BodyCutter:
 
 
 def read_message(body: bytes) -> list[Any]:
-    """A message of a worker. Raises Rubbish."""
+    """Decode a message from a worker. Raises Rubbish."""
     try:
         message = _decode(body)
     except msgspec.DecodeError as error:
@@ -118,8 +124,9 @@ def read_message(body: bytes) -> list[Any]:
 
 
 def sent_context(context: CallContext) -> CallContext:
-    """A call's context for a worker: what the rollout is doing stays here.
+    """Return a call's context for a worker, without the rollout's `activity`, which stays in this
+    process.
 
-    The deadline means the same there: processes of a machine share `time.monotonic()`.
+    The deadline stays valid: all processes of a machine share `time.monotonic()`.
     """
     return replace(context, activity=None)

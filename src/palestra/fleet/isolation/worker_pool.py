@@ -1,4 +1,4 @@
-"""Workers without state: whichever is free takes the next call."""
+"""A pool of workers without state: any free worker takes the next call."""
 
 import asyncio
 import contextlib
@@ -16,22 +16,27 @@ from palestra.fleet.isolation.wire import NO_MEMORY
 from palestra.sandbox import usable_processors
 
 SOON_S: Final = 0.05
-"""How long a call waits before another worker is made for it, when there is one per core."""
+"""The seconds that a call waits before another worker is started for it, when there is already one
+per core."""
 MOST: Final = 32
 MOST_OF_ALL: Final = 256
-"""When `MOST` are busy and none has answered for `STALLED_S`: they hang, each to its deadline."""
+"""The maximum number of workers when `MOST` are busy and none has answered for `STALLED_S`: they
+probably hang until their deadlines."""
 STALLED_S: Final = 0.5
 AT_A_TIME: Final = 8
 SLOW_S: Final = 1.0
 SLOW_NICENESS: Final = 15
-"""For calls that run for so long while others wait: they may hang, and would take their cores."""
+"""The nice value of workers whose calls have run for `SLOW_S` while others wait. Such calls may
+hang, and would occupy the cores."""
 IDLE_S: Final = 10.0
-"""After which workers beyond one per core are ended."""
+"""After this many seconds, idle workers beyond one per core are ended."""
 
 
 @final
 class WorkerPool:
-    """As many as calls wait for, within limits. Belongs to the event loop that calls it."""
+    """A pool that grows with the number of waiting calls, within limits. Use it from one event loop
+    only.
+    """
 
     def __init__(self, keeper: Forking) -> None:
         self._keeper = keeper
@@ -51,14 +56,16 @@ class WorkerPool:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Have a worker ready. Raises WorkersBroken when there can be none."""
+        """Start one worker. Raises WorkersBroken when no worker can be started."""
         if not self._links:
             self._free(await self._fork())
 
     async def call(self, frame_of: Callable[[int], bytes], limit_s: float | None) -> list[Any]:
-        """The answer to a call; `frame_of` makes its frame of its number.
+        """Run a call in a worker and return its answer. `frame_of`: returns the call's frame for a
+        call number.
 
-        Raises WorkerGone, and InfraError when every worker was busy until the limit.
+        Raises WorkerGone when the worker ends, and InfraError when every worker was busy until the
+        limit.
         """
         due = None if limit_s is None else time.monotonic() + limit_s
         while True:
@@ -130,14 +137,16 @@ class WorkerPool:
             raise
 
     def _leave_queue(self, waiting: asyncio.Future[Link]) -> None:
-        """Nobody waits for that worker any more."""
+        """Take a call that was cancelled or ran out of time out of the queue. A worker that it just
+        received becomes free.
+        """
         if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
             self._free(waiting.result())  # it came at the same moment
         with contextlib.suppress(ValueError):
             self._waiting.remove(waiting)
 
     def _free(self, link: Link) -> None:
-        """Give a worker to the next call, or put it aside."""
+        """Give a worker to the next waiting call, or keep it as idle."""
         if not link.alive:
             self._links.discard(link)
             self._slow.discard(link)
@@ -162,7 +171,9 @@ class WorkerPool:
             link.end(Killed())
 
     def _grow(self) -> None:
-        """Make workers for the calls that wait: at once up to the cores, then as they wait on."""
+        """Start workers for waiting calls: at once up to one per core, then more while calls still
+        wait.
+        """
         if self._growing is not None or not self._waiting:
             return
         while len(self._links) + self._forking < self._size and self._forking < len(self._waiting):
@@ -180,7 +191,9 @@ class WorkerPool:
         self._grow()
 
     def _slow_down(self) -> None:
-        """Let calls that have run for long compete no more with those that wait."""
+        """Lower the priority of workers whose calls have run for long, so that they do not take CPU
+        time from waiting calls.
+        """
         latest = time.monotonic() - SLOW_S
         for link, began in self._busy.items():
             if began > latest:
@@ -211,7 +224,7 @@ class WorkerPool:
         return link
 
     async def close(self) -> None:
-        """End every process. A call that comes later starts some anew."""
+        """End every worker process. A later call starts new workers."""
         for timer in (self._growing, self._shrinking):
             if timer is not None:
                 timer.cancel()

@@ -1,7 +1,7 @@
-"""Keeps the Ray cluster of one fleet: `python -m palestra.fleet.ray_clusters.keeper FOLDER PID`.
+"""Run the Ray cluster of one fleet: `python -m palestra.fleet.ray_clusters.keeper FOLDER PID`.
 
-The cluster is this machine alone. It ends when the process PID,
-which is the fleet's, has ended in whatever way, or on SIGTERM.
+The cluster uses this machine only. It ends when the fleet's process, PID, has ended for whatever
+reason, or on SIGTERM.
 """
 
 import os
@@ -17,13 +17,13 @@ from palestra.fleet.ray_clusters.place import ADDRESS, AUTH_MODE
 from palestra.system import write_whole
 
 OBJECTS_BYTES: Final = 512 * 2**20
-"""Each process that uses Ray maps all of it, and workers of servers may map 4 GiB in all; what does
-not fit is spilled to disk."""
+"""The size of Ray's object store in bytes. Each process that uses Ray maps all of it, and a
+server's worker may map 4 GiB in total. Objects that do not fit are spilled to disk."""
 TRIES: Final = 3
 
 
 def main(folder: Path, fleet_pid: int) -> None:
-    """Start the cluster, leave its address in `folder`, and end with the fleet."""
+    """Start the cluster, write its address into `folder`, and stop when the fleet ends."""
     fleet = os.pidfd_open(fleet_pid)
     ray = _started(folder)
     stopped, stop = os.pipe()
@@ -38,7 +38,7 @@ def main(folder: Path, fleet_pid: int) -> None:
 
 
 def _started(folder: Path) -> Any:
-    """Ray, connected to a cluster that was started here."""
+    """Start a cluster on this machine; return the `ray` module, connected to it."""
     ray: Any = import_module("ray")
     for attempt in range(TRIES):
         try:

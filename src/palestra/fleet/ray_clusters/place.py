@@ -1,7 +1,9 @@
-"""Where a fleet's Ray is: at the address that the configuration names, or in a cluster of its own.
+"""The Ray cluster of a fleet: at the address that the configuration names, or the fleet's own
+cluster.
 
-A cluster of the fleet's own is made when the first of its processes imports Ray, by a keeper that
-ends with the fleet. Processes that use Ray reach it through `RAY_ADDRESS`, which `ray.init()` reads.
+The fleet's own cluster starts when the first of its processes imports Ray. A keeper process runs
+the cluster and ends with the fleet. Other processes find the cluster through `RAY_ADDRESS`, which
+`ray.init()` reads.
 """
 
 import asyncio
@@ -31,24 +33,28 @@ RAY: Final = "ray"
 
 @final
 class ImportWatch(MetaPathFinder):
-    """Calls `before_import` once, when Ray is about to be imported; looking for it is no import."""
+    """An import hook that calls `before_import` once, just before Ray is imported. Only searching
+    for Ray (`find_spec`) does not call it.
+    """
 
     def __init__(self, before_import: Callable[[], None]) -> None:
         self._before_import = before_import
 
     def begin(self) -> None:
-        """Watch the imports of this process."""
+        """Start to watch the imports of this process."""
         sys.meta_path.insert(0, self)
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stop watching the imports."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Ray's own, whose loader says so first."""
+        """Return Ray's module spec, with a loader that calls `announce` before it executes Ray.
+        None for other modules.
+        """
         if fullname != RAY:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -57,13 +63,13 @@ class ImportWatch(MetaPathFinder):
         return spec
 
     def announce(self) -> None:
-        """It is being imported."""
+        """Stop watching and call `before_import`, because Ray is being imported."""
         self.end()
         self._before_import()
 
 
 class _Announcing(Loader):
-    """The loader of a module, which announces that it executes it."""
+    """A module loader that calls `ImportWatch.announce` before it executes the module."""
 
     def __init__(self, loader: Any, watch: ImportWatch) -> None:
         self._loader = loader
@@ -86,20 +92,21 @@ class _Announcing(Loader):
 
 RAY_ADDRESS: Final = "ray_head_node_address"
 VARIABLE: Final = "RAY_ADDRESS"
-"""What Ray itself reads where it is given no address."""
+"""The environment variable that Ray reads when it is called without an address."""
 AUTH_MODE: Final = "RAY_AUTH_MODE"
 HANDED_DOWN: Final = "PALESTRA_FLEET_RAY"
-"""Tells the worker processes of a server where the fleet's Ray is."""
+"""The environment variable that holds the fleet's `RayPlace` for the worker processes of a server.
+"""
 REACH_LIMIT_S: Final = 5.0
 CONNECT_LIMIT_S: Final = 60.0
 START_LIMIT_S: Final = 100.0
 LOCK_LIMIT_S: Final = 2 * START_LIMIT_S
-"""For another process of the fleet to start it."""
+"""The seconds to wait while another process of the fleet starts the cluster."""
 END_LIMIT_S: Final = 10.0
 LOOK_EVERY_S: Final = 0.05
 _LOG_LINES: Final = 5
 ADDRESS: Final = "address"
-"""The file in which the keeper says where its cluster is."""
+"""The file into which the keeper writes the cluster's address."""
 LOG: Final = "log"
 PID: Final = "pid"
 _START_ONE: Final = f"start one with `ray start --head` and name it: ++{RAY_ADDRESS}=<host>:<port>"
@@ -108,10 +115,11 @@ _IMPORT: Final = re.compile(r"^\s*(import|from) ray\b", re.MULTILINE)
 
 @final
 class RayPlace:
-    """The Ray of one fleet, in one of its processes.
+    """The Ray cluster of one fleet, as one of the fleet's processes uses it.
 
-    `address`: of the cluster that the configuration or the environment names, else empty.
-    `folder`: of the fleet's own cluster; it exists while that does.
+    `address`: the address of the cluster that the configuration or the environment names; else
+    empty. `folder`: the folder of the fleet's own cluster, which exists as long as the cluster
+    does.
     """
 
     def __init__(self, address: str, folder: Path, fleet_pid: int) -> None:
@@ -129,41 +137,46 @@ class RayPlace:
 
     @classmethod
     def of_fleet(cls, tree: ConfigTree) -> Self:
-        """The place for a fleet that this process starts."""
+        """Return the `RayPlace` for a fleet that this process starts."""
         address = str(tree.get(RAY_ADDRESS) or os.environ.get(VARIABLE) or _address_here())
         # Short, and not the temporary folder of this process: Ray makes sockets below it.
         top = Path(os.environ.get("RAY_TMPDIR") or "/tmp")  # noqa: S108  # named after a random id
         return cls(address, top / f"palestra-ray-{new_id()[:12]}", os.getpid())
 
     def encode(self) -> str:
-        """For another process of the fleet."""
+        """Return this object as text, for another process of the fleet."""
         return json.dumps([self._address, str(self.folder), self._fleet_pid])
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """The inverse of `encode`."""
+        """Return the `RayPlace` from the text of `encode`."""
         address, folder, fleet_pid = json.loads(text)
         return cls(address, Path(folder), fleet_pid)
 
     def settings(self) -> dict[str, str]:
-        """Of the fleet's own cluster; none while there is none."""
+        """Return the setting with the address of the fleet's own cluster. Empty when the fleet has
+        no cluster of its own.
+        """
         address = self._own_address()
         return {RAY_ADDRESS: address} if address else {}
 
     def _own_address(self) -> str:
-        return (self._kept() or [""])[0]
+        return (self._read_address() or [""])[0]
 
-    def _kept(self) -> list[str]:
-        """What the keeper says: the address, and how Ray knows who may join. Empty without one."""
+    def _read_address(self) -> list[str]:
+        """Read the keeper's file: the cluster's address, and Ray's authentication mode. Empty when
+        no cluster runs.
+        """
         try:
             return (self.folder / ADDRESS).read_text().split()
         except OSError:
             return []
 
     async def check(self, tree: ConfigTree) -> None:
-        """Raise ConfigError when nothing listens at the address that the configuration names.
+        """Raise ConfigError when no cluster answers at the address that the configuration names.
 
-        What the environment names is only for servers that import Ray.
+        An address from the environment variable is not checked: only servers that import Ray use
+        it.
         """
         address = str(tree.get(RAY_ADDRESS) or "")
         if address in {"", "auto", "local"}:
@@ -180,9 +193,9 @@ class RayPlace:
         writer.close()
 
     def notice_import(self, tree: dict[str, Any]) -> None:
-        """From now on, whoever imports Ray in this process finds the cluster.
+        """From now on, start or find the cluster when code of this process imports Ray.
 
-        Its address is then in `tree`, the configuration of this process.
+        The cluster's address is then also set in `tree`, the configuration of this process.
         """
         self._tree = tree
         os.environ[HANDED_DOWN] = self.encode()
@@ -190,17 +203,17 @@ class RayPlace:
         self._watch.begin()
 
     def _before_import(self) -> None:
-        self._imported = self._address or self._made()
+        self._imported = self._address or self._start_cluster()
         self._before = {name: os.environ.get(name) for name in (VARIABLE, AUTH_MODE)}
-        if self._kept()[1:]:
-            os.environ[AUTH_MODE] = self._kept()[1]
+        if self._read_address()[1:]:
+            os.environ[AUTH_MODE] = self._read_address()[1]
         os.environ[VARIABLE] = self._imported
         self._tree[RAY_ADDRESS] = self._imported
 
     async def connect(self, folder: Path | None) -> None:
-        """Connect this process if the server of `folder`, which was loaded, imports Ray.
+        """Connect this process to the cluster if the loaded server in `folder` imports Ray.
 
-        Raises ConfigError when that fails.
+        Raises ConfigError when the connection fails.
         """
         if sys.modules.get("ray") is None:
             return
@@ -231,7 +244,7 @@ class RayPlace:
         self._connected = True
 
     async def leave(self) -> None:
-        """Undo what `notice_import` and `connect` did to this process."""
+        """Undo the changes that `notice_import` and `connect` made to this process."""
         if self._watch is not None:
             self._watch.end()
         os.environ.pop(HANDED_DOWN, None)
@@ -256,7 +269,7 @@ class RayPlace:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _end_keeper(self, pid: int) -> None:
-        """End the process `pid` if it is the keeper: the number may be another's by now."""
+        """End the process `pid` if it is the keeper. Another process may have got this pid since."""
         keeper = Process.of(pid)
         # Read after its birth, and so of the process that is signalled while that is the same.
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -274,8 +287,10 @@ class RayPlace:
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 
-    def _made(self) -> str:
-        """The address of the fleet's own cluster, which is started when there is none."""
+    def _start_cluster(self) -> str:
+        """Return the address of the fleet's own cluster, and start the cluster first when it does
+        not run.
+        """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self.folder / "lock").open("wb") as file:
             try:
@@ -320,13 +335,17 @@ class RayPlace:
 
 
 def notice_ray_here(tree: dict[str, Any]) -> None:
-    """In a worker process of a server: whoever imports Ray finds the fleet's cluster."""
+    """Call `RayPlace.notice_import` in a worker process of a server, so that code which imports Ray
+    finds the fleet's cluster.
+    """
     if text := os.environ.get(HANDED_DOWN):
         RayPlace.decode(text).notice_import(tree)
 
 
 def _address_here() -> str:
-    """The cluster that this process is connected to: a trainer's is its fleet's, too."""
+    """Return the address of the cluster to which this process is connected, or empty. A fleet in a
+    trainer's process uses the trainer's cluster.
+    """
     ray: Any = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return ""

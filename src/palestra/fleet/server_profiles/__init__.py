@@ -1,6 +1,6 @@
-"""How long each function of each server takes, for `+profiling_enabled=true`.
+"""Measure how long each function of each server takes, for `+profiling_enabled=true`.
 
-One process profiles everything that runs in it, with yappi. Where several servers share it, a
-context variable says whose code runs, and yappi keeps the times of each apart. Nothing of this
-package is imported unless profiling is on.
+yappi profiles all code of a process. When several servers share the process, a context variable
+holds the number of the server whose code runs, and yappi keeps separate times for each number. This
+package is imported only when profiling is on.
 """

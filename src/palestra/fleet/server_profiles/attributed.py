@@ -1,9 +1,9 @@
-"""Whose code runs: a context variable that is a server's while, and only while, its code does.
+"""A context variable that holds a server's number exactly while the server's code runs.
 
-A rollout's task runs through several servers, one awaiting the other. Were the variable merely
-set for the length of a call, a task that wakes up inside of the innermost server would enter the
-outer servers' frames under the innermost one's name. So it is set anew for every step of the
-callee's coroutine, and taken back whenever that suspends.
+A rollout's task runs through several servers, each awaiting the next. If the variable were set for
+the whole call, a task that resumes in the innermost server would run the outer servers' frames
+under the innermost server's number. So the variable is set for every step of the callee's
+coroutine, and reset whenever the coroutine suspends.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -15,12 +15,12 @@ from palestra.transport import ASGIApp
 
 NOBODY: Final = 0
 running: Final[ContextVar[int]] = ContextVar("palestra_profiled_server", default=NOBODY)
-"""The number of the server whose code runs here."""
+"""The number of the server whose code runs in this context."""
 
 
 @final
 class Attributed(Awaitable[Any]):
-    """A coroutine that runs as the code of server `number`."""
+    """A coroutine whose code is counted for server `number`."""
 
     __slots__ = ("_coroutine", "_number")
 
@@ -29,7 +29,7 @@ class Attributed(Awaitable[Any]):
         self._coroutine = coroutine
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        """Step the coroutine to its end."""
+        """Run the coroutine to its end, step by step."""
         step: Callable[[Any], Any] = self._coroutine.send
         sent_value: Any = None
         while True:
@@ -49,7 +49,7 @@ class Attributed(Awaitable[Any]):
 
 @final
 class ProfiledEndpoint:
-    """An endpoint whose calls run as its server's code."""
+    """An endpoint whose calls are counted as its server's code."""
 
     __slots__ = ("_endpoint", "_number", "is_tool")
 
@@ -59,7 +59,7 @@ class ProfiledEndpoint:
         self.is_tool: bool = endpoint.is_tool
 
     async def invoke(self, body: Any, /, *, session_id: str) -> Any:
-        """As the endpoint's own."""
+        """Call the endpoint's `invoke` and count it for the server."""
         return await Attributed(self._number, self._called(body, session_id))
 
     async def _called(self, body: Any, session_id: str) -> Any:
@@ -69,7 +69,9 @@ class ProfiledEndpoint:
 
 @final
 class ProfiledServer:
-    """A server in this process as its callers see it; what they call runs as its code."""
+    """A wrapper around a server in this process. Everything that callers run through it is counted
+    as the server's code.
+    """
 
     def __init__(self, number: int, server: Server, stats: ASGIApp) -> None:
         self._number = number
@@ -81,21 +83,21 @@ class ProfiledServer:
         await Attributed(self._number, self._server.start())
 
     def typed_endpoint(self, path: str, /) -> ProfiledEndpoint | None:
-        """The endpoint at `path`, when it can be called with objects."""
+        """Return the endpoint at `path`, if it can be called with Python objects; else None."""
         endpoint = self._server.typed_endpoint(path)
         return None if endpoint is None else ProfiledEndpoint(self._number, endpoint)
 
     def asgi_app(self) -> ASGIApp:
-        """The whole app, and `GET /stats`."""
+        """Return the server's app, with `GET /stats` added."""
         app, stats = self._server.asgi_app(), self._stats
 
-        async def answered(scope: Any, receive: Any, send: Any) -> None:
+        async def profiled_app(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http" and (scope["method"], scope["path"]) == ("GET", "/stats"):
                 await stats(scope, receive, send)
                 return
             await Attributed(self._number, _run(app, scope, receive, send))
 
-        return answered
+        return profiled_app
 
 
 async def _run(app: ASGIApp, scope: Any, receive: Any, send: Any) -> None:

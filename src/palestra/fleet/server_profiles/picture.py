@@ -1,7 +1,8 @@
-"""A picture of where a server's time goes: callers above, what they called below, wide is long.
+"""A flame chart of where a server's time goes: callers above their callees, and a box's width is
+its time.
 
-A profile knows how long a function took for each caller, not for each way to it: where a function
-with several callers is drawn, what it called is shared out by those times.
+The profile has one time per caller of a function, not one per call path. So below a function with
+several callers, the callees' times are split in proportion to the callers' times.
 """
 
 import sysconfig
@@ -22,7 +23,9 @@ _ROOTS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """What a function called: which (`FunctionTimes.index`), how often, and how long it took."""
+    """One function that a function called: its `FunctionTimes.index`, the number of calls, and the
+    total time.
+    """
 
     index: int
     ncall: int
@@ -31,7 +34,7 @@ class Callee:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTimes:
-    """One function of one server."""
+    """The times of one function, for one server."""
 
     index: int
     module: str
@@ -39,24 +42,26 @@ class FunctionTimes:
     function: str
     ncall: int
     tsub: float
-    """In its own code."""
+    """Seconds in the function's own code."""
     ttot: float
-    """With what it called."""
+    """Seconds in the function, including its callees."""
     callees: tuple[Callee, ...] = ()
 
     @property
     def tavg(self) -> float:
-        """One call, with what it called."""
+        """The average seconds of one call, including its callees."""
         return self.ttot / self.ncall if self.ncall else 0.0
 
     @property
     def name(self) -> str:
-        """`palestra/transport/peer.py:84 Peer.call`."""
+        """The function's place and name, as in `palestra/transport/peer.py:84 Peer.call`."""
         root = next((root for root in _ROOTS if self.module.startswith(root)), "")
         return f"{self.module[len(root) :]}:{self.line} {self.function}"
 
     def is_of(self, folder: Path) -> bool:
-        """Whether it is code of the server in `folder`, or an author's that is installed nowhere."""
+        """Whether the function is in the server's `folder`, or in another file outside Palestra,
+        Python and the installed packages.
+        """
         if self.module.startswith(f"{folder}/"):
             return True
         return self.module.startswith("/") and not self.module.startswith(_ROOTS)
@@ -65,7 +70,7 @@ class FunctionTimes:
 WIDTH: Final = 1200.0
 ROW: Final = 18
 NARROWEST: Final = 1.0
-"""Pixels: what is narrower is left out."""
+"""The minimum width of a box in pixels. Narrower boxes are left out."""
 DEEPEST: Final = 60
 _LETTER: Final = 6.4
 _COLOURS: Final = ("#e8743b", "#f2a33a", "#e9c46a", "#d9794f", "#f4b183")
@@ -81,7 +86,7 @@ class _Box:
 
 
 def flame_chart(server: str, functions: Sequence[FunctionTimes]) -> str:
-    """An SVG document that loads nothing; each box tells its numbers when pointed at."""
+    """Return an SVG document without external resources. Pointing at a box shows its numbers."""
     by_index = {function.index: function for function in functions}
     boxes = list(_boxes(by_index))
     height = (max((box.depth for box in boxes), default=0) + 3) * ROW
@@ -119,7 +124,7 @@ def _boxes(by_index: Mapping[int, FunctionTimes]) -> Iterator[_Box]:
 def _below(
     by_index: Mapping[int, FunctionTimes], box: _Box, above: frozenset[int]
 ) -> Iterator[_Box]:
-    """A box and what was called in it; recursion is drawn once."""
+    """Yield a box and the boxes of its callees. Recursive calls are drawn once."""
     if box.width < NARROWEST or box.depth > DEEPEST:
         return
     yield box

@@ -1,4 +1,4 @@
-"""yappi over the servers of one process: started, read now and at the end. Touched only here."""
+"""Run yappi over the servers of one process and write its results. Only this module uses yappi."""
 
 import asyncio
 import inspect
@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 
 from palestra.config import ConfigTree
-from palestra.errors import CallError, ConfigError, Evidence, InfraError
+from palestra.errors import CallError, CallEvidence, ConfigError, InfraError
 from palestra.fleet.server_profiles.attributed import ProfiledServer, running
 from palestra.fleet.server_profiles.picture import Callee, FunctionTimes, flame_chart
 from palestra.server import Boundary, RefusalEnvelopes, Server
@@ -23,7 +23,9 @@ COLUMNS: Final = ("name", "ncall", "tsub", "ttot", "tavg")
 
 
 def table_of(functions: Sequence[FunctionTimes]) -> str:
-    """Text: the columns, and a line for each function, the largest `ttot` first."""
+    """Return a text table: the column names, then one line per function, with the largest `ttot`
+    first.
+    """
     rows = [
         (
             function.name,
@@ -40,12 +42,14 @@ def table_of(functions: Sequence[FunctionTimes]) -> str:
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     name, *numbers = cells
-    shown = (cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))
-    return "  ".join([name.ljust(widths[0]), *shown])
+    aligned = (cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))
+    return "  ".join([name.ljust(widths[0]), *aligned])
 
 
 def callgrind_of(functions: Sequence[FunctionTimes]) -> str:
-    """The same for KCachegrind and the like, in microseconds. Says nothing of the command line."""
+    """Return the times in callgrind format, in microseconds, for KCachegrind and similar tools. The
+    process's command line is left out.
+    """
     indices = {function.index for function in functions}
     lines = ["version: 1", "creator: palestra", "positions: line", "events: Microseconds", ""]
     for function in functions:
@@ -85,9 +89,9 @@ FOLDER: Final = "profiling_results_dirpath"
 
 
 def profiler_of(tree: ConfigTree, *, shared: bool) -> "Profiler":
-    """The profiler of this process. `shared`: several servers live in it.
+    """Return the profiler of this process. `shared`: several servers live in this process.
 
-    Raises ConfigError without a folder for the results, and without yappi.
+    Raises ConfigError: no folder for the results is set, or yappi is not installed.
     """
     folder = tree.get(FOLDER)
     if not folder:
@@ -100,10 +104,10 @@ def profiler_of(tree: ConfigTree, *, shared: bool) -> "Profiler":
 
 @final
 class Profiler:
-    """Profiles this process while it is entered, and writes every server's files at the end.
+    """Profiles this process from `start` to `finish`, which writes the files of every server.
 
-    Files of server `x` in the folder: `x.log` (a table of its own code), `x.all.log` (of all that
-    ran for it), `x.callgrind`, `x.svg`.
+    Files of server `x` in the folder: `x.log` (a table of the server's own code), `x.all.log` (of
+    all code that ran for the server), `x.callgrind`, `x.svg`.
     """
 
     def __init__(self, folder: Path, *, shared: bool) -> None:
@@ -122,7 +126,9 @@ class Profiler:
         self._started = False
 
     def start(self) -> Self:
-        """Begin. Raises ConfigError when the folder cannot be made, or yappi runs already."""
+        """Start profiling. Raises ConfigError: the folder cannot be created, or yappi already runs
+        in this process.
+        """
         if self._yappi.is_running():
             raise ConfigError("yappi is profiling this process already: only one can")
         try:
@@ -139,14 +145,18 @@ class Profiler:
         return self
 
     def over(self, server: Server, *, name: str = "", token: str = "") -> ProfiledServer:
-        """`server` as its callers are to see it. `name`: of its files, where not its own."""
+        """Return `server` wrapped, so that its code is profiled. `name`: the name of its files; by
+        default the server's name.
+        """
         name = name or server.name
         number = self._numbers.setdefault(name, len(self._numbers) + 1)
         self._folders[name] = Path(inspect.getfile(type(server))).parent
         return ProfiledServer(number, server, self._stats_app(name, token))
 
     def finish(self) -> None:
-        """Stop, and write what is known of every server; nothing when it never began."""
+        """Stop profiling and write the files of every server. Do nothing if profiling never
+        started.
+        """
         if not self._started:
             return
         self._started = False
@@ -162,7 +172,7 @@ class Profiler:
             self._yappi.set_tag_callback(None)
 
     def write(self, name: str) -> str:
-        """Write the files of one server as of now; the table of its own code."""
+        """Write the current results of one server, and return the table of the server's own code."""
         functions = self._functions(self._numbers[name])
         table = table_of(
             [function for function in functions if function.is_of(self._folders[name])]
@@ -213,7 +223,7 @@ class Profiler:
         )
 
 
-def _own_failure(_path: str, message: str, evidence: Evidence) -> CallError:
+def _own_failure(_path: str, message: str, evidence: CallEvidence) -> CallError:
     return InfraError(message, evidence=evidence)
 
 

@@ -1,1 +1,1 @@
-"""ARC-AGI: grids of colours; did the model draw the one that the examples lead to."""
+"""ARC-AGI: grids of colours. The verifier checks whether the model's grid is the right one."""

@@ -1,4 +1,4 @@
-"""`ArcServer`: the model's grid against the task's, cell by cell."""
+"""`ArcServer`: compares the model's grid with the task's expected grid, cell by cell."""
 
 import re
 from typing import Annotated, ClassVar, TypeAlias
@@ -20,25 +20,25 @@ from palestra.server import ResourcesServer, ResourcesServerConfig, RewardRules
 Grid: TypeAlias = list[list[Annotated[int, Field(ge=0, le=9)]]]
 
 LARGEST_SIDE = 30
-"""Cells of the longest row or column that the tasks have."""
+"""The number of cells in the longest row or column of any task."""
 
 _GRID = re.compile(r"\[\s*+(?:\[[0-9,\s]*+\]\s*+,?+\s*+)++\]")
 _AROUND = " \t\r`*$.,;:"
-"""What may stand on the lines of a grid that stands alone."""
+"""The characters that may surround a grid on its lines when the grid stands alone."""
 _MOST_AROUND = 20
 _LONGEST = 2 * LARGEST_SIDE * (LARGEST_SIDE + 2)
-"""Characters of the largest grid, written without blanks."""
+"""The number of characters of the largest grid, written without blanks."""
 
 
 class ArcVerifyRequest(VerifyRequest):
-    """What a row must say for its grid to be judged."""
+    """The fields that a row needs for its grid to be verified."""
 
     expected_output: Grid = Field(min_length=1)
-    """Rows of colours, 0 to 9."""
+    """The right grid: rows of colours, each 0 to 9."""
 
 
 class ArcServer(ResourcesServer):
-    """Judges the grid in the last message."""
+    """A resources server that verifies the grid in the model's last message."""
 
     config: ResourcesServerConfig
 
@@ -47,27 +47,27 @@ class ArcServer(ResourcesServer):
     )
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The expected grid, in a box."""
+        r"""Return a response with the expected grid in a `\boxed{}`."""
         grid = encode_json(row["expected_output"]).decode()
         return response_of(f"\\boxed{{{grid}}}")
 
     async def verify(self, body: ArcVerifyRequest) -> VerifyResponse:
-        """1.0 when every cell is right; else 0.0, also when there is no grid."""
-        found = grid_of(body.response.final_text)
+        """Return reward 1.0 when every cell is right; else 0.0, also when the message has no grid."""
+        grid = grid_of(body.response.final_text)
         return self.reply(
             body,
-            float(found == body.expected_output),
-            predicted_output=found,
-            extraction_successful=found is not None,
+            float(grid == body.expected_output),
+            predicted_output=grid,
+            extraction_successful=grid is not None,
         )
 
 
 def grid_of(text: str) -> Grid | None:
-    r"""The grid that the text ends with, or None.
+    r"""Return the grid that `text` gives as its answer; None when there is no grid.
 
-    It is what the last closed `\boxed{…}` holds; without a box that holds one, the last grid in the
-    text, so that a model is judged by its grid and not by its LaTeX. One row within a sentence is
-    a quotation, unless there is nothing else.
+    The grid in the last closed `\boxed{…}` counts first. Without such a box, the last grid in the
+    text counts, so a model is not penalised for its LaTeX. A grid of one row inside a sentence is
+    taken for a quotation, and counts only when the text has no other grid.
     """
     box = last_box(text)
     boxed = None if box is None else _last_written(box)
@@ -75,16 +75,16 @@ def grid_of(text: str) -> Grid | None:
 
 
 def _last_written(text: str) -> Grid | None:
-    whole = quoted = None
+    last_closed = quoted = None
     for match in _GRID.finditer(f"\n{text}\n"):
-        grid = _read("".join(match[0].split()))
+        grid = _read_grid("".join(match[0].split()))
         if grid is None:
             continue
         if len(grid) > 1 or _stands_alone(match):
-            whole = grid
+            last_closed = grid
         else:
             quoted = grid
-    return whole or quoted
+    return last_closed or quoted
 
 
 def _stands_alone(match: re.Match[str]) -> bool:
@@ -93,8 +93,10 @@ def _stands_alone(match: re.Match[str]) -> bool:
     return before.endswith("\n") and text[end : end + _MOST_AROUND].lstrip(_AROUND)[:1] == "\n"
 
 
-def _read(written: str) -> Grid | None:
-    """The grid, when it is one: rows of equal length, colours of one digit."""
+def _read_grid(written: str) -> Grid | None:
+    """Parse `written` as a grid: rows of equal length, each cell one digit. None when it is not
+    one.
+    """
     if len(written) > _LONGEST:
         return None
     try:

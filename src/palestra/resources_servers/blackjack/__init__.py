@@ -1,1 +1,1 @@
-"""Blackjack against a dealer who draws to seventeen."""
+"""Blackjack against a dealer who draws up to seventeen."""

@@ -1,6 +1,7 @@
-"""`BlackjackServer`: one hand of blackjack, a card at a time.
+"""`BlackjackServer`: one hand of blackjack, played one card at a time.
 
-The player hits or stands; a hand over 21 has lost at once; then the dealer draws to seventeen.
+The player hits or stands. A hand over 21 loses at once. After a stand, the dealer draws up to
+seventeen.
 """
 
 import random
@@ -41,23 +42,25 @@ Hand = Sequence[str]
 
 
 class BlackjackRow(WireModel):
-    """What a row may say."""
+    """The fields of a row."""
 
     seed: int | None = None
-    """The same seed deals the same cards; without one every rollout has its own."""
+    """The same seed deals the same cards. Without a seed, every rollout gets its own cards."""
 
 
 @dataclass(slots=True)
 class BlackjackTable:
-    """The cards on the table."""
+    """The state of one hand: the deck, and the cards of the player and the dealer."""
 
     deck: random.Random
     player: list[str] = field(default_factory=list)
     dealer: list[str] = field(default_factory=list)
     asked_again: bool = False
 
-    def seen(self) -> str:
-        """What the player sees."""
+    def observation(self) -> str:
+        """Return the text that the model sees: its hand, the dealer's first card, and the two
+        actions.
+        """
         return (
             f"Your hand: {write_hand(self.player)} = {hand_value(self.player)}\n"
             f"Dealer shows: {self.dealer[0]}\n{ASK}"
@@ -65,7 +68,7 @@ class BlackjackTable:
 
 
 class BlackjackServer(TurnsServer):
-    """Deals, and pays 1.0, 0.0 or -1.0."""
+    """A resources server that deals the cards and gives reward 1.0, 0.0 or -1.0."""
 
     repeatable: ClassVar[bool | None] = True
 
@@ -80,7 +83,10 @@ class BlackjackServer(TurnsServer):
     )
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The hits after which standing wins; None when these cards cannot be won, or are any."""
+        """Return the hits and the stand that win this hand.
+
+        None when the hand cannot be won, or when the row has no seed and so the cards are random.
+        """
         seed = row.get("seed")
         for hits in range(BEST if seed is not None else 0):
             deck = random.Random(seed)
@@ -93,15 +99,15 @@ class BlackjackServer(TurnsServer):
         return None
 
     async def reset(self, body: BlackjackRow, session: Session) -> Opening:
-        """Two cards for the player, one that the dealer shows and one that nobody sees."""
+        """Deal two cards to the player and two to the dealer, one of which stays hidden."""
         table = BlackjackTable(random.Random(session.id if body.seed is None else body.seed))
         self.begin(session, table)
         for hand in (table.player, table.dealer) * 2:
             hand.append(draw_card(table.deck))
-        return Opening(observation=table.seen())
+        return Opening(observation=table.observation())
 
     async def answer(self, turn: Response, episode: Episode) -> Step:
-        """The next card, or the end."""
+        """Play the model's action: deal the next card, or end the hand."""
         table: BlackjackTable = episode.state
         actions = _ACTION.findall(turn.final_text)
         if not actions:
@@ -111,14 +117,14 @@ class BlackjackServer(TurnsServer):
         table.player.append(draw_card(table.deck))
         if hand_value(table.player) > BEST:
             return Step(reward=BUST_REWARD, terminated=True, info=_bust(table))
-        return Step(observation=table.seen())
+        return Step(observation=table.observation())
 
     async def rescored(self, body: VerifyRequest) -> VerifyResponse:
-        """From the hands that the result holds."""
-        held = body.model_extra or {}
-        told = held.get("info")
-        info: JsonDict = told if isinstance(told, dict) else {}
-        reward = _paid(info) if held.get("terminated") is True else 0.0
+        """Compute the reward again from the hands that the recorded result holds."""
+        recorded = body.model_extra or {}
+        info_field = recorded.get("info")
+        info: JsonDict = info_field if isinstance(info_field, dict) else {}
+        reward = _paid(info) if recorded.get("terminated") is True else 0.0
         if reward is None:
             raise RowError(
                 f"{self.name}/verify: the row's info holds no hands that could be scored again",
@@ -131,7 +137,7 @@ def _no_action(table: BlackjackTable) -> Step:
     if table.asked_again:
         return Step(reward=BUST_REWARD, terminated=True, info={"result": "forfeit"})
     table.asked_again = True
-    return Step(observation=f"That was no action.\n{table.seen()}")
+    return Step(observation=f"That was no action.\n{table.observation()}")
 
 
 def _stood(table: BlackjackTable) -> Step:
@@ -164,23 +170,23 @@ def _paid(info: JsonDict) -> float | None:
 
 
 def draw_card(deck: random.Random) -> str:
-    """A card; as if of endless decks, so that every rank is always as likely."""
+    """Return a random card. Every rank is always equally likely, as if there were endless decks."""
     return deck.choice(RANKS)
 
 
 def hand_value(hand: Hand) -> int:
-    """What the hand is worth: one ace counts 11 where that does not bust it."""
+    """Return the value of a hand: one ace counts 11 if the hand then stays at 21 or below."""
     hard = sum(min(RANKS.index(card) + 1, 10) for card in hand)
     return hard + 10 if "A" in hand and hard + 10 <= BEST else hard
 
 
 def write_hand(hand: Hand) -> str:
-    """`[8, 5, Q]`."""
+    """Write a hand as text, like `[8, 5, Q]`."""
     return f"[{', '.join(hand)}]"
 
 
 def read_hand(text: object) -> list[str] | None:
-    """The hand that `write_hand` wrote, or None."""
+    """Read a hand that `write_hand` wrote; None when `text` is not such a hand."""
     if not isinstance(text, str) or not (match := re.fullmatch(r"\[(.*)\]", text)):
         return None
     hand = match[1].split(", ")
@@ -188,7 +194,7 @@ def read_hand(text: object) -> list[str] | None:
 
 
 def payout(player: Hand, dealer: Hand) -> tuple[str, float]:
-    """How a hand that was played to its end came out: its name, and the reward."""
+    """Return the result of a completed hand ("win", "loss" or "draw") and its reward."""
     mine, theirs = hand_value(player), hand_value(dealer)
     if theirs > BEST or mine > theirs:
         return "win", 1.0

@@ -1,1 +1,1 @@
-"""Scheduling by conversation: does the model's calendar keep everything that was asked of it."""
+"""Scheduling by conversation: does the model's calendar meet every constraint of the user?"""

@@ -1,4 +1,4 @@
-"""`CalendarServer`: the calendar in the model's last message against what the user asked for."""
+"""`CalendarServer`: compares the calendar in the model's last message with the user's constraints."""
 
 import json
 import re
@@ -27,13 +27,16 @@ NOON = 12 * 60
 
 
 def clock(text: str) -> int | None:
-    """`14:05`, or None when it is no time."""
+    """Read a 24-hour time like `14:05` as minutes since midnight; None when it is not a time."""
     match = _CLOCK.fullmatch(text.strip())
     return int(match[1]) * 60 + int(match[2]) if match else None
 
 
 def spoken(text: str) -> int | None:
-    """`2:05pm`, `10 am`, `noon`, which is 12pm; or None when it is no time."""
+    """Read a time like `2:05pm`, `10 am` or `noon` (12pm) as minutes since midnight.
+
+    None when it is not such a time.
+    """
     if text.strip().lower() == "noon":
         return NOON
     match = _SPOKEN.fullmatch(text.strip())
@@ -44,7 +47,10 @@ def spoken(text: str) -> int | None:
 
 
 def written(text: str) -> int | None:
-    """A time as a model may write it: `14:05`, `14:05:00`, `2:05 PM`; or None when it is no time."""
+    """Read a time in any form that models write: `14:05`, `14:05:00`, `2:05 PM`.
+
+    Returns minutes since midnight; None when it is not a time.
+    """
     bare = text.strip()
     if bare.count(":") == 2:
         bare = _SECONDS.sub("", bare)
@@ -58,9 +64,10 @@ _ONE = re.compile(r"(before|after|at)\s+(.+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """When an event may be: it starts at or after `earliest`, and ends at or before `latest`.
+    """The allowed time of an event: it starts at or after `earliest` and ends at or before
+    `latest`.
 
-    In minutes since midnight. `exactly`: when it must start.
+    All in minutes since midnight. `exactly`: the required start; None when any start will do.
     """
 
     earliest: int = 0
@@ -68,13 +75,16 @@ class Window:
     exactly: int | None = None
 
     def holds(self, start: int, end: int) -> bool:
-        """Whether an event from `start` to `end` keeps to it."""
+        """Whether an event from `start` to `end` lies in this window."""
         exact = self.exactly is None or start == self.exactly
         return exact and self.earliest <= start and end <= self.latest
 
 
 def window_of(constraint: str | None) -> Window | None:
-    """`before 2pm`, `after 10:15am`, `between 10am and 1pm`, `at noon`; None if unreadable."""
+    """Read a constraint like `before 2pm`, `after 10:15am`, `between 10am and 1pm` or `at noon`.
+
+    No constraint gives a window of the whole day. None when the constraint cannot be read.
+    """
     if constraint is None or not constraint.strip():
         return Window()
     if match := _BETWEEN.fullmatch(constraint.strip()):
@@ -100,17 +110,17 @@ Clock = Annotated[str, AfterValidator(_is_a_time)]
 
 
 class ExpectedEvent(WireModel):
-    """One event of the right calendar."""
+    """An event of the right calendar, with the time limits that the user set."""
 
     event_id: int
     duration: int = Field(gt=0)
-    """Minutes."""
+    """The length of the event in minutes."""
     constraint: str | None = None
-    """When it may be, as the user said it."""
+    """When the event may take place, in the user's words. None allows any time of the day."""
     min_time: Clock = "00:00"
-    """The day begins; no event starts before."""
+    """The start of the day: the event does not start earlier."""
     max_time: Clock = "23:59"
-    """The day ends; no event ends after."""
+    """The end of the day: the event does not end later."""
 
     @field_validator("constraint")
     @classmethod
@@ -122,27 +132,29 @@ class ExpectedEvent(WireModel):
         return text
 
     def allows(self, start: int, end: int) -> bool:
-        """Whether an event from `start` to `end` (minutes since midnight) keeps to all of it."""
+        """Whether an event from `start` to `end` (minutes since midnight) meets its constraint and
+        lies between `min_time` and `max_time`.
+        """
         window = window_of(self.constraint)
         day = Window(clock(self.min_time) or 0, clock(self.max_time) or 0)
         return window is not None and window.holds(start, end) and day.holds(start, end)
 
 
 _STEP_MIN = 5
-"""Minutes between the times at which an event is tried."""
+"""Minutes between the start times that are tried for an event."""
 _MOST_PLANNED_EVENTS = 7
-"""With more there are too many orders to try."""
+"""The largest number of events whose orders are tried; more events have too many orders."""
 _BEGINNING = re.compile(r"\[\s*(?:\{|\])")
 _DECODER = json.JSONDecoder()
 LONGEST_TEXT = 200_000
-"""Characters at the end of the text that are looked at."""
+"""The number of characters at the end of the text that are searched."""
 MOST_TRIES = 50
-"""Places where a calendar may begin; a text with more is not one that answers."""
+"""The most positions in a text at which a calendar is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenEvent:
-    """An event as the model wrote it; `start` and `duration` in minutes."""
+    """An event that the model wrote; `start` and `duration` in minutes."""
 
     event_id: int
     start: int
@@ -150,35 +162,35 @@ class WrittenEvent:
 
     @property
     def end(self) -> int:
-        """When it is over, in minutes since midnight."""
+        """The end of the event, in minutes since midnight."""
         return self.start + self.duration
 
 
 def events_of(text: str) -> Sequence[WrittenEvent] | None:
-    """The events of the last calendar in `text`; None when there is none that can be read.
+    """Return the events of the last calendar in `text`; None when no calendar can be read.
 
-    An empty list may be a turn of phrase: it is the calendar only where there is no other.
+    An empty list `[]` may be part of a sentence, so it counts only when the text has no other list.
     """
     entries = _last_list(text[-LONGEST_TEXT:])
     if entries is None:
         return None
     events = [_event(entry) for entry in entries]
-    read = [event for event in events if event is not None]
-    return read if len(read) == len(events) else None
+    written = [event for event in events if event is not None]
+    return written if len(written) == len(events) else None
 
 
 def _last_list(text: str) -> list[Any] | None:
-    found, at = None, 0
+    last_list, at = None, 0
     for _ in range(MOST_TRIES):
         match = _BEGINNING.search(text, at)
         if match is None:
             break
         try:
             entries, at = _DECODER.raw_decode(text, match.start())
-            found = entries or found or []
+            last_list = entries or last_list or []
         except (ValueError, RecursionError):
             at = match.start() + 1
-    return found
+    return last_list
 
 
 def _event(entry: object) -> WrittenEvent | None:
@@ -186,14 +198,16 @@ def _event(entry: object) -> WrittenEvent | None:
         return None
     number, start, duration = (entry.get(key) for key in ("event_id", "start_time", "duration"))
     minutes = written(start) if isinstance(start, str) else None
-    whole = _whole(number), _whole(duration)
-    if minutes is None or whole[0] is None or whole[1] is None:
+    times = _whole_number(number), _whole_number(duration)
+    if minutes is None or times[0] is None or times[1] is None:
         return None
-    return WrittenEvent(whole[0], minutes, whole[1])
+    return WrittenEvent(times[0], minutes, times[1])
 
 
-def _whole(value: object) -> int | None:
-    """A whole number, also one in quotes or written as 60.0."""
+def _whole_number(value: object) -> int | None:
+    """Read a whole number, also from a string of digits or a float like 60.0; None for anything
+    else.
+    """
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         return int(value)
     if isinstance(value, float) and value.is_integer():
@@ -202,25 +216,25 @@ def _whole(value: object) -> int | None:
 
 
 class CalendarVerifyRequest(VerifyRequest):
-    """What a row must say for its calendar to be judged."""
+    """The fields that a row needs for its calendar to be verified."""
 
     exp_cal_state: dict[str, ExpectedEvent] = Field(min_length=1)
-    """The events that must be there, and nothing else, by id."""
+    """The events that the calendar must contain, by id; other events are an error."""
 
 
 class CalendarServer(ResourcesServer):
-    """Judges the last calendar of the last message."""
+    """A resources server that verifies the last calendar in the model's last message."""
 
     config: ResourcesServerConfig
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """A calendar that keeps every constraint; None when none was found."""
+        """Return a calendar that meets every constraint; None when the search found none."""
         events = [ExpectedEvent.model_validate(e) for e in row["exp_cal_state"].values()]
         planned = _plan(events)
         return None if planned is None else response_of(planned)
 
     async def verify(self, body: CalendarVerifyRequest) -> VerifyResponse:
-        """1.0 when the calendar keeps every constraint; else 0.0, and `violation` says which."""
+        """Return reward 1.0 when the calendar meets every constraint; else 0.0, with `violation`."""
         events = events_of(body.response.final_text)
         violation = _first_violation(events, list(body.exp_cal_state.values()))
         return self.reply(body, float(violation is None), violation=violation)
@@ -229,42 +243,48 @@ class CalendarServer(ResourcesServer):
 def _first_violation(
     events: Sequence[WrittenEvent] | None, expected: Sequence[ExpectedEvent]
 ) -> str | None:
-    """What is wrong with the calendar, in a sentence; None when nothing is."""
+    """Describe the first error of the calendar in one sentence; None when it has no error."""
     if events is None:
         return "no calendar that can be read"
-    wanted = {event.event_id: event for event in expected}
+    expected_by_id = {event.event_id: event for event in expected}
     return next(
-        chain(_other_events(events, wanted), _moved(events, wanted), _overlaps(events)), None
+        chain(
+            _other_events(events, expected_by_id), _moved(events, expected_by_id), _overlaps(events)
+        ),
+        None,
     )
 
 
 def _other_events(
-    events: Sequence[WrittenEvent], wanted: Mapping[int, ExpectedEvent]
+    events: Sequence[WrittenEvent], expected: Mapping[int, ExpectedEvent]
 ) -> Iterator[str]:
     written = {event.event_id for event in events}
     if len(written) < len(events):
         yield "an event is there twice"
-    yield from (f"event {number} was not asked for" for number in sorted(written - wanted.keys()))
-    yield from (f"event {number} is missing" for number in sorted(wanted.keys() - written))
+    yield from (f"event {number} was not asked for" for number in sorted(written - expected.keys()))
+    yield from (f"event {number} is missing" for number in sorted(expected.keys() - written))
 
 
-def _moved(events: Sequence[WrittenEvent], wanted: Mapping[int, ExpectedEvent]) -> Iterator[str]:
+def _moved(events: Sequence[WrittenEvent], expected: Mapping[int, ExpectedEvent]) -> Iterator[str]:
     for event in sorted(events, key=lambda event: event.event_id):
-        asked = wanted[event.event_id]
-        if event.duration != asked.duration:
-            yield f"event {event.event_id} does not take {asked.duration} minutes"
-        if not asked.allows(event.start, event.end):
+        constraint = expected[event.event_id]
+        if event.duration != constraint.duration:
+            yield f"event {event.event_id} does not take {constraint.duration} minutes"
+        if not constraint.allows(event.start, event.end):
             yield f"event {event.event_id} is not when it was asked for"
 
 
 def _overlaps(events: Sequence[WrittenEvent]) -> Iterator[str]:
-    for one, other in pairwise(sorted(events, key=lambda event: event.start)):
-        if one.end > other.start:
-            yield f"events {one.event_id} and {other.event_id} overlap"
+    for earlier, later in pairwise(sorted(events, key=lambda event: event.start)):
+        if earlier.end > later.start:
+            yield f"events {earlier.event_id} and {later.event_id} overlap"
 
 
 def _plan(events: Sequence[ExpectedEvent]) -> str | None:
-    """The calendar as a model would write it; None when no order of the events works out."""
+    """Return a right calendar as JSON text.
+
+    None when there are too many events to try all orders, or when no order works.
+    """
     if len(events) > _MOST_PLANNED_EVENTS:
         return None
     for order in permutations(events):
@@ -284,7 +304,9 @@ def _plan(events: Sequence[ExpectedEvent]) -> str | None:
 
 
 def _starts(order: Sequence[ExpectedEvent]) -> list[int] | None:
-    """When each event begins, as early as the one before allows."""
+    """Return the start of each event in this order, each as early as possible; None when one cannot
+    fit.
+    """
     starts: list[int] = []
     free = 0
     for event in order:

@@ -1,1 +1,1 @@
-"""Competitive programming: does the program that the model wrote pass every test of its task?"""
+"""Competitive programming: does the model's program pass every test of its task?"""

@@ -1,4 +1,4 @@
-"""`CodeGenServer`: the program in the last code block, run on every test of the task."""
+"""`CodeGenServer`: runs the program in the last code block on every test of the task."""
 
 import re
 from collections.abc import Sequence
@@ -14,52 +14,55 @@ from palestra.schema import VerifyRequest, VerifyResponse, WireModel
 from palestra.server import ResourcesServerConfig
 
 DEEPER: Final = 3
-"""Columns by which a closing fence may stand to the right of the opening one."""
+"""How many columns deeper than the opening fence a closing fence may be indented."""
 
 _FENCE: Final = re.compile(r"`{3,}")
 _MARGIN: Final = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(?=`)")
-"""Before a fence: blanks, and the mark of the list's item that it may begin."""
+"""Matches what precedes a fence: blanks, and a list marker where the fence begins a list item."""
 _NAME: Final = re.compile(r"[\w+#.-]+\s*")
 
 
 class CodeGenConfig(ResourcesServerConfig):
-    """Settings of `code_gen`."""
+    """The settings of `code_gen`."""
 
     test_cpu_s: float = Field(default=10.0, gt=0)
-    """CPU seconds that a program may use for one test."""
+    """The CPU seconds that a program may use for one test."""
 
     test_wall_s: float = Field(default=100.0, gt=0)
-    """Seconds that it may take for one test, however little it computes."""
+    """The elapsed seconds that a program may take for one test, including time spent waiting."""
 
     memory_mib: int = Field(default=4096, ge=64)
-    """Memory that it may use; what the interpreter needs (some 15 MiB) is part of it."""
+    """The memory of the program in MiB, including some 15 MiB for the Python interpreter."""
 
     output_kib: int = Field(default=16_384, ge=1)
-    """What it may write for one test."""
+    """The KiB that a program may write for one test."""
 
     sandbox: SandboxSettings = SandboxSettings()
-    """Where programs run."""
+    """The settings of the sandbox that runs the programs."""
 
 
 class UnitTests(WireModel):
-    """The tests of a task."""
+    """The tests of a task: inputs and expected outputs."""
 
     inputs: list[str] = Field(min_length=1)
-    """Standard input, one text per test; with `fn_name` the arguments, one JSON value a line."""
+    """The standard input, one text per test. With `fn_name`: the arguments, one JSON value per
+    line."""
 
     outputs: list[str]
-    """Standard output that must come, one text per test; with `fn_name` JSON of the result."""
+    """The expected standard output, one text per test. With `fn_name`: the expected result as JSON.
+    """
 
     fn_name: str | None = None
-    """The function, or the method of class `Solution`, to call."""
+    """The function, or the method of class `Solution`, to call. Without it, the whole program is
+    run."""
 
     @model_validator(mode="after")
     def _complete(self) -> "UnitTests":
         if len(self.inputs) != len(self.outputs):
             raise ValueError(f"{len(self.inputs)} inputs, but {len(self.outputs)} outputs")
         if self.fn_name:
-            for number, (given, expected) in enumerate(zip(self.inputs, self.outputs, strict=True)):
-                _check_json(f"inputs[{number}]", *given.split("\n"))
+            for number, (stdin, expected) in enumerate(zip(self.inputs, self.outputs, strict=True)):
+                _check_json(f"inputs[{number}]", *stdin.split("\n"))
                 _check_json(f"outputs[{number}]", expected)
         return self
 
@@ -69,43 +72,47 @@ def _check_json(where: str, *texts: str) -> None:
         try:
             json_value(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{where} is no JSON, which a function's tests are: {error}") from None
+            raise ValueError(
+                f"{where} is not JSON, which a function's tests are: {error}"
+            ) from None
 
 
 class VerifierMetadata(WireModel):
-    """What the row says for the verifier alone."""
+    """The part of a row that only the verifier reads: the tests."""
 
     unit_tests: UnitTests
 
 
 class CodeGenVerifyRequest(VerifyRequest):
-    """What a row must say for its program to be tested."""
+    """The fields that a row needs for its program to be tested."""
 
     verifier_metadata: VerifierMetadata
 
 
 class CodeGenServer(AttemptsServer):
-    """Runs programs in the sandbox."""
+    """A resources server that runs the model's program in a sandbox."""
 
     config: CodeGenConfig
 
     _sandbox: Sandbox = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
-        """The sandbox starts with the first program, or with the server."""
+        """Create the sandbox object. The sandbox itself starts in `start`, or with the first
+        program.
+        """
         super().model_post_init(context)
         self._sandbox = Sandbox(self.config.sandbox)
 
     async def start(self) -> None:
-        """Try the sandbox. Raises ConfigError when there is none."""
+        """Start the sandbox. Raises ConfigError: no sandbox works on this machine."""
         await self._sandbox.start()
 
     async def stop(self) -> None:
-        """Stop what still runs."""
+        """Stop the sandbox and the programs that still run."""
         await self._sandbox.aclose()
 
     async def verify(self, body: CodeGenVerifyRequest) -> VerifyResponse:
-        """1.0 when the program passes every test; else 0.0."""
+        """Return reward 1.0 when the program passes every test; else 0.0."""
         text = body.response.final_text
         code = last_code_block(text)
         reported = {"extracted_model_output": text, "extracted_model_code": code}
@@ -120,25 +127,26 @@ class CodeGenServer(AttemptsServer):
             metadata=dict(verdict.metadata),
         )
 
-    async def _tested(self, code: str, given: UnitTests) -> Verdict:
+    async def _tested(self, code: str, unit_tests: UnitTests) -> Verdict:
         config = self.config
         limits = SuiteLimits(
             config.test_cpu_s, config.test_wall_s, config.memory_mib, config.output_kib
         )
-        tests = Suite(given.inputs, given.outputs, given.fn_name)
+        tests = Suite(unit_tests.inputs, unit_tests.outputs, unit_tests.fn_name)
         return await run_tests(self._sandbox, code, tests, limits)
 
 
 def last_code_block(text: str) -> str | None:
-    """What the last closed block of ``` fences holds; None when there is none. Never raises.
+    """Return the text of the last closed block of ``` fences; None when there is none. Never
+    raises.
 
-    Ordinary text is read as LiveCodeBench and Markdown both do: a line with a fence opens a block,
-    and the next such line closes it. Where fences are odd:
+    The rule for ordinary text is that of LiveCodeBench and Markdown: a line with a fence opens a
+    block, and the next line with a fence closes it. Unusual fences:
 
-    - A fence with a name, like ```python, never closes. Within a block that was left open it begins
-      another, in place of the one left open.
-    - A fence that stands deeper than the opening one, as in a docstring, is part of the program; so
-      is one of fewer backticks.
+    - A fence with a name, like ```python, never closes a block. Inside an open block it starts a new
+      block, and the open one is dropped.
+    - A fence indented deeper than the opening one, as in a docstring, is part of the program. So is
+      a fence of fewer backticks.
     """
     lines = text.split("\n")
     opened: tuple[int, re.Match[str]] | None = None
@@ -163,8 +171,8 @@ def last_code_block(text: str) -> str | None:
 
 
 def _program(fence: str, lines: Sequence[str]) -> Sequence[str]:
-    """The lines without the indentation of the fence above them, where the first of them has it."""
-    found = _MARGIN.match(fence)
-    margin = re.sub(r"\S", " ", found[0]) if found else ""
+    """Remove the indentation of the opening fence from the lines, if the first line has it."""
+    indent = _MARGIN.match(fence)
+    margin = re.sub(r"\S", " ", indent[0]) if indent else ""
     first = next((line for line in lines if line.strip()), "")
     return [line.removeprefix(margin) for line in lines] if first.startswith(margin) else lines

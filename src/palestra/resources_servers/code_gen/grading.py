@@ -1,6 +1,6 @@
-"""From what a program wrote to whether it is right.
+"""Decide whether the output of a program is right.
 
-Pure functions that never raise. The rules are those of LiveCodeBench.
+Pure functions that never raise, except `json_value`. The rules are those of LiveCodeBench.
 """
 
 import json
@@ -13,17 +13,18 @@ from typing import Any
 LONGEST_EXCERPT = 300
 FEW_DIGITS = 4_000
 LONGEST_SPELLING = 100
-"""No value is spelt so many times longer than another way: 1e308 takes 5 characters, or 309."""
+"""No spelling of a value is this many times longer than another: 1e308 has 5 characters, or 309
+digits."""
 
 WRONG_LENGTH = "Wrong answer: mismatched output length"
 
 
 def wrong_output(written: str, expected: str) -> str | None:
-    """Why an output is wrong; None when it is right.
+    """Return why an output is wrong; None when it is right.
 
-    Line by line, without space around a line and without empty lines around the whole. Lines of
-    numbers are equal when their numbers are, exactly. It takes little more memory than the texts
-    do, however many lines and numbers they have.
+    The texts are compared line by line. Blanks around a line and empty lines around the whole text
+    do not count. Two lines of numbers are equal when their numbers are exactly equal. The function
+    needs little more memory than the texts, however many lines and numbers they have.
     """
     written, expected = written.strip(), expected.strip()
     if written.count("\n") != expected.count("\n"):
@@ -31,13 +32,13 @@ def wrong_output(written: str, expected: str) -> str | None:
     lines = zip(_lines(written), _lines(expected), strict=True)
     for number, (line, right) in enumerate(lines):
         if line != right and not _same_numbers(line, right):
-            told = f"{excerpt(line)} != {excerpt(right)}"
-            return f"Wrong answer at output_line_idx={number}: {told}"
+            difference = f"{excerpt(line)} != {excerpt(right)}"
+            return f"Wrong answer at output_line_idx={number}: {difference}"
     return None
 
 
 def same_value(returned: bytes, expected: str) -> bool:
-    """Whether JSON of what a function returned is the expected JSON."""
+    """Whether the JSON text of a function's result equals the expected JSON."""
     if len(returned) > LONGEST_SPELLING * (len(expected) + 10):
         return False  # read into values, it may take thirty times the memory
     try:
@@ -47,15 +48,15 @@ def same_value(returned: bytes, expected: str) -> bool:
 
 
 def json_value(text: str | bytes) -> Any:
-    """The value of a JSON text, its numbers as long as they are.
+    """Parse a JSON text, and keep every integer exact.
 
-    Raises ValueError, and RecursionError when it is nested too deeply.
+    Raises ValueError: not JSON. Raises RecursionError: nested too deeply.
     """
-    return json.loads(text, parse_int=_whole)
+    return json.loads(text, parse_int=_as_exact)
 
 
 def excerpt(value: Any) -> str:
-    """A text, its middle left out when it is long."""
+    """Return a value as text; the middle of a long text is left out."""
     text = value if isinstance(value, str) else str(value)
     if len(text) <= LONGEST_EXCERPT:
         return text
@@ -72,7 +73,10 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _same_numbers(line: str, right: str) -> bool:
-    """Whether both are numbers and nothing else, and the same ones. One after the other."""
+    """Whether both lines contain only numbers, and the same numbers in the same order.
+
+    The numbers are parsed one at a time, to save memory.
+    """
     try:
         return all(ours == theirs for ours, theirs in zip_longest(_numbers(line), _numbers(right)))
     except InvalidOperation:  # also when a signalling NaN is compared
@@ -83,6 +87,8 @@ def _numbers(line: str) -> Iterator[Decimal]:
     return (Decimal(token.group()) for token in re.finditer(r"\S+", line))
 
 
-def _whole(digits: str) -> int | Decimal:
-    """A whole number. Python takes only so many digits of an int, and reads them slowly."""
+def _as_exact(digits: str) -> int | Decimal:
+    """Parse the digits of an integer. Long ones become a Decimal: Python limits the digits of an
+    int and parses many of them slowly.
+    """
     return int(digits) if len(digits) < FEW_DIGITS else Decimal(digits)

@@ -1,12 +1,13 @@
-"""Runs inside the sandbox: one program, test after test, each in a process of its own.
+"""The harness inside the sandbox. It runs one program on each test, in a new process per test.
 
-The first message is JSON, `{"code", "fn_name", "cpu_s", "wall_s", "output_bytes"}`; its answer
-`{"error": …}`, null when the code compiles. Each further message is a test's input; its answer a
-line of JSON, `{"status", "error", "cpu_s"}`, and then what the program wrote. Expected outputs
-stay outside: a program that takes over this process can only say what it would have answered.
+The first message is JSON: `{"code", "fn_name", "cpu_s", "wall_s", "output_bytes"}`. The reply is
+`{"error": …}`, with null when the code compiles. Each later message is the input of one test. The
+reply is one line of JSON, `{"status", "error", "cpu_s"}`, followed by the output of the program.
+Expected outputs stay outside the sandbox, so a program that takes over this process cannot read
+them.
 
-With `fn_name` the input is one JSON value a line, the function's arguments, and what is answered
-is JSON of what it returned. Else the input is standard input.
+With `fn_name`, the input holds the function's arguments, one JSON value per line, and the output is
+the JSON of the result. Without `fn_name`, the input is the standard input of the program.
 """
 
 import atexit
@@ -29,8 +30,8 @@ STARS = (
     "string re datetime collections heapq bisect copy math random statistics itertools functools "
     "operator io sys json builtins typing"
 )
-"""Whose names programs use without importing them, as the benchmark permits; in this order, in
-which later ones win."""
+"""Modules whose names a program can use without an import, as the benchmark permits. On a clash,
+the later module wins."""
 
 MODULES = (
     "string re datetime collections heapq bisect copy math random statistics itertools functools "
@@ -44,11 +45,11 @@ NOT_EQUAL_TO_JSON = {"no JSON value is equal to this": True}
 
 
 class Unequal(Exception):
-    """A returned value that no expected value can be equal to."""
+    """Raised for a result that cannot equal any JSON value."""
 
 
 def main() -> None:
-    """Answer messages until there are no more."""
+    """Reply to messages until the channel closes."""
     channel = Channel()
     message = channel.receive()
     if message is None:
@@ -64,31 +65,32 @@ def main() -> None:
     names = prelude()
     gc.freeze()
     channel.send(b'{"error": null}')
-    while (given := channel.receive()) is not None:
+    while (stdin := channel.receive()) is not None:
         with Files() as files:
-            files.give(given)
+            files.give(stdin)
             began = time.monotonic()
             child = os.fork()
             if child == 0:
                 channel.close()
-                solve(task, code, names, given, files)
+                solve(task, code, names, stdin, files)
             channel.send(outcome(child, task, files, began))
 
 
 def allow_deep_recursion() -> None:
-    """Let the main thread's stack grow as far as it may.
+    """Raise the stack limit of the main thread as far as allowed.
 
-    The C library has read the limit at the start, for the stacks of threads: theirs stay small,
-    and many of them fit into the address space.
+    The C library read the limit at the start and uses it for the stacks of other threads. So those
+    stacks stay small, and many fit into the address space.
     """
-    _, most = resource.getrlimit(resource.RLIMIT_STACK)
-    resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (hard_limit, hard_limit))
 
 
 class Files:
-    """A test's input, its output, and what the child tells of it: files without a name.
+    """The files of one test: its input, its output, and the child's error message. They have no
+    names.
 
-    A program that removes files, or puts others in their place, does not find these.
+    So a program cannot find, remove or replace them.
     """
 
     def __enter__(self) -> Self:
@@ -99,15 +101,15 @@ class Files:
         for file in (self.input, self.output, self.told):
             file.close()
 
-    def give(self, given: bytes) -> None:
-        """Write the input."""
-        view = memoryview(given)
+    def give(self, stdin: bytes) -> None:
+        """Write the standard input of the test into the input file."""
+        view = memoryview(stdin)
         while view:
             view = view[os.write(self.input.end, view) :]
 
 
 class Scratch:
-    """A file with a descriptor at its beginning, to read, and one at its end, to write."""
+    """A file with two descriptors: one to read from the beginning, one to append at the end."""
 
     def __init__(self) -> None:
         name = f".{os.urandom(16).hex()}"
@@ -116,10 +118,10 @@ class Scratch:
         self.beginning = os.open(name, os.O_RDONLY)
         os.unlink(name)  # noqa: PTH108
 
-    def first(self, most: int) -> bytes:
-        """So many bytes, wherever others have read."""
+    def first(self, limit: int) -> bytes:
+        """Read at most `limit` bytes from the beginning, independent of the file position."""
         parts = bytearray()
-        while room := min(most - len(parts), 1 << 20):
+        while room := min(limit - len(parts), 1 << 20):
             part = os.pread(self.beginning, room, len(parts))
             if not part:
                 break
@@ -127,13 +129,13 @@ class Scratch:
         return bytes(parts)
 
     def close(self) -> None:
-        """Let go of it, and with that of what is in it."""
+        """Close both descriptors, which deletes the content."""
         os.close(self.beginning)
         os.close(self.end)
 
 
 def prelude() -> dict[str, Any]:
-    """The names that a program finds without importing them."""
+    """Return the names that a program can use without importing them."""
     names: dict[str, Any] = {}
     for module in STARS.split():
         exec(f"from {module} import *", names)  # noqa: S102
@@ -146,11 +148,11 @@ def prelude() -> dict[str, Any]:
 
 
 def solve(
-    task: dict[str, Any], code: types.CodeType, names: dict[str, Any], given: bytes, files: Files
+    task: dict[str, Any], code: types.CodeType, names: dict[str, Any], stdin: bytes, files: Files
 ) -> NoReturn:
-    """Run the program on the input, and end as any Python program ends."""
+    """Run the program on the input, then exit like a Python program."""
     os.setsid()
-    told, output = os.dup(files.told.end), os.dup(files.output.end)
+    message_fd, output = os.dup(files.told.end), os.dup(files.output.end)
     os.dup2(files.input.beginning, 0)
     if task["fn_name"]:
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -170,25 +172,26 @@ def solve(
     module.__dict__.update(stdin=sys.stdin, stdout=sys.stdout, stderr=sys.stderr)
     try:
         if task["fn_name"]:
-            view = memoryview(call(task, given, code, module))
+            view = memoryview(call(task, stdin, code, module))
             while view:
                 view = view[os.write(output, view) :]
         else:
             exec(code, module.__dict__)  # noqa: S102
         sys.stdout.flush()
     except SystemExit:
-        os.write(told, b"null")
+        os.write(message_fd, b"null")
     except BaseException as error:
-        os.write(told, json.dumps(told_of(error)).encode())
+        os.write(message_fd, json.dumps(told_of(error)).encode())
     else:
-        os.write(told, b"null")
+        os.write(message_fd, b"null")
     end()
 
 
 def end() -> NoReturn:
-    """What an interpreter does at its end that can be seen from outside.
+    """Do the visible part of a normal interpreter exit: wait for threads, run exit functions,
+    flush.
 
-    Taking the modules apart, which is most of its work, cannot: the process is gone anyway.
+    The costly part, taking modules apart, is skipped: it has no visible effect.
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
@@ -199,10 +202,10 @@ def end() -> NoReturn:
 
 
 def call(
-    task: dict[str, Any], given: bytes, code: types.CodeType, module: types.ModuleType
+    task: dict[str, Any], stdin: bytes, code: types.CodeType, module: types.ModuleType
 ) -> bytes:
-    """JSON of what the function returns."""
-    arguments = [json.loads(line) for line in given.decode("utf-8").split("\n")]
+    """Call the function with the arguments in `stdin`, and return its result as JSON."""
+    arguments = [json.loads(line) for line in stdin.decode("utf-8").split("\n")]
     module.__dict__["__name__"] = "solution"
     sys.modules["solution"] = module
     exec(code, module.__dict__)  # noqa: S102
@@ -216,9 +219,10 @@ def call(
 
 
 def plain(value: Any) -> Any:
-    """The value, as nothing but what JSON gives: a subclass may say that it equals anything.
+    """Copy a value into plain JSON types. Otherwise a subclass could define itself equal to
+    anything.
 
-    A tuple inside of it is no list, and keys are texts.
+    Raises Unequal: an inner tuple, a key that is not a string, or any other type.
     """
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
@@ -235,7 +239,7 @@ def plain(value: Any) -> Any:
 
 
 def told_of(error: BaseException) -> str:
-    """An exception, whatever its own methods do."""
+    """Return the text of an exception, even when its own `__repr__` raises."""
     try:
         return repr(error)[:1000]
     except BaseException:
@@ -243,7 +247,7 @@ def told_of(error: BaseException) -> str:
 
 
 def limit(kind: int, value: int) -> None:
-    """Lower a limit of this process for good."""
+    """Lower a resource limit of this process permanently."""
     _, hard = resource.getrlimit(kind)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (value, value))
@@ -253,7 +257,7 @@ def limit(kind: int, value: int) -> None:
 
 
 def outcome(child: int, task: dict[str, Any], files: Files, began: float) -> bytes:
-    """Wait for the child, at most as long as it may take; the answer to its test."""
+    """Wait for the child until its time limit, and return the reply for its test."""
     in_time = wait(child, began + task["wall_s"])
     kill_rest(child)
     _, status, used = os.wait4(child, 0)
@@ -279,7 +283,7 @@ def outcome(child: int, task: dict[str, Any], files: Files, began: float) -> byt
 
 
 def wait(child: int, deadline: float) -> bool:
-    """Whether the child ends by then."""
+    """Wait for the child to end; return whether it ended before `deadline`."""
     pidfd = os.pidfd_open(child)
     try:
         left_s = max(0.0, deadline - time.monotonic())
@@ -289,7 +293,7 @@ def wait(child: int, deadline: float) -> bool:
 
 
 def kill_rest(child: int) -> None:
-    """Kill the child, and all that it started."""
+    """Kill the child and all processes that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getpid() == 2 and os.getppid() == 1:
             # In a process namespace of our own, where all others are its descendants.

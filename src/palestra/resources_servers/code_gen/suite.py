@@ -1,4 +1,4 @@
-"""Every test of a task, run in the sandbox one after the other until one fails."""
+"""Run every test of a task in the sandbox, one after another, until one fails."""
 
 import asyncio
 import contextlib
@@ -16,23 +16,23 @@ WRONG, TOO_SLOW, RAISED = -2, -3, -4
 """The codes of LiveCodeBench."""
 
 GRACE_S: Final = 60.0
-"""For the harness, beyond what a test may take."""
+"""Seconds that the harness gets in addition to the limit of a test."""
 
 PROCESSES: Final = 128
-"""Processes and threads of a program: more than a right one takes."""
+"""The largest number of processes and threads of a program; a right program needs fewer."""
 
 MIB: Final = 1 << 20
 UTF8_BYTES: Final = 4
 
 INLINE_CHARS: Final = 100_000
-"""Outputs up to here are compared on the event loop."""
+"""Outputs up to this length are compared on the event loop, longer ones in a thread."""
 
 _HARNESS: Final = Path(__file__).with_name("harness.py")
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Inputs and the outputs that they must give, in the same order."""
+    """The inputs of a task and the expected outputs, in the same order."""
 
     inputs: Sequence[str]
     outputs: Sequence[str]
@@ -41,7 +41,7 @@ class Suite:
 
 @dataclass(frozen=True, slots=True)
 class SuiteLimits:
-    """Limits of one test."""
+    """The limits of one test."""
 
     cpu_s: float
     wall_s: float
@@ -51,7 +51,11 @@ class SuiteLimits:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`result`: for each test that was run true, or why not; the last may be the first failure."""
+    """The result of a task's tests.
+
+    `result` has one entry per test that was run: True, or False or a LiveCodeBench code for the
+    first failure.
+    """
 
     passed: bool
     result: list[bool | int] = field(default_factory=list)
@@ -59,17 +63,17 @@ class Verdict:
 
 
 async def run_tests(sandbox: Sandbox, code: str, tests: Suite, limits: SuiteLimits) -> Verdict:
-    """Run the tests. Raises `InfraError` when the sandbox failed."""
-    whole = _of_all(tests, limits)
+    """Run the tests of a task. Raises `InfraError`: the sandbox failed."""
+    overall = _of_all(tests, limits)
     program = conversing(_HARNESS.read_bytes())
-    async with sandbox.converse(program, limits=whole) as conversation:
+    async with sandbox.converse(program, limits=overall) as conversation:
         return await _Running(conversation, tests, limits).verdict(code)
 
 
 def _of_all(tests: Suite, limits: SuiteLimits) -> Limits:
-    """Limits of the harness with all its tests: those that a test may use, and room for ours."""
+    """Compute the limits of the whole harness: what all tests may use, plus some for the harness."""
     count = len(tests.inputs)
-    longest_mib = 1 + max(len(given) for given in tests.inputs) * UTF8_BYTES // MIB
+    longest_mib = 1 + max(len(stdin) for stdin in tests.inputs) * UTF8_BYTES // MIB
     return Limits(
         cpu_s=min(86_400, (limits.cpu_s + 1) * count + GRACE_S),
         wall_s=min(86_400, (limits.wall_s + 1) * count + GRACE_S),
@@ -104,38 +108,38 @@ class _Running:
         if error is not None:
             return Verdict(False, [RAISED], _failure(RAISED, f"Error during testing: {error}"))
         used_s = 0.0
-        for given, expected in zip(self._tests.inputs, self._tests.outputs, strict=True):
-            failure, cpu_s = await self._test(given, expected)
+        for stdin, expected in zip(self._tests.inputs, self._tests.outputs, strict=True):
+            failure, cpu_s = await self._test(stdin, expected)
             used_s += cpu_s
             if failure is not None:
                 return Verdict(False, self._result, failure)
             self._result.append(True)
         return Verdict(True, self._result, {"execution time": used_s})
 
-    async def _test(self, given: str, expected: str) -> tuple[dict[str, Any] | None, float]:
-        """What is wrong with the answer to one test, if anything, and its CPU seconds."""
-        shown = {"inputs": excerpt(given), "expected": excerpt(expected)}
+    async def _test(self, stdin: str, expected: str) -> tuple[dict[str, Any] | None, float]:
+        """Run one test. Return its failure, or None when it passed, and the CPU seconds it used."""
+        case = {"inputs": excerpt(stdin), "expected": excerpt(expected)}
         try:
-            answer = await self._ask(given.encode("utf-8", "replace"))
+            answer = await self._ask(stdin.encode("utf-8", "replace"))
         except ConversationEnded:
-            return self._raised(await self._why_it_ended(), shown), 0.0
+            return self._raised(await self._why_it_ended(), case), 0.0
         line, _, output = answer.partition(b"\n")
         head = _decoded(line)
         cpu_s = head["cpu_s"] if isinstance(head["cpu_s"], float) else 0.0
         if head["status"] == "timeout":
             self._result.append(TOO_SLOW)
             error = str(head["error"])
-            return _failure(TOO_SLOW, "Time Limit Exceeded", error=error, **shown), cpu_s
+            return _failure(TOO_SLOW, "Time Limit Exceeded", error=error, **case), cpu_s
         if head["status"] == "killed":
             await self._ask_whose_kill_it_was()
         if head["status"] != "ended":
-            return self._raised(str(head["error"]), shown), cpu_s
+            return self._raised(str(head["error"]), case), cpu_s
         wrong = await self._wrong(output, expected)
         if wrong is None:
             return None, cpu_s
         self._result.append(False if self._tests.fn_name else WRONG)
         written = excerpt(output.decode(errors="replace"))
-        return _failure(WRONG, wrong, output=written, **shown), cpu_s
+        return _failure(WRONG, wrong, output=written, **case), cpu_s
 
     async def _wrong(self, output: bytes, expected: str) -> str | None:
         if len(output) + len(expected) > INLINE_CHARS:
@@ -147,15 +151,17 @@ class _Running:
             return None if same_value(output, expected) else "Wrong Answer"
         return wrong_output(output.decode(errors="replace"), expected)
 
-    def _raised(self, error: str, shown: Mapping[str, Any]) -> dict[str, Any]:
+    def _raised(self, error: str, case: Mapping[str, Any]) -> dict[str, Any]:
         self._result.append(RAISED)
-        return _failure(RAISED, "Runtime Error", error=error, **shown)
+        return _failure(RAISED, "Runtime Error", error=error, **case)
 
     async def _ask(self, message: bytes) -> bytes:
         return await self._conversation.ask(message, within_s=self._within_s)
 
     async def _ask_whose_kill_it_was(self) -> None:
-        """Raise `InfraError` when the kernel may have killed it for the machine's sake."""
+        """Raise `InfraError` when the kernel may have killed the program because the machine had no
+        memory.
+        """
         result = await self._conversation.end()
         if result.machine_full:
             raise InfraError(
@@ -180,14 +186,18 @@ class _Running:
         return words[result.stopped_by]
 
 
-def _failure(code: int, message: str, **more: Any) -> dict[str, Any]:
-    return {**more, "error_code": code, "error_message": message}
+def _failure(code: int, message: str, **details: Any) -> dict[str, Any]:
+    return {**details, "error_code": code, "error_message": message}
 
 
 def _decoded(line: bytes) -> dict[str, Any]:
-    """A head line. The program may have taken over the harness, and said anything."""
-    given: Any = None
+    """Parse the first line of a reply. Accept any bytes: the program may have taken over the
+    harness.
+    """
+    decoded: Any = None
     with contextlib.suppress(ValueError, RecursionError):
-        given = json.loads(line)
-    known = given if isinstance(given, dict) else {"error": "its test process answered nonsense"}
-    return {"status": None, "error": None, "cpu_s": 0.0, **known}
+        decoded = json.loads(line)
+    verdict = (
+        decoded if isinstance(decoded, dict) else {"error": "its test process answered nonsense"}
+    )
+    return {"status": None, "error": None, "cpu_s": 0.0, **verdict}

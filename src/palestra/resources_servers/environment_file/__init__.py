@@ -1,1 +1,1 @@
-"""Serves an environment that is one Python file with an `@environment` function."""
+"""Serve an environment that is one Python file with an `@environment` function."""

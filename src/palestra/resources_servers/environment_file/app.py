@@ -8,14 +8,14 @@ from palestra.server import Environment, FunctionServer, ResourcesServerConfig
 
 
 class EnvironmentFileConfig(ResourcesServerConfig):
-    """Settings of `environment_file`."""
+    """The settings of `environment_file`."""
 
     path: Path
-    """The Python file that holds the `@environment` function."""
+    """The Python file with the `@environment` function."""
 
 
 class EnvironmentFileServer(FunctionServer):
-    """Verifies with the function in `path`."""
+    """A resources server that verifies with the `@environment` function of the file `path`."""
 
     config: EnvironmentFileConfig
 
@@ -24,13 +24,13 @@ class EnvironmentFileServer(FunctionServer):
         return load_environment(self.config.path)
 
     def made_environment(self) -> Environment:
-        """The environment in the file."""
+        """Return the environment that the file defines."""
         return self._environment
 
     def environment_path(self) -> Path | None:
-        """The file."""
+        """Return the path of the file."""
         return self.config.path
 
     async def start(self) -> None:
-        """Import the file now, so that what is wrong with it is said before the first rollout."""
+        """Import the file now, so that an error in it is reported before the first rollout."""
         self.made_environment()

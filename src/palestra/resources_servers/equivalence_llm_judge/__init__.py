@@ -1,1 +1,1 @@
-"""Short answers, compared with the right one by a judge."""
+"""Short answers, which a judge compares with the expected answer."""

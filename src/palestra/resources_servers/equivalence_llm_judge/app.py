@@ -1,4 +1,4 @@
-"""`EquivalenceServer`: an answer is right when a judge cannot tell it from the expected one."""
+"""`EquivalenceServer`: a judge decides whether an answer means the same as the expected answer."""
 
 from functools import cached_property
 from typing import ClassVar
@@ -43,40 +43,41 @@ line of its own."""
 
 
 class EquivalenceConfig(JudgeConfig):
-    """Settings of the environment."""
+    """The settings of the environment."""
 
     default_system: ClassVar[str] = SYSTEM
     default_template: ClassVar[str] = TEMPLATE
     places: ClassVar[tuple[str, ...]] = ("question", REFERENCE, CANDIDATE)
 
     reward_if_swap_fails: float = 0.0
-    """The reward when the answers are equal in one order and not in the other."""
+    """The reward when the judge calls the answers equal in the first order but not when swapped."""
 
     quick_check: bool = False
-    """An answer whose last box holds the expected answer, letter for letter, needs no judge."""
+    """Skip the judge and give reward 1.0 when the last box holds exactly the expected answer."""
 
 
 class EquivalenceVerifyRequest(VerifyRequest):
-    """What a row must say for its answer to be judged."""
+    """The fields that a row needs for its answer to be judged."""
 
     expected_answer: str
     question: str | None = None
-    """What is shown to the judge; without it, the last message of the prompt."""
+    """The question shown to the judge. By default, the last message of the prompt."""
 
 
 class EquivalenceServer(AttemptsServer):
-    """Asks the judge about the text of the last message."""
+    """A resources server that sends the text of the last message to a judge."""
 
     config: EquivalenceConfig
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The expected answer."""
+        """Return a response with the expected answer."""
         return response_of(f"It is this: {row['expected_answer']}")
 
     async def verify(self, body: EquivalenceVerifyRequest) -> VerifyResponse:
-        """1.0 when the judge calls both answers equal, in both orders; else 0.0.
+        """Return reward 1.0 when the judge calls both answers equal, in both orders; else 0.0.
 
-        Raises JudgeFailure when the judge fails or says neither.
+        When the orders disagree, the reward is `reward_if_swap_fails`. Raises JudgeFailure: the
+        judge fails or gives no verdict.
         """
         answer = body.response.final_text.strip()
         if not answer:
@@ -88,13 +89,15 @@ class EquivalenceServer(AttemptsServer):
     async def _judged(self, body: EquivalenceVerifyRequest, answer: str) -> VerifyResponse:
         hearing = self._judge.hearing(body)
         expected = body.expected_answer.strip()
-        asked = body.question or body.responses_create_params.last_message
+        question = body.question or body.responses_create_params.last_message
         ruling = await hearing.compare(
             self.config.question(
-                {"question": asked, REFERENCE: expected, CANDIDATE: answer}, (REFERENCE, CANDIDATE)
+                {"question": question, REFERENCE: expected, CANDIDATE: answer},
+                (REFERENCE, CANDIDATE),
             ),
             self.config.question(
-                {"question": asked, REFERENCE: answer, CANDIDATE: expected}, (REFERENCE, CANDIDATE)
+                {"question": question, REFERENCE: answer, CANDIDATE: expected},
+                (REFERENCE, CANDIDATE),
             ),
         )
         rewards = {Ruling.EQUAL: 1.0, Ruling.ORDER_MATTERS: self.config.reward_if_swap_fails}

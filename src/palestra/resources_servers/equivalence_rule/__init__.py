@@ -1,1 +1,1 @@
-"""Answers that are texts: how near does one come to the expected text, by a rule?"""
+"""Text answers: a rule scores how similar an answer is to the expected text."""

@@ -1,4 +1,4 @@
-"""`EquivalenceRuleServer`: how near does an answer come to the expected text, by a rule?"""
+"""`EquivalenceRuleServer`: a rule scores how similar an answer is to the expected text."""
 
 from functools import cached_property
 from typing import ClassVar, Final, Literal
@@ -14,41 +14,41 @@ from palestra.server import ResourcesServerConfig, RewardRules
 Rule = Literal["exact", "sequence_match", "weighted"]
 
 LIMIT_S: Final = 5.0
-"""Of a core, for one comparison."""
+"""The seconds for one comparison; waiting for a core does not count."""
 _RATIO: Final = "palestra.resources_servers.equivalence_rule.ratio"
 
 
 class EquivalenceRuleConfig(ResourcesServerConfig):
-    """The rule for rows that name none."""
+    """The settings of the environment. `rule`: the rule for rows that set none."""
 
     rule: Rule = "exact"
 
     exact_weight: float = Field(default=0.5, ge=0, le=1)
-    """Under `weighted`: the part of the score that only an exact answer gets."""
+    """With rule `weighted`: the part of the score that only an exact answer gets."""
 
 
 class EquivalenceRuleVerifyRequest(VerifyRequest):
-    """A row: the expected text, and the rule by which an answer is compared with it."""
+    """A row: the expected text, and the rule that compares an answer with it."""
 
     expected_answer: str = Field(pattern=r"\S")
 
     rule: Rule | None = None
-    """Without one, the rule of the configuration."""
+    """The rule for this row. By default, the rule of the settings."""
 
 
 class EquivalenceRuleServer(AttemptsServer):
-    """Compares the last message with the expected answer."""
+    """A resources server that compares the last message with the expected answer."""
 
     config: EquivalenceRuleConfig
 
     reward_rules: ClassVar[RewardRules] = RewardRules(wrong=0.99)
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The expected answer, and nothing else."""
+        """Return a response with only the expected answer."""
         return response_of(row["expected_answer"])
 
     async def verify(self, body: EquivalenceRuleVerifyRequest) -> VerifyResponse:
-        """From 0.0, nothing the same, to 1.0, the same text."""
+        """Return a reward from 0.0 (no text in common) to 1.0 (the same text)."""
         answer, expected = body.response.final_text.strip(), body.expected_answer.strip()
         score = await self._score(answer, expected, body.rule or self.config.rule)
         return self.reply(body, score, equivalence_score=score)
@@ -62,17 +62,23 @@ class EquivalenceRuleServer(AttemptsServer):
         return part * await self._similarity(answer, expected)
 
     async def _similarity(self, answer: str, expected: str) -> float:
-        compared, alone = (Call(f"{_RATIO}:ratio", (one, expected)) for one in (answer, expected))
+        compared, expected_alone = (
+            Call(f"{_RATIO}:ratio", (text, expected)) for text in (answer, expected)
+        )
         try:
-            found = await value_of(
-                self._workers, compared, alone=alone, field="expected_answer", limit_s=LIMIT_S
+            ratio = await value_of(
+                self._workers,
+                compared,
+                row_call=expected_alone,
+                field="expected_answer",
+                limit_s=LIMIT_S,
             )
         except Stopped:
             return 0.0
-        return float(found)
+        return float(ratio)
 
     async def stop(self) -> None:
-        """End the worker processes."""
+        """Stop the worker processes."""
         await self._workers.close()
 
     @cached_property

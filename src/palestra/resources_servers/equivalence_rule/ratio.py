@@ -1,11 +1,11 @@
-"""How much of two texts is the same, by difflib; a worker's task.
+"""Compute the similarity of two texts with difflib. Runs in a worker process.
 
-The matcher's time grows with the square of the texts and worse.
+The matcher takes quadratic time or worse.
 """
 
 from difflib import SequenceMatcher
 
 
 def ratio(answer: str, expected: str) -> float:
-    """From 0.0, nothing, to 1.0, all of it."""
+    """Return the similarity of two texts, from 0.0 (nothing in common) to 1.0 (equal)."""
     return SequenceMatcher(None, answer, expected).ratio()

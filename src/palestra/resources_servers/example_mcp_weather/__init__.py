@@ -1,1 +1,1 @@
-"""One tool over MCP, one sentence to repeat: the smallest environment whose tools are at `/mcp`."""
+"""The smallest environment with tools at `/mcp`: one MCP tool, and one sentence to repeat."""

@@ -1,7 +1,7 @@
-"""A weather tool at `/mcp`; the model must call it and repeat what it says.
+"""A weather tool at `/mcp`. The model must call it and repeat the sentence that it returns.
 
-The reward is 1.0 when the tool was called for the row's city, the sentence came back, and the
-model's last message holds it.
+The reward is 1.0 when the model called the tool for the row's city, the tool returned its sentence,
+and the last message contains that sentence.
 """
 
 from typing import ClassVar
@@ -22,24 +22,24 @@ from palestra.server import ResourcesServer, tool
 
 
 class City(WireModel):
-    """Which city the row asks about."""
+    """The city that the row asks about."""
 
     expected_city: str
 
 
 class McpWeatherVerifyRequest(VerifyRequest):
-    """What a row must say for its answer to be judged."""
+    """The fields that a row needs for its answer to be verified."""
 
     verifier_metadata: City
 
 
 class McpWeatherServer(ResourcesServer):
-    """It is 72 F everywhere."""
+    """A resources server with a weather tool; the weather is the same in every city."""
 
     repeatable: ClassVar[bool | None] = True
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The tool called, and what it says repeated."""
+        """Return a response that calls the tool and repeats its sentence."""
         city = row["verifier_metadata"]["expected_city"]
         return response_of(called("get_weather", {"city": city}), sentence(city))
 
@@ -52,34 +52,34 @@ class McpWeatherServer(ResourcesServer):
         return sentence(city)
 
     async def verify(self, body: McpWeatherVerifyRequest) -> VerifyResponse:
-        """Whether the tool was asked about the city, and its sentence repeated."""
+        """Give reward 1.0 when the model called the tool for the city and repeated its sentence."""
         city = body.verifier_metadata.expected_city
         expected = sentence(city)
-        seen = _told(body, city, expected)
+        was_told = _was_city_told(body, city, expected)
         mentioned = expected in body.response.final_text
         return self.reply(
             body,
-            float(seen and mentioned),
+            float(was_told and mentioned),
             expected_weather=expected,
-            tool_call_seen=seen,
+            tool_call_seen=was_told,
             final_response_mentions_weather=mentioned,
         )
 
 
 def sentence(city: str) -> str:
-    """What the tool says."""
+    """Return the sentence that the tool returns for a city."""
     return f"The weather in {city} is sunny and 72 F."
 
 
-def _told(body: VerifyRequest, city: str, expected: str) -> bool:
-    """Whether a call of the tool for this city was answered with its sentence."""
+def _was_city_told(body: VerifyRequest, city: str, expected: str) -> bool:
+    """Whether the model called the tool for this city and got the expected sentence back."""
     output = body.response.output
-    asked = {
+    calls = {
         item.call_id
         for item in output
         if isinstance(item, FunctionCall) and Called.of(item).is_call("get_weather", {"city": city})
     }
     return any(
-        isinstance(item, FunctionCallOutput) and item.call_id in asked and item.output == expected
+        isinstance(item, FunctionCallOutput) and item.call_id in calls and item.output == expected
         for item in output
     )

@@ -1,1 +1,1 @@
-"""Several tool calls that build on each other: look values up, then hand them in."""
+"""Several tool calls that build on each other: look values up, then submit them."""

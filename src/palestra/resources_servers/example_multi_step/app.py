@@ -1,7 +1,8 @@
-"""Look up a value for each right word with one tool, then hand all of them in with another.
+"""The model looks up a value for each right word with one tool, then submits all values with
+another.
 
-A rollout is judged by the last call of `extract_synonym_values` that the model made, whether or
-not it was run: a model may correct itself, and its last word counts.
+The verifier reads the model's last call of `extract_synonym_values`, whether or not the call was
+run. So a model may correct itself.
 """
 
 from collections.abc import Iterator
@@ -24,17 +25,20 @@ HAND_IN = "extract_synonym_values"
 
 
 class SynonymVerifyRequest(VerifyRequest):
-    """What a row must say for its trajectory to be judged."""
+    """The fields that a row needs for its trajectory to be verified."""
 
     expected_synonym_values: list[int]
-    """The right words' values, in the order the prompt lists the words."""
+    """The values of the right words, in the order in which the prompt lists the words."""
 
     minefield_label_value: int | None = None
-    """The value of the term itself, which a hasty model hands in instead of its synonyms'."""
+    """The value of the original term. A hasty model submits it instead of the values of the
+    synonyms."""
 
 
 class SynonymServer(ResourcesServer):
-    """A word's value is the sum of its characters' code points, which no model can guess."""
+    """A resources server where a word's value is the sum of its code points, so no model can guess
+    it.
+    """
 
     repeatable: ClassVar[bool | None] = True
 
@@ -56,7 +60,7 @@ class SynonymServer(ResourcesServer):
         return {"success": True}
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """Each right word looked up, then all the values handed in."""
+        """Return a response that looks up each right word, then submits all the values."""
         looked_up = [
             called("get_synonym_value", {"synonym": word}, f"call_{number}")
             for number, word in enumerate(row["expected_synonyms"])
@@ -65,29 +69,31 @@ class SynonymServer(ResourcesServer):
         return response_of(*looked_up, called(HAND_IN, {"synonym_values": values}, "call_last"))
 
     async def verify(self, body: SynonymVerifyRequest) -> VerifyResponse:
-        """1.0 when exactly the expected values were handed in, in order; else 0.0."""
+        """Return reward 1.0 when the submitted values are exactly the expected ones in order; else
+        0.0.
+        """
         expected = body.expected_synonym_values
-        given = handed_in(body.response)
-        accurate = given == expected
+        values = handed_in(body.response)
+        accurate = values == expected
         mine = body.minefield_label_value
         return self.reply(
             body,
             float(accurate),
-            parsed_synonym_values=given,
+            parsed_synonym_values=values,
             accuracy=accurate,
-            set_overlap=_overlap(given, expected),
-            original_term_minefield_hit=mine in given and mine not in expected,
-            order_instruction_following_failure=not accurate and sorted(given) == sorted(expected),
+            set_overlap=_overlap(values, expected),
+            original_term_minefield_hit=mine in values and mine not in expected,
+            order_instruction_following_failure=not accurate and sorted(values) == sorted(expected),
         )
 
 
 def value_of(word: str) -> int:
-    """The sum of the word's code points."""
+    """Return the sum of the word's code points."""
     return sum(map(ord, word))
 
 
 def handed_in(response: Response) -> list[int]:
-    """The values of the last hand-in; empty when there is none, or it is no list of integers."""
+    """Return the values of the last submission; empty when it is missing or not a list of integers."""
     last = next(_hand_ins(response), None)
     if last is None:
         return []
@@ -107,8 +113,8 @@ def _hand_ins(response: Response) -> Iterator[FunctionCall]:
             yield item
 
 
-def _overlap(given: list[int], expected: list[int]) -> float:
-    """The share of the expected values that were handed in."""
+def _overlap(values: list[int], expected: list[int]) -> float:
+    """Return the share of the expected values that the model submitted."""
     if not expected:
-        return float(not given)
-    return len(set(given) & set(expected)) / len(set(expected))
+        return float(not values)
+    return len(set(values) & set(expected)) / len(set(expected))

@@ -1,1 +1,1 @@
-"""A dialogue with prepared follow-up questions, scored on the last answer: the smallest environment that takes turns."""
+"""The smallest multi-turn environment: prepared follow-up questions, scored on the last answer."""

@@ -1,7 +1,7 @@
-"""Ask the row's follow-up questions one after the other, and score the last answer.
+"""Ask the row's follow-up questions one after another, and score the last answer.
 
-The smallest environment that takes turns: what a step needs is in `episode.state`, and a stored
-rollout can be scored again because the dialogue itself says everything.
+The smallest multi-turn environment: the state of a dialogue is in `episode.state`. A stored rollout
+can be verified again, because the dialogue contains everything the score needs.
 """
 
 import re
@@ -31,17 +31,17 @@ from palestra.server import (
 
 
 class Dialogue(WireModel):
-    """What a row must say for its dialogue to be held."""
+    """The fields that a row needs for its dialogue."""
 
     follow_ups: list[str] = Field(default_factory=list)
-    """Questions that follow the first one, which is the task's input."""
+    """The questions after the first one. The first is in the task's input."""
 
     expected_answer: str = Field(min_length=1)
-    """What the last answer must name."""
+    """The text that the last answer must contain."""
 
 
 class DialogueServer(TurnsServer):
-    """Takes turns until its questions are used up."""
+    """A resources server that takes turns until it has asked every follow-up question."""
 
     repeatable: ClassVar[bool | None] = True
 
@@ -55,33 +55,36 @@ class DialogueServer(TurnsServer):
     )
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """A word for each question, and the right one for the last."""
+        """Return a response with a short text for each question and the right answer to the last."""
         turns = ["Let me see."] * len(row.get("follow_ups", ()))
         return response_of(*turns, f"It is {row['expected_answer']}.")
 
     async def reset(self, body: Dialogue, session: Session) -> Opening:
-        """The first question is in the task's input already."""
+        """Start the episode. The task's input already contains the first question."""
         self.begin(session, body)
         return Opening()
 
     async def answer(self, turn: Response, episode: Episode) -> Step:
-        """The next question, or the score."""
+        """Return the next question, or the reward after the last answer."""
         row: Dialogue = episode.state
         if episode.steps < len(row.follow_ups):
             return Step(observation=row.follow_ups[episode.steps])
         return Step(reward=float(names(turn.final_text, row.expected_answer)), terminated=True)
 
     async def rescored(self, body: VerifyRequest) -> VerifyResponse:
-        """From the dialogue in the response: it is over when every question was put and answered."""
+        """Compute the reward again from the dialogue in the response.
+
+        The episode is complete when every question was asked and answered.
+        """
         row = Dialogue.model_validate(body.model_extra or {})
         output = body.response.output
-        asked = sum(isinstance(i, Message) and not isinstance(i, OutputMessage) for i in output)
-        over = asked == len(row.follow_ups) and body.response.incomplete_details is None
-        right = over and names(body.response.final_text, row.expected_answer)
-        return self.reply(body, float(right), terminated=over, truncated=False, info={})
+        questions = sum(isinstance(i, Message) and not isinstance(i, OutputMessage) for i in output)
+        is_over = questions == len(row.follow_ups) and body.response.incomplete_details is None
+        right = is_over and names(body.response.final_text, row.expected_answer)
+        return self.reply(body, float(right), terminated=is_over, truncated=False, info={})
 
 
 def names(text: str, expected: str) -> bool:
-    """Whether `text` has `expected` as a word of its own, in whatever case: 20 is not in 120."""
+    """Whether `text` contains `expected` as a whole word, ignoring case: 20 is not in 120."""
     pattern = rf"(?<!\w){re.escape(expected)}(?!\w|[.,]\d)"
     return re.search(pattern, text, re.IGNORECASE) is not None

@@ -1,1 +1,1 @@
-"""State per session: a counter that tool calls move."""
+"""State per session: a counter that tool calls change."""

@@ -1,4 +1,4 @@
-"""A counter that lives in the session: seeded from the row, moved by tool calls, then compared."""
+"""A counter in the session: the row sets it, tool calls change it, and `verify` compares it."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -28,24 +28,24 @@ _STEP: TypeAdapter[int] = TypeAdapter(Step)
 
 
 class CounterSeedRequest(SeedSessionRequest):
-    """The row's part in the beginning."""
+    """The fields of a row that seed the session."""
 
     initial_count: int = 0
-    """What the counter shows before the first call."""
+    """The value of the counter before the first call."""
 
 
 class CounterVerifyRequest(VerifyRequest):
-    """The row's part in the verdict."""
+    """The fields of a row that the verifier needs."""
 
     initial_count: int = 0
-    """What the counter showed before the first call."""
+    """The value of the counter before the first call."""
 
     expected_count: int
-    """What the counter must show after the last call."""
+    """The value that the counter must have after the last call."""
 
 
 class CounterServer(ResourcesServer):
-    """One counter per session."""
+    """A resources server with one counter per session."""
 
     repeatable: ClassVar[bool | None] = True
 
@@ -53,7 +53,7 @@ class CounterServer(ResourcesServer):
     reverify_mode: ClassVar[ReverifyMode] = "stateless"
 
     async def seed_session(self, body: CounterSeedRequest, session: Session) -> SeedSessionResponse:
-        """Set the counter."""
+        """Set the counter to the row's `initial_count`."""
         session.state[COUNTER] = body.initial_count
         return SeedSessionResponse()
 
@@ -72,16 +72,15 @@ class CounterServer(ResourcesServer):
         return {"count": session.state.get(COUNTER, 0)}
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """One increment by what is missing; where nothing is, any answer is right."""
+        """Return one increment by the missing amount; None when the count is already right."""
         missing = row["expected_count"] - row.get("initial_count", 0)
         return response_of(called("increment_counter", {"count": missing})) if missing else None
 
     async def verify(self, body: CounterVerifyRequest, session: Session) -> VerifyResponse:
-        """1.0 when the counter shows `expected_count`; else 0.0.
+        """Return reward 1.0 when the counter equals `expected_count`; else 0.0.
 
-        A stored response is verified again without the session it was made in. Its increments
-        are then replayed from the trajectory, which gives the same count: only calls that the
-        environment answered with success were ever run.
+        A stored response is verified without its session. Its increments are then added up from the
+        trajectory. The count is the same, because a call ran only if its output reports success.
         """
         count = session.state.get(COUNTER)
         if count is None:
@@ -90,7 +89,7 @@ class CounterServer(ResourcesServer):
 
 
 def replayed(response: Response) -> int:
-    """What the increments of a trajectory add up to."""
+    """Add up the successful increments of a trajectory."""
     succeeded = {
         item.call_id
         for item in response.output

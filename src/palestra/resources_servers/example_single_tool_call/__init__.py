@@ -1,1 +1,3 @@
-"""The smallest environment with a tool: ask for the weather, always get the reward."""
+"""The smallest environment with a tool: the model asks for the weather, and the reward is always
+1.0.
+"""

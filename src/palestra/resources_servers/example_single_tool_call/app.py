@@ -1,4 +1,4 @@
-"""One tool and a verifier that always rewards: what an environment needs, and nothing else."""
+"""One tool and a verifier that always gives reward 1.0: the least that an environment needs."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from palestra.server import ResourcesServer, RewardRules, tool
 
 
 class WeatherServer(ResourcesServer):
-    """Knows one thing about every city."""
+    """A resources server with a weather tool that returns the same weather for every city."""
 
     repeatable: ClassVar[bool | None] = True
 

@@ -1,1 +1,1 @@
-"""One tool call, judged three ways: an example of a reward with named components."""
+"""One tool call with three rewards: an example of a reward with named components."""

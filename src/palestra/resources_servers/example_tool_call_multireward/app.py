@@ -1,8 +1,8 @@
-"""One weather call, judged three ways; the reward is the sum of its components.
+"""One weather call with three reward components; the reward is their sum.
 
 - `correctness`: exactly one call, of the expected tool with the expected arguments.
-- `schema_valid`: every call names a tool of the row, with arguments that its schema allows.
-- `format`: one call and not a word beside it, in the whole trajectory.
+- `schema_valid`: every call names a tool of the row, and its arguments fit the tool's schema.
+- `format`: the whole trajectory has one call and no text.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ from palestra.server import ResourcesServer, RewardRules, tool
 
 
 class WeatherVerifyRequest(VerifyRequest):
-    """What a row must say for its call to be judged."""
+    """The fields that a row needs for its call to be verified."""
 
     expected_call: ExpectedCall
 
 
-class WeatherServer(ResourcesServer):
-    """It is sunny everywhere."""
+class TwoRewardsWeatherServer(ResourcesServer):
+    """A resources server with a weather tool; the weather is sunny in every city."""
 
     repeatable: ClassVar[bool | None] = True
 
@@ -48,19 +48,19 @@ class WeatherServer(ResourcesServer):
         return {"city": city, "weather_description": f"The weather in {city} is sunny."}
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The expected call."""
-        wanted = row["expected_call"]
-        return response_of(called(wanted["name"], wanted["arguments"]))
+        """Return a response with the expected call."""
+        expected = row["expected_call"]
+        return response_of(called(expected["name"], expected["arguments"]))
 
     async def verify(self, body: WeatherVerifyRequest) -> VerifyResponse:
-        """The sum of the three components."""
+        """Return the sum of the three components as the reward."""
         output = body.response.output
         calls = [Called.of(item) for item in output if isinstance(item, FunctionCall)]
         spoke = any(isinstance(item, OutputMessage) and item.text.strip() for item in output)
-        wanted = body.expected_call
+        expected = body.expected_call
         components = {
             "correctness": float(
-                len(calls) == 1 and calls[0].is_call(wanted.name, wanted.arguments)
+                len(calls) == 1 and calls[0].is_call(expected.name, expected.arguments)
             ),
             "schema_valid": float(bool(calls) and self._all_valid(body, calls)),
             "format": float(len(calls) == 1 and not spoke),

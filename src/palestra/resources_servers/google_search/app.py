@@ -1,4 +1,7 @@
-"""`GoogleSearchServer`: multiple choice questions; the model may search and browse before it answers."""
+"""`GoogleSearchServer`: multiple choice questions that the model may research before it answers.
+
+The model has two tools: search and browse.
+"""
 
 import asyncio
 import re
@@ -31,17 +34,18 @@ from palestra.server import ResourcesServerConfig, tool
 
 
 class GoogleSearchConfig(ResourcesServerConfig):
-    """Settings of the environment."""
+    """The settings of the environment."""
 
     backend: Literal["offline", "google"] = "offline"
-    """`offline`: the pages of `index_fpath`. `google`: the Custom Search JSON API and the web."""
+    """`offline`: search the pages of `index_fpath`. `google`: the Custom Search JSON API and the
+    web."""
 
     index_fpath: str = "resources_servers/google_search/data/pages.jsonl"
-    """Pages, one JSON object a line: `url`, `title`, `text`."""
+    """The file of pages, one JSON object per line: `url`, `title`, `text`."""
 
     google_api_key: str = ""
     google_cx: str = ""
-    """The id of the search engine that the key is asked with."""
+    """The id of the search engine that belongs to the key."""
 
     google_search_url: str = "https://www.googleapis.com/customsearch/v1"
     most_results: int = Field(default=10, ge=1)
@@ -56,14 +60,14 @@ class GoogleSearchConfig(ResourcesServerConfig):
 
 
 class GoogleSearchVerifyRequest(VerifyRequest):
-    """What a row must say for its answer to be graded."""
+    """The fields that a row needs for its answer to be verified."""
 
     expected_answer: str
     """The letter of the right option."""
 
 
 class GoogleSearchServer(AttemptsServer):
-    """Grades the letter in the last box of the last message."""
+    """A resources server that verifies the letter in the last box of the last message."""
 
     has_majority: ClassVar[bool] = True
     repeatable: ClassVar[bool | None] = True
@@ -73,16 +77,16 @@ class GoogleSearchServer(AttemptsServer):
     _backend: SearchBackend | None = PrivateAttr(default=None)
 
     async def start(self) -> None:
-        """Read the index. Raises ConfigError when it cannot be."""
+        """Open the search backend. Raises ConfigError: the index file cannot be read."""
         await self._searched()
 
     async def stop(self) -> None:
-        """Release the back end."""
+        """Close the search backend."""
         if self._backend is not None:
             await self._backend.close()
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The letter in a box; a model that knows it need not search."""
+        """Return the right letter in a box; searching is optional."""
         return response_of(f"\\boxed{{{row['expected_answer']}}}")
 
     @tool
@@ -91,8 +95,8 @@ class GoogleSearchServer(AttemptsServer):
 
         query: The term to search for
         """
-        found = await (await self._searched()).search(query)
-        items = encode_json({"items": [asdict(result) for result in found]}).decode()
+        results = await (await self._searched()).search(query)
+        items = encode_json({"items": [asdict(result) for result in results]}).decode()
         return encode_json({"search_results": items}).decode()
 
     @tool
@@ -109,7 +113,7 @@ class GoogleSearchServer(AttemptsServer):
         return encode_json({"page_content": content}).decode()
 
     async def verify(self, body: GoogleSearchVerifyRequest) -> VerifyResponse:
-        """1.0 when the boxed letter is `expected_answer`; else 0.0."""
+        """Return reward 1.0 when the boxed letter is `expected_answer`; else 0.0."""
         chosen = lenient_boxed(body.response.final_text, {})
         right = chosen == body.expected_answer.strip().upper()
         return self.reply(body, float(right), parsed_option=chosen)
@@ -136,16 +140,16 @@ class GoogleSearchServer(AttemptsServer):
         return await asyncio.to_thread(OfflineIndex.read, path, most_results=config.most_results)
 
     def compute_metrics(self, tasks: list[list[JsonDict]]) -> JsonDict:
-        """pass@k, its averages, and majority@k over the chosen letters; in percent."""
-        answered = [
+        """Compute pass@k, its averages, and majority@k over the chosen letters, in percent."""
+        scored = [
             [{**row, "extracted_answer": row.get("parsed_option")} for row in t] for t in tasks
         ]
-        return compute_pass_majority_metrics(answered)
+        return compute_pass_majority_metrics(scored)
 
 
-def first_words(text: str, most: int) -> str:
-    """The beginning of a text, of `most` words."""
+def first_words(text: str, limit: int) -> str:
+    """Return the first `limit` words of a text."""
     for number, word in enumerate(re.finditer(r"\S+", text), start=1):
-        if number == most:
+        if number == limit:
             return text[: word.end()]
     return text

@@ -1,4 +1,4 @@
-"""From what a web server sends to the text that a model reads. Runs in a worker process."""
+"""Turn the response of a web server into text for the model. Runs in a worker process."""
 
 import re
 from html.parser import HTMLParser
@@ -11,7 +11,10 @@ _LINES = re.compile(r"\s*\n\s*")
 
 
 def page_text(body: bytes, kind: str) -> str:
-    """The text of a page; `kind`: its content type. What is no text has none."""
+    """Return the text of a page; `kind`: its content type.
+
+    For a type that is not text, return a note that names the type.
+    """
     text = body.decode("utf-8", "replace")
     if kind in {"text/html", "application/xhtml+xml"}:
         reader = _Reader()
@@ -24,7 +27,7 @@ def page_text(body: bytes, kind: str) -> str:
 
 
 class _Reader(HTMLParser):
-    """Collects the text that a page shows."""
+    """An HTML parser that collects the visible text of a page."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

@@ -1,11 +1,11 @@
-"""Where searches go: one Protocol, the back end that needs no network, and the open web.
+"""Search backends: a Protocol, an offline index that needs no network, and the open web.
 
-A page that cannot be had is an answer of the tool, which the model reads. A search that cannot be
-made is a failure of the environment: the model must not be scored for it.
+When a page is not available, the model gets an error text from the tool. When a search fails, the
+environment fails: the model must not be scored for it.
 
-The web is Google's Custom Search JSON API, and pages fetched from where they are. The model chooses
-their addresses. So only public ones are connected to, whatever a name resolves to at that moment
-and wherever a redirect leads; and of a page only so much is read.
+The web is Google's Custom Search JSON API, plus pages fetched from their own sites. The model
+chooses the addresses. So every connection goes to a public address, also after a redirect; a name
+is resolved and checked at that moment. At most `MOST_BYTES` of a page are read.
 """
 
 import asyncio
@@ -53,28 +53,28 @@ class Page:
 
 
 class PageUnavailable(Exception):
-    """The page cannot be had; the message is for the model."""
+    """Raised when a page is not available; the model reads the message."""
 
 
 class SearchBackend(Protocol):
-    """Finds pages and reads them."""
+    """A backend that searches for pages and reads them."""
 
     async def search(self, query: str, /) -> Sequence[Found]:
-        """The best results first. Raises `CallError` when the search could not be made."""
+        """Return search results, best first. Raises `CallError`: the search failed."""
         ...
 
     async def browse(self, url: str, /) -> str:
-        """The text of a page. Raises PageUnavailable."""
+        """Return the text of a page. Raises PageUnavailable: it cannot be read."""
         ...
 
     async def close(self) -> None:
-        """Release what it holds."""
+        """Close connections and processes."""
         ...
 
 
 @final
 class OfflineIndex:
-    """Pages in memory, ranked by BM25."""
+    """An index of pages in memory, ranked by BM25."""
 
     def __init__(self, pages: Iterable[Page], *, most_results: int) -> None:
         self._pages = list(pages)
@@ -86,25 +86,26 @@ class OfflineIndex:
 
     @classmethod
     def read(cls, path: Path, *, most_results: int) -> "OfflineIndex":
-        """The index of a file of pages, one JSON object a line: `url`, `title`, `text`.
+        """Read an index from a file of pages, one JSON object per line: `url`, `title`, `text`.
 
-        Raises ConfigError naming the first line that is none.
+        Raises ConfigError: the file does not exist, or a line is not a page; it names the first
+        such line.
         """
         if not path.is_file():
             raise ConfigError(f"{path} does not exist", hint="index_fpath names a file of pages")
         pages = []
         for line in read_jsonl(path):
-            held = line.row if isinstance(line.row, dict) else {}
-            fields = [held.get(name) for name in ("url", "title", "text")]
+            line_fields = line.row if isinstance(line.row, dict) else {}
+            fields = [line_fields.get(name) for name in ("url", "title", "text")]
             if line.error or not all(isinstance(field, str) for field in fields):
                 raise ConfigError(
-                    f"{path}:{line.number} is no page", hint='{"url": …, "title": …, "text": …}'
+                    f"{path}:{line.number} is not a page", hint='{"url": …, "title": …, "text": …}'
                 )
             pages.append(Page(*map(str, fields)))
         return cls(pages, most_results=most_results)
 
     async def search(self, query: str) -> Sequence[Found]:
-        """Pages that share words with the query."""
+        """Return pages that share words with the query, best first."""
         scores: dict[int, float] = defaultdict(float)
         for word in set(_WORD.findall(query[:1_000].casefold())):
             postings = self._postings.get(word, [])
@@ -116,14 +117,14 @@ class OfflineIndex:
         return [_found_page(self._pages[number]) for number in best]
 
     async def browse(self, url: str) -> str:
-        """The text of a page of the index."""
+        """Return the text of a page of the index."""
         page = self._by_url.get(_address(url))
         if page is None:
             raise PageUnavailable(f"there is no page at {url[:200]}")
         return f"{page.title}\n\n{page.text}"
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to close."""
 
 
 def _found_page(page: Page) -> Found:
@@ -131,7 +132,7 @@ def _found_page(page: Page) -> Found:
 
 
 def _address(url: str) -> str:
-    """A URL as addresses are compared: without scheme, fragment and last slash."""
+    """Reduce a URL for comparison: no scheme, no fragment, no last slash, lower case."""
     return url.strip().partition("://")[2].partition("#")[0].rstrip("/").casefold()
 
 
@@ -140,11 +141,11 @@ def _words(page: Page) -> list[str]:
 
 
 def _postings(pages: Sequence[Page]) -> dict[str, list[tuple[int, int]]]:
-    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for number, page in enumerate(pages):
         for word, times in Counter(_words(page)).items():
-            found[word].append((number, times))
-    return dict(found)
+            postings[word].append((number, times))
+    return dict(postings)
 
 
 MOST_BYTES: Final = 2_000_000
@@ -158,9 +159,10 @@ _PAGE_TEXT: Final = "palestra.resources_servers.google_search.pages:page_text"
 
 @final
 class GoogleSearch:
-    """Searches with a key and an engine id; browses without.
+    """The web backend. A search needs a key and an engine id; browsing needs neither.
 
-    Each request may take `timeout_s`. A search is tried again after about `wait_s`, then twice that.
+    Each request has a timeout of `timeout_s`. A failed search is retried after about `wait_s`, then
+    twice that.
     """
 
     def __init__(
@@ -183,7 +185,9 @@ class GoogleSearch:
         self._browsing = HttpClient(resolve=public_addresses)
 
     async def search(self, query: str) -> Sequence[Found]:
-        """Raises CredentialsRejected, or InfraError after some attempts."""
+        """Search with Google. Raises CredentialsRejected: the API rejects the request. Raises
+        InfraError: every attempt failed.
+        """
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 reply = await self._get(self._searching, self._search_url(query))
@@ -210,7 +214,7 @@ class GoogleSearch:
         return await client.send(request)
 
     async def browse(self, url: str) -> str:
-        """Raises PageUnavailable."""
+        """Fetch a public page and return its text. Raises PageUnavailable: it cannot be read."""
         try:
             kind, body = await self._fetch(url)
         except (CallError, ValueError) as error:
@@ -234,31 +238,34 @@ class GoogleSearch:
         raise PageUnavailable("the page redirects without end")
 
     async def close(self) -> None:
-        """Close the connections, and end the processes."""
+        """Close the connections and stop the worker processes."""
         await self._workers.close()
         await self._searching.aclose()
         await self._browsing.aclose()
 
 
 async def public_addresses(host: str, port: int) -> list[str]:
-    """The addresses of a name, which are then those connected to. Raises OSError for a name of
-    this network.
+    """Resolve a host to the addresses to connect to.
+
+    Raises OSError: one of the addresses is not public.
     """
     loop = asyncio.get_running_loop()
     entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(entry[4][0]) for entry in entries]
     if not all(ipaddress.ip_address(address).is_global for address in addresses):
-        raise OSError(f"{host} is no public address")
+        raise OSError(f"{host} is not a public address")
     return addresses
 
 
 def check_public(url: str) -> None:
-    """Raise PageUnavailable for what is no URL of the web, or names an address of this network."""
+    """Raise PageUnavailable when `url` is not an http(s) URL, or names an address that is not
+    public.
+    """
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError:
-        raise PageUnavailable("that is no URL") from None
+        raise PageUnavailable("that is not a URL") from None
     if parts.scheme not in {"http", "https"} or not host:
         raise PageUnavailable("only http and https URLs can be browsed")
     try:
@@ -272,12 +279,12 @@ def check_public(url: str) -> None:
 
 def _results(body: bytes) -> list[Found]:
     try:
-        held = orjson.loads(body)
+        payload = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InfraError(f"the search API answered what is no JSON: {error}") from None
-    items = held.get("items") if isinstance(held, Mapping) else None
-    return [_found(item) for item in items or () if isinstance(item, Mapping)]
+        raise InfraError(f"the search API answered what is not JSON: {error}") from None
+    items = payload.get("items") if isinstance(payload, Mapping) else None
+    return [_listed_page(item) for item in items or () if isinstance(item, Mapping)]
 
 
-def _found(item: JsonObject) -> Found:
+def _listed_page(item: JsonObject) -> Found:
     return Found(*(str(item.get(name) or "") for name in ("title", "link", "snippet")))

@@ -1,1 +1,1 @@
-"""Any environment of the Gymnasium API, played in words: `env_id` says which."""
+"""Any environment of the Gymnasium API, played as text: `env_id` names the environment."""

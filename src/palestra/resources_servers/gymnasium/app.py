@@ -1,4 +1,4 @@
-"""`GymnasiumServer`: an environment of the Gymnasium API, with the model as its agent."""
+"""`GymnasiumServer`: an environment of the Gymnasium API, in which the model chooses the actions."""
 
 import math
 from collections.abc import Mapping
@@ -33,43 +33,45 @@ if TYPE_CHECKING:
 
 
 class GymnasiumServerConfig(ResourcesServerConfig):
-    """Settings of this environment."""
+    """The settings of this environment."""
 
     env_id: str | None = None
-    """The environment's registered id, like `FrozenLake-v1`, or `module:id`; for rows that name
-    none."""
+    """The registered id, like `FrozenLake-v1`, or `module:id`. Used for rows without an `env_id`.
+    """
 
     env_kwargs: JsonDict = Field(default_factory=dict)
-    """Arguments of `gymnasium.make`."""
+    """The arguments for `gymnasium.make`."""
 
     actions: dict[str, int] = Field(default_factory=dict)
-    """Names that the model may use for the numbers of a discrete action space."""
+    """Action names that the model may use, each with its number in the discrete action space."""
 
     invalid_action_reward: float = 0.0
-    """Added for each turn without a valid action; the environment is not stepped then."""
+    """The reward of each turn without a valid action. Such a turn does not step the environment."""
 
     max_invalid_actions: int = Field(default=3, ge=1)
-    """With so many of them the episode is cut off."""
+    """The number of invalid actions after which the episode is truncated."""
 
     max_episode_steps: int | None = Field(default=None, ge=1)
-    """Steps after which the episode is cut off; None leaves it to the environment."""
+    """The number of steps after which the episode is truncated. None: the environment decides."""
 
 
 class GymnasiumRow(WireModel):
-    """What a row may say; it wins over the settings."""
+    """The fields of a row. They override the settings."""
 
     env_id: str | None = Field(default=None, pattern=r"^[^:]+$")
-    """A registered id. Rows may not name modules to import."""
+    """A registered id. A row may not name a module to import."""
     env_kwargs: JsonDict = Field(default_factory=dict)
     actions: dict[str, int] = Field(default_factory=dict)
     seed: int | None = None
-    """The same seed gives the same episode; without one every rollout has its own."""
+    """The same seed gives the same episode. Without a seed, every rollout gets its own episode."""
     options: JsonDict | None = None
 
 
 @dataclass(slots=True)
 class Game:
-    """A live environment."""
+    """The state of an episode: the Gymnasium environment, its action names and the last
+    observation.
+    """
 
     env: "Env[Any, Any]"
     actions: Mapping[str, int]
@@ -78,7 +80,10 @@ class Game:
 
 
 class GymnasiumServer(TurnsServer):
-    """Steps the environment with the action in each turn; the reward is the sum of its rewards."""
+    """A resources server that steps the environment with the model's action in each turn.
+
+    The reward is the sum of the environment's rewards.
+    """
 
     repeatable: ClassVar[bool | None] = True
 
@@ -91,27 +96,29 @@ class GymnasiumServer(TurnsServer):
     )
 
     async def start(self) -> None:
-        """Find the library, and the environment that the settings name, before the first row."""
+        """Check before the first row that the library and the configured environment can be loaded."""
         _library()
         if self.config.env_id is not None:
-            env = await self._aside.run(partial(self._made, GymnasiumRow()))
+            env = await self._aside.run(partial(self._make, GymnasiumRow()))
             env.close()
 
     async def reset(self, body: GymnasiumRow, session: Session) -> Opening:
-        """Make the environment, and show what it looks like."""
-        env = await self._aside.run(partial(self._made, body))
+        """Create the environment, and return its first observation."""
+        env = await self._aside.run(partial(self._make, body))
         session.at_end(env.close)
         game = Game(env, body.actions or self.config.actions)
         seed = body.seed
         observation, info = await self._aside.run(
             partial(env.reset, seed=seed, options=body.options)
         )
-        game.text = self._seen(game, observation)
+        game.text = self._observation_text(game, observation)
         self.begin(session, game)
         return Opening(observation=game.text, info=plain_info(info))
 
     async def answer(self, turn: Response, episode: Episode) -> Step:
-        """One step of the environment, or what was wrong with the action."""
+        """Step the environment with the model's action. An invalid action returns an error text
+        instead.
+        """
         game: Game = episode.state
         try:
             action = action_in(turn.final_text, game.env.action_space, game.actions)
@@ -122,7 +129,7 @@ class GymnasiumServer(TurnsServer):
         )
         if not math.isfinite(float(reward)):
             raise EnvironmentFault(f"{self.name}: the environment's reward is {reward}")
-        game.text = self._seen(game, observation)
+        game.text = self._observation_text(game, observation)
         return Step(
             observation=game.text,
             reward=float(reward),
@@ -131,34 +138,34 @@ class GymnasiumServer(TurnsServer):
             info=plain_info(info),
         )
 
-    def _made(self, row: GymnasiumRow) -> "Env[Any, Any]":
+    def _make(self, row: GymnasiumRow) -> "Env[Any, Any]":
         env_id = row.env_id or self.config.env_id
         if env_id is None:
             raise RowError(f"{self.name}: neither the row nor the settings have an env_id")
         library = _library()
-        given = {**self.config.env_kwargs, **row.env_kwargs}
+        arguments = {**self.config.env_kwargs, **row.env_kwargs}
         try:
             if _speaks(env_id):
-                given.setdefault("render_mode", "ansi")
-            made: Env[Any, Any] = library.make(
-                env_id, max_episode_steps=self.config.max_episode_steps, **given
+                arguments.setdefault("render_mode", "ansi")
+            env: Env[Any, Any] = library.make(
+                env_id, max_episode_steps=self.config.max_episode_steps, **arguments
             )
         except (library.error.Error, TypeError, ModuleNotFoundError) as error:
             raise RowError(
                 f"{self.name}: {env_id} cannot be made: {error}",
                 hint="`python -c 'import gymnasium; gymnasium.pprint_registry()'` lists the ids",
             ) from error
-        part = unplayable(made.action_space)
+        part = unplayable(env.action_space)
         if part is not None:
-            made.close()
+            env.close()
             raise RowError(
                 f"{self.name}: actions of {env_id} cannot be written as text: {part}",
                 hint="wrap it so that its actions are texts, numbers, lists or objects of them",
             )
-        return made
+        return env
 
-    def _seen(self, game: Game, observation: Any) -> str:
-        """What the environment draws of itself where it draws text, else the observation."""
+    def _observation_text(self, game: Game, observation: Any) -> str:
+        """Return the environment's own text rendering if it has one, else the observation as text."""
         if game.env.render_mode == "ansi":
             drawn = game.env.render()
             if isinstance(drawn, str):
@@ -167,11 +174,11 @@ class GymnasiumServer(TurnsServer):
 
     def _refused(self, game: Game, problem: str) -> Step:
         game.invalid += 1
-        over = game.invalid >= self.config.max_invalid_actions
+        is_over = game.invalid >= self.config.max_invalid_actions
         return Step(
             observation=f"{problem}\n{game.text}",
             reward=self.config.invalid_action_reward,
-            truncated=over,
+            truncated=is_over,
             info={"invalid_actions": game.invalid},
         )
 
@@ -192,7 +199,7 @@ def _library() -> Any:
 
 
 def _speaks(env_id: str) -> bool:
-    """Whether the environment can draw itself as text."""
+    """Whether the environment can render itself as text."""
     spec = _library().spec(env_id)
     entry = spec.entry_point
     if isinstance(entry, str):

@@ -1,4 +1,4 @@
-"""Gymnasium's spaces in words: observations as text, actions out of a model's text."""
+"""Convert between Gymnasium spaces and text: observations to text, and text to actions."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,31 +14,33 @@ LONGEST_ACTION = 10_000
 
 
 class NoAction(Exception):
-    """The text holds no action of the space; the message is for the model."""
+    """Raised when a text has no action of the space; the model reads the message."""
 
 
 def action_in(text: str, space: "Space[Any]", names: Mapping[str, int]) -> Any:
-    """The action in the last `<action>…</action>`: a name, a number, a text, or JSON.
+    """Return the action in the last `<action>…</action>`: a name, a number, a text, or JSON.
 
-    Raises NoAction, saying what the space takes.
+    Raises NoAction: there is no valid action; the message lists the valid ones.
     """
-    found = last_action(text)
-    if found is None:
+    text_action = last_action(text)
+    if text_action is None:
         raise NoAction("Your turn holds no <action>…</action>.")
-    written = found[:LONGEST_ACTION]
+    written = text_action[:LONGEST_ACTION]
     by_name = {name.casefold(): number for name, number in names.items()}
     name = written.strip("\"'").casefold()
     if name in by_name:
         return by_name[name]
     action = _of_space(written, space)
     if action is None:
-        known = f" It is one of: {', '.join(names)}." if names else f" Actions are {space}."
-        raise NoAction(f"{written[:100]!r} is no action.{known}")
+        hint = f" It is one of: {', '.join(names)}." if names else f" Actions are {space}."
+        raise NoAction(f"{written[:100]!r} is not an action.{hint}")
     return action
 
 
 def unplayable(space: "Space[Any]") -> "Space[Any] | None":
-    """The part of an action space, or all of it, that cannot be written as text or JSON."""
+    """Return the first part of an action space that cannot be written as text or JSON; None if all
+    can.
+    """
     from gymnasium import spaces
 
     kinds = spaces.Text, spaces.Discrete, spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary
@@ -52,11 +54,11 @@ def unplayable(space: "Space[Any]") -> "Space[Any] | None":
         parts = [space.feature_space]
     else:
         return space
-    return next((found for part in parts if (found := unplayable(part)) is not None), None)
+    return next((reason for part in parts if (reason := unplayable(part)) is not None), None)
 
 
 def _of_space(written: str, space: "Space[Any]") -> Any:
-    """What `written` is as a value of the space, or None when it is none."""
+    """Parse `written` as an action of the space; None when it is not valid."""
     from gymnasium import spaces
 
     try:
@@ -68,17 +70,17 @@ def _of_space(written: str, space: "Space[Any]") -> Any:
 
 
 def _value(value: Any, space: "Space[Any]") -> Any:
-    """JSON as a value of the space. Raises ValueError or TypeError where it has not its form."""
+    """Convert a JSON value into a value of the space. Raises ValueError or TypeError: wrong form."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
-        return _whole(value)
+        return _whole_number(value)
     if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
         return _numbers(value, space)
     if isinstance(space, spaces.Tuple):
         return tuple(_value(*pair) for pair in zip(value, space.spaces, strict=True))
     if isinstance(space, spaces.Sequence):
-        return tuple(_value(each, space.feature_space) for each in value)
+        return tuple(_value(part, space.feature_space) for part in value)
     if isinstance(space, spaces.Dict):
         if not isinstance(value, dict) or value.keys() != space.spaces.keys():
             raise ValueError("other keys than the space's")
@@ -87,27 +89,27 @@ def _value(value: Any, space: "Space[Any]") -> Any:
 
 
 def _numbers(value: Any, space: "Space[Any]") -> Any:
-    """The numbers of an array; one alone needs no brackets."""
+    """Convert numbers into an array of the space; a single number needs no brackets."""
     import numpy as np
 
-    read = np.array(value)
-    said = np.array(value, dtype=object).ravel()
-    if read.dtype.kind not in "iuf" or any(isinstance(each, bool) for each in said):
+    array = np.array(value)
+    flat = np.array(value, dtype=object).ravel()
+    if array.dtype.kind not in "iuf" or any(isinstance(part, bool) for part in flat):
         raise ValueError("not numbers alone")
-    made = read.astype(space.dtype)
-    if space.dtype is not None and space.dtype.kind in "iu" and (made != read).any():
+    converted = array.astype(space.dtype)
+    if space.dtype is not None and space.dtype.kind in "iu" and (converted != array).any():
         raise ValueError("not whole numbers of its size")
-    return made.reshape(space.shape) if made.shape == () and space.shape else made
+    return converted.reshape(space.shape) if converted.shape == () and space.shape else converted
 
 
-def _whole(value: Any) -> int:
+def _whole_number(value: Any) -> int:
     if isinstance(value, bool) or value != int(value):
         raise ValueError("not a whole number")
     return int(value)
 
 
 def observation_text(observation: Any, space: "Space[Any]") -> str:
-    """An observation as the model reads it: text as it is, anything else as JSON."""
+    """Return an observation as text for the model: text unchanged, anything else as JSON."""
     if isinstance(observation, str):
         return observation
     try:
@@ -118,13 +120,13 @@ def observation_text(observation: Any, space: "Space[Any]") -> str:
 
 
 def plain_info(info: Mapping[str, Any]) -> dict[str, Any]:
-    """What the environment tells about a step, as JSON; what is none is left out."""
-    kept = {}
+    """Return a step's info as JSON values; values that JSON cannot represent are left out."""
+    plain = {}
     for name, value in info.items():
         try:
-            kept[str(name)] = orjson.loads(
+            plain[str(name)] = orjson.loads(
                 orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
             )
         except orjson.JSONEncodeError:
             continue
-    return kept
+    return plain

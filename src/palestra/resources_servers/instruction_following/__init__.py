@@ -1,1 +1,1 @@
-"""Verifiable instructions: does an answer do, to the letter, what its prompt asks of its form?"""
+"""Verifiable instructions: does an answer follow exactly the format instructions of its prompt?"""

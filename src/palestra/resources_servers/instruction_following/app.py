@@ -1,7 +1,7 @@
 """`InstructionFollowingServer`: does an answer follow each instruction of its row?
 
-What the instructions ask for is in `keywords.py`, `lengths.py`, `formats.py`, `wording.py` and
-`registry.py`, which also has their ids.
+The instructions are defined in `keywords.py`, `lengths.py`, `formats.py`, `wording.py` and
+`registry.py`. `registry.py` also has their ids.
 """
 
 from collections import defaultdict
@@ -22,14 +22,15 @@ Grading = Literal["binary", "fraction"]
 
 
 class InstructionFollowingVerifyRequest(VerifyRequest):  # type: ignore[no-redef]  # `kwargs`
-    """A row: its instructions, and the parameters of each."""
+    """A row: its instructions and the parameters of each."""
 
     instruction_id_list: list[str] = Field(min_length=1)
     kwargs: list[JsonDict | None]
-    """One entry for each instruction, in the same order; null or empty for one without any."""
+    """The parameters: one entry per instruction, in the same order; null or empty for none."""
 
     grading_mode: Grading = "binary"
-    """`binary`: 1.0 for an answer that follows all of them; `fraction`: the part it follows."""
+    """`binary`: reward 1.0 for an answer that follows all instructions. `fraction`: the share
+    followed."""
 
     _instructions: list[Instruction] = PrivateAttr(default_factory=list)
 
@@ -43,17 +44,19 @@ class InstructionFollowingVerifyRequest(VerifyRequest):  # type: ignore[no-redef
 
     @property
     def instructions(self) -> list[Instruction]:
-        """What the answer has to follow."""
+        """The instructions that the answer must follow."""
         return self._instructions
 
 
 class InstructionFollowingServer(ResourcesServer):
-    """Checks the text of the last message."""
+    """A resources server that checks the text of the last message against the row's instructions."""
 
     config: ResourcesServerConfig
 
     async def verify(self, body: InstructionFollowingVerifyRequest) -> VerifyResponse:
-        """Whether every instruction is followed, or which part of them."""
+        """Return reward 1.0 when every instruction is followed, or the share of them
+        (`grading_mode`).
+        """
         answer = Answer(body.response.final_text, self._detector.detect)
         # Long answers take a while, and so does the first look at a language.
         followed = await self._aside.run(partial(_followed, body.instructions, answer))
@@ -67,11 +70,11 @@ class InstructionFollowingServer(ResourcesServer):
         )
 
     def compute_metrics(self, tasks: list[list[JsonDict]]) -> JsonDict:
-        """pass@k with its averages; how many answers follow all, and how often each is followed."""
+        """Compute pass@k, its averages, and the percentages of answers and instructions followed."""
         return {**compute_pass_majority_metrics(tasks), **_accuracies(tasks)}
 
     def get_key_metrics(self, agent_metrics: JsonDict) -> JsonDict:
-        """Average and best of as many attempts as there are, and IFEval's two accuracies."""
+        """Return the average and best over all attempts, and IFEval's two accuracies."""
         of_k = key_metrics(agent_metrics)
         ours = ("prompt_accuracy", "instruction_accuracy")
         return {**of_k, **{name: agent_metrics[name] for name in ours if name in agent_metrics}}
@@ -86,13 +89,15 @@ class InstructionFollowingServer(ResourcesServer):
 
 
 def _followed(instructions: Iterable[Instruction], answer: Answer) -> list[bool]:
-    """Which ones are followed; none by an answer that says nothing."""
+    """Return for each instruction whether the answer follows it. An empty answer follows none."""
     says_something = bool(answer.text.strip())
     return [says_something and instruction.follows(answer) for instruction in instructions]
 
 
 def _accuracies(tasks: Iterable[Iterable[JsonObject]]) -> dict[str, float]:
-    """In percent: of answers that follow all, of instructions, and of each instruction by id."""
+    """Compute percentages: answers that follow all instructions, instructions followed, and the
+    latter for each instruction id.
+    """
     prompts: list[bool] = []
     by_id: dict[str, list[bool]] = defaultdict(list)
     for result in (result for task in tasks for result in task):

@@ -1,4 +1,4 @@
-"""Instructions about the shape of an answer: lists, sections, titles, marks, JSON."""
+"""Instructions about the format of an answer: lists, sections, titles, marks, JSON."""
 
 import json
 import re
@@ -27,46 +27,46 @@ CHOICES: Final = ("My answer is yes.", "My answer is no.", "My answer is maybe."
 
 
 class Placeholders(Instruction):
-    """At least so many placeholders in square brackets, each on one line."""
+    """The answer has at least `num_placeholders` placeholders in square brackets, each on one line."""
 
     num_placeholders: Count
 
     def follows(self, answer: Answer) -> bool:
-        found = sum(map(_count_bracketed, answer.text.split("\n")))
-        return found >= self.num_placeholders
+        count = sum(map(_count_bracketed, answer.text.split("\n")))
+        return count >= self.num_placeholders
 
 
 class Postscript(Instruction):
-    """A postscript's mark occurs, in either case."""
+    """The answer contains the mark of a postscript, in upper or lower case."""
 
     postscript_marker: Phrase
 
     def follows(self, answer: Answer) -> bool:
         marker = self.postscript_marker.strip()
-        known = {"P.S.": _PS, "P.P.S": _PPS}
-        pattern = known.get(marker) or keyword_pattern(marker.lower())
+        markers = {"P.S.": _PS, "P.P.S": _PPS}
+        pattern = markers.get(marker) or keyword_pattern(marker.lower())
         return pattern.search(answer.text.lower()) is not None
 
 
 class Bullets(Instruction):
-    """Exactly so many lines that start with an asterisk or a dash."""
+    """Exactly `num_bullets` lines start with an asterisk or a dash."""
 
     num_bullets: Count
 
     def follows(self, answer: Answer) -> bool:
-        found = count_matches(_STAR_BULLET, answer.text) + count_matches(_DASH_BULLET, answer.text)
-        return found == self.num_bullets
+        count = count_matches(_STAR_BULLET, answer.text) + count_matches(_DASH_BULLET, answer.text)
+        return count == self.num_bullets
 
 
 class ConstrainedResponse(Instruction):
-    """One of the three answers yes, no and maybe occurs, in its full wording."""
+    """The answer contains one of the sentences in `CHOICES`: yes, no or maybe."""
 
     def follows(self, answer: Answer) -> bool:
         return any(choice in answer.text for choice in CHOICES)
 
 
 class Highlights(Instruction):
-    """At least so many passages between one or two asterisks."""
+    """The answer has at least `num_highlights` passages between single or double asterisks."""
 
     num_highlights: Count
 
@@ -77,7 +77,7 @@ class Highlights(Instruction):
 
 
 class Sections(Instruction):
-    """At least so many sections, each marked by a word with a number after it."""
+    """The answer has at least `num_sections` sections, each marked by a word and a number."""
 
     section_spliter: Phrase
     num_sections: Count
@@ -88,7 +88,7 @@ class Sections(Instruction):
 
 
 class JsonFormat(Instruction):
-    """The whole answer is JSON, in a fence or not."""
+    """The whole answer is JSON, with or without a code fence."""
 
     def follows(self, answer: Answer) -> bool:
         text = answer.text.strip()
@@ -102,14 +102,14 @@ class JsonFormat(Instruction):
 
 
 class Title(Instruction):
-    """A title in double angular brackets, on one line."""
+    """The answer has a title in double angle brackets, on one line."""
 
     def follows(self, answer: Answer) -> bool:
         return any(map(_has_title, answer.text.split("\n")))
 
 
 class SentenceHyphens(Instruction):
-    """Hyphens, and no spaces, stand between sentences."""
+    """Sentences are joined by hyphens without spaces."""
 
     def follows(self, answer: Answer) -> bool:
         sentences = plain_sentences(answer.text.replace("-", " "))
@@ -121,46 +121,46 @@ class SentenceHyphens(Instruction):
 
 
 class SquareBrackets(Instruction):
-    """Every word stands in square brackets."""
+    """Every word is in square brackets."""
 
     def follows(self, answer: Answer) -> bool:
         return all(word.startswith("[") and word.endswith("]") for word in answer.text.split())
 
 
 class WrappedBigrams(Instruction):
-    """Every two words stand in double angular brackets."""
+    """Every pair of words is in double angle brackets."""
 
     def follows(self, answer: Answer) -> bool:
         words = answer.text.split()
         return all(
-            one.startswith("<<") and two.endswith(">>")
-            for one, two in zip(words[::2], words[1::2], strict=False)
+            first.startswith("<<") and two.endswith(">>")
+            for first, two in zip(words[::2], words[1::2], strict=False)
         )
 
 
 class NoComma(Instruction):
-    """No comma."""
+    """The answer has no comma."""
 
     def follows(self, answer: Answer) -> bool:
         return "," not in answer.text
 
 
 class NoPeriod(Instruction):
-    """No period."""
+    """The answer has no period."""
 
     def follows(self, answer: Answer) -> bool:
         return "." not in answer.text
 
 
 class NoExclamationMark(Instruction):
-    """No exclamation mark."""
+    """The answer has no exclamation mark."""
 
     def follows(self, answer: Answer) -> bool:
         return "!" not in answer.text
 
 
 class Quotation(Instruction):
-    """The whole answer stands in double quotation marks."""
+    """The whole answer is in double quotation marks."""
 
     def follows(self, answer: Answer) -> bool:
         text = answer.text.strip()
@@ -168,15 +168,15 @@ class Quotation(Instruction):
 
 
 def _count_bracketed(line: str) -> int:
-    found = 0
+    count = 0
     end = -1
     while (start := line.find("[", end + 1)) >= 0 and (end := line.find("]", start)) >= 0:
-        found += 1
-    return found
+        count += 1
+    return count
 
 
 def _has_title(line: str) -> bool:
-    """Whether the longest "<<…>>" of a line holds more than brackets and white space."""
+    """Whether the longest `<<…>>` of a line contains more than brackets and white space."""
     start, end = line.find("<<"), line.rfind(">>")
     if start < 0 or end < start + len("<<x"):
         return False

@@ -1,10 +1,10 @@
-"""What an instruction is: parameters that a row gives, and whether an answer follows it.
+"""The base class of instructions: parameters from a row, and a check of an answer.
 
 Glossary:
 
-- *instruction*: one demand on the form of an answer, decided by code alone.
-- *kwargs*: a row's parameters for one instruction. A null is the same as nothing: sets of rows
-  often carry every parameter of every instruction, null where it does not apply.
+- *instruction*: one rule about the form of an answer, checked by code alone.
+- *kwargs*: a row's parameters for one instruction. A null counts as absent: data sets often list
+  every parameter of every instruction, with null where it does not apply.
 """
 
 from abc import abstractmethod
@@ -19,12 +19,12 @@ from palestra.resources_servers.instruction_following.sentences import split_sen
 from palestra.resources_servers.instruction_following.words import count_words, treebank_words
 
 Relation = Literal["less than", "at least"]
-"""How a count compares with the number that a row asks for."""
+"""How a count is compared with the number in a row."""
 
 Count = Annotated[int, Field(ge=0)]
 Ordinal = Annotated[int, Field(ge=1)]
 Phrase = Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S")]
-"""A text to look for. The limit keeps the search quick in any answer."""
+"""A text to search for. The length limit keeps the search fast."""
 
 
 def _first(value: object) -> object:
@@ -32,49 +32,51 @@ def _first(value: object) -> object:
 
 
 OneOf = Annotated[Phrase, BeforeValidator(_first)]
-"""A phrase that some rows wrap in a list."""
+"""A phrase, which some rows wrap in a list of one."""
 
 
-def holds(found: int, relation: Relation, wanted: int) -> bool:
-    """Whether `found` is less than, or at least, `wanted`."""
-    return found < wanted if relation == "less than" else found >= wanted
+def holds(count: int, relation: Relation, threshold: int) -> bool:
+    """Whether `count` is less than `threshold`, or at least `threshold`, depending on `relation`."""
+    return count < threshold if relation == "less than" else count >= threshold
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The text of an answer, and what instructions want to know about it, each found once."""
+    """The text of an answer, with properties that instructions share, each computed once."""
 
     text: str
 
     detect_language: Callable[[str], str | None]
-    """The ISO 639-1 code of a text's language, None where it has no letters to tell by."""
+    """Returns the ISO 639-1 code of a text's language; None when the text has no letters."""
 
     @cached_property
     def language(self) -> str | None:
-        """As `detect_language` says."""
+        """The language of the answer, from `detect_language`."""
         return self.detect_language(self.text)
 
     @cached_property
     def number_of_sentences(self) -> int:
-        """By the rules of Punkt."""
+        """The number of sentences by the rules of Punkt."""
         return len(split_sentences(self.text))
 
     @cached_property
     def number_of_words(self) -> int:
-        """Runs of word characters."""
+        """The number of words: runs of word characters."""
         return count_words(self.text)
 
     @cached_property
     def tokens(self) -> list[str]:
-        """As the Penn Treebank separates them."""
+        """The words of the answer, split as in the Penn Treebank."""
         return treebank_words(self.text)
 
 
 class Instruction(BaseModel):
-    """One instruction with its parameters; a subclass's docstring says what it asks for."""
+    """One instruction with its parameters. The docstring of a subclass states the rule."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @abstractmethod
     def follows(self, answer: Answer) -> bool:
-        """Whether an answer, which is more than white space, does as told."""
+        """Whether the answer follows the instruction. The answer is never empty or only white
+        space.
+        """

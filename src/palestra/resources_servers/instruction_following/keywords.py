@@ -1,4 +1,4 @@
-"""Instructions about which words and letters an answer has, and how often."""
+"""Instructions about the words and letters of an answer, and how often they occur."""
 
 import re
 from itertools import pairwise
@@ -30,7 +30,7 @@ _LETTERS: Final = re.compile(r"[a-zA-Z]+")
 
 
 class Existence(Instruction):
-    """Every keyword occurs, in either case, also within a word."""
+    """Every keyword occurs, ignoring case, also inside a word."""
 
     keywords: Phrases
 
@@ -39,15 +39,15 @@ class Existence(Instruction):
 
 
 class Frequency(Instruction):
-    """A keyword occurs less than, or at least, so often."""
+    """A keyword occurs less than, or at least, `frequency` times."""
 
     keyword: Phrase
     frequency: Count
     relation: Relation
 
     def follows(self, answer: Answer) -> bool:
-        found = count_matches(keyword_pattern(self.keyword.strip()), answer.text)
-        return holds(found, self.relation, self.frequency)
+        count = count_matches(keyword_pattern(self.keyword.strip()), answer.text)
+        return holds(count, self.relation, self.frequency)
 
 
 class Once(Instruction):
@@ -74,7 +74,7 @@ class OnceAndTwice(Instruction):
 
 
 class ForbiddenWords(Instruction):
-    """None of the words occurs, in either case, as a word of its own."""
+    """None of the words occurs as a whole word, ignoring case."""
 
     forbidden_words: Phrases
 
@@ -86,41 +86,41 @@ class ForbiddenWords(Instruction):
 
 
 class ExcludedWord(Instruction):
-    """A word does not occur, in this case, with a space on either side."""
+    """A word does not occur with a space on each side; the case must match."""
 
     keyword: Phrase
     instruction: str | None = None
-    """Where the word came from; not looked at."""
+    """The source of the word; ignored."""
 
     def follows(self, answer: Answer) -> bool:
         return f" {self.keyword.strip()} " not in answer.text
 
 
 class LetterFrequency(Instruction):
-    """A letter, in either case, or another character occurs less than, or at least, so often."""
+    """A character occurs less than, or at least, `let_frequency` times, ignoring case."""
 
     letter: Annotated[str, Field(pattern=r"^\S$")]
     let_frequency: Count
     let_relation: Relation
 
     def follows(self, answer: Answer) -> bool:
-        found = answer.text.lower().count(self.letter.lower())
-        return holds(found, self.let_relation, self.let_frequency)
+        count = answer.text.lower().count(self.letter.lower())
+        return holds(count, self.let_relation, self.let_frequency)
 
 
 class LetterCount(Instruction):
-    """Less than, or at least, so many letters from A to Z."""
+    """The answer has less than, or at least, `N` letters from A to Z, in either case."""
 
     N: Count
     relation: Relation
 
     def follows(self, answer: Answer) -> bool:
-        found = sum(len(run) for run in _LETTERS.findall(answer.text))
-        return holds(found, self.relation, self.N)
+        count = sum(len(run) for run in _LETTERS.findall(answer.text))
+        return holds(count, self.relation, self.N)
 
 
 class LowercaseWords(Instruction):
-    """At most so many words wholly in lower case, from a to z."""
+    """At most `N` words are all in lower case, from a to z."""
 
     N: Count
 
@@ -129,32 +129,36 @@ class LowercaseWords(Instruction):
 
 
 class UniqueWords(Instruction):
-    """No word occurs twice, and no punctuation mark."""
+    """No word and no punctuation mark occurs twice."""
 
     def follows(self, answer: Answer) -> bool:
         return len(set(answer.tokens)) == len(answer.tokens)
 
 
 class NoConsecutiveLetters(Instruction):
-    """No word starts with the letter that follows the first letter of the word before it."""
+    """No word starts with the letter that comes in the alphabet right after the previous word's
+    first letter.
+    """
 
     def follows(self, answer: Answer) -> bool:
         firsts = [word[0].lower() for word in answer.text.split()]
         return all(
-            len(one) == 1 and len(two) == 1 and ord(two) - ord(one) != 1
-            for one, two in pairwise(firsts)
+            len(first) == 1 and len(two) == 1 and ord(two) - ord(first) != 1
+            for first, two in pairwise(firsts)
         )
 
 
 class Palindrome(Instruction):
-    """A word reads the same backwards; one of a single character does."""
+    """At least one word is a palindrome; a word of one character counts."""
 
     def follows(self, answer: Answer) -> bool:
         return any(word == word[::-1] for word in answer.text.split())
 
 
 class AtPosition(Instruction):
-    """A keyword, in this case, is the m-th word of the n-th sentence, both counted from 1."""
+    """A keyword is the `m`-th word of the `n`-th sentence, both counted from 1; the case must
+    match.
+    """
 
     keyword: OneOf
     n: Ordinal
@@ -169,7 +173,7 @@ class AtPosition(Instruction):
 
 
 class SameStartAndEnd(Instruction):
-    """The first word is also the last, in either case, with nothing after it."""
+    """The first word is also the last, ignoring case, with nothing after it."""
 
     def follows(self, answer: Answer) -> bool:
         words = answer.tokens

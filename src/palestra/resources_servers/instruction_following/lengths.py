@@ -1,4 +1,4 @@
-"""Instructions about how much there is: sentences, words, paragraphs."""
+"""Instructions about the length of an answer: sentences, words, paragraphs."""
 
 import re
 from typing import Final, Self
@@ -22,7 +22,7 @@ _ENDS_WORD: Final = re.compile(r"""[.,?!'"]""")
 
 
 class NumberOfSentences(Instruction):
-    """Less than, or at least, so many sentences."""
+    """The answer has less than, or at least, `num_sentences` sentences."""
 
     num_sentences: Count
     relation: Relation
@@ -32,7 +32,7 @@ class NumberOfSentences(Instruction):
 
 
 class NumberOfWords(Instruction):
-    """Less than, or at least, so many words."""
+    """The answer has less than, or at least, `num_words` words."""
 
     num_words: Count
     relation: Relation
@@ -42,7 +42,7 @@ class NumberOfWords(Instruction):
 
 
 class NumberOfParagraphs(Instruction):
-    """Exactly so many paragraphs, none empty, between dividers of three asterisks."""
+    """The answer has exactly `num_paragraphs` non-empty paragraphs, divided by three asterisks."""
 
     num_paragraphs: Count
 
@@ -51,21 +51,23 @@ class NumberOfParagraphs(Instruction):
 
 
 class TwoDividedParagraphs(Instruction):
-    """Exactly two paragraphs, between dividers of three asterisks."""
+    """The answer has exactly two paragraphs, divided by three asterisks."""
 
     def follows(self, answer: Answer) -> bool:
         return _count_filled(_DIVIDER.split(answer.text)) == len("ab")
 
 
 class TwoParagraphs(Instruction):
-    """Exactly two paragraphs, between two line breaks."""
+    """The answer has exactly two paragraphs, divided by two line breaks."""
 
     def follows(self, answer: Answer) -> bool:
         return _count_filled(answer.text.split("\n\n")) == len("ab")
 
 
 class ParagraphsFirstWord(Instruction):
-    """Exactly so many paragraphs, between two line breaks, and the n-th starts with a word."""
+    """The answer has exactly `num_paragraphs` paragraphs, divided by two line breaks, and paragraph
+    `nth_paragraph` starts with a given word.
+    """
 
     num_paragraphs: Ordinal
     nth_paragraph: Ordinal
@@ -93,7 +95,8 @@ class ParagraphsFirstWord(Instruction):
 
 
 class Composition(Instruction):
-    """Three divided paragraphs of so many sentences, each of so many words.
+    """The answer has three paragraphs, divided by three asterisks. Each has `n_sent` sentences of
+    `n_words` words.
 
     Punctuation marks count as words.
     """
@@ -113,7 +116,7 @@ class Composition(Instruction):
 
 
 def _count_filled(parts: list[str]) -> int | None:
-    """How many have text; None when one that has none is neither the first nor the last."""
+    """Count the parts with text; None when an inner part is empty. The first and last may be empty."""
     if not all(part.strip() for part in parts[1:-1]):
         return None
     edges = (parts[0], parts[-1]) if len(parts) > 1 else parts

@@ -1,4 +1,4 @@
-"""Every instruction by the id that rows name it by, and those about language and letter case."""
+"""All instructions by id, and the instructions about language and letter case."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,20 +29,21 @@ _LANGUAGES: Final = """
     ml mr ne nl no pa pl pt ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw
 """
 LANGUAGES: Final = frozenset(_LANGUAGES.split())
-"""What the detector can tell apart."""
+"""The languages that the detector can identify."""
 CHINESE: Final = "zh"
-"""In either script; the detector always says which."""
+"""Chinese in either script. The detector returns zh-cn or zh-tw."""
 LONGEST_TEXT: Final = 50_000
-"""Characters looked at. The detector samples the first 10,000, without addresses."""
+"""The number of characters that are checked. The detector samples the first 10,000, without
+addresses."""
 SEED: Final = 0
 
 
 class LanguageDetector:
-    """The detector that the published checker uses, langdetect.
+    """langdetect, the language detector of the published checker.
 
-    It draws random samples of a text. Here every text gets the same seed, of a detector of its own,
-    so that an answer has one reward. It loads 75 MiB of profiles at the first text, in half a
-    second.
+    langdetect draws random samples of a text. Every text gets a detector of its own with the same
+    seed, so an answer always gets the same reward. The first text loads 75 MiB of profiles, in half
+    a second.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class LanguageDetector:
         self._factory: Any = None
 
     def detect(self, text: str) -> str | None:
-        """The ISO 639-1 code, or None for a text without letters of any language."""
+        """Return the ISO 639-1 code of a text; None when the text has no letters of any language."""
         from langdetect.lang_detect_exception import (  # type: ignore[import-untyped]
             LangDetectException,
         )
@@ -84,49 +85,51 @@ def _load() -> Any:
 
 
 class ResponseLanguage(Instruction):
-    """The answer is in a language; one that shows none passes."""
+    """The answer is in the language `language`. An answer without a detectable language passes."""
 
     language: str
 
     @field_validator("language")
     @classmethod
     def _is_known(cls, language: str) -> str:
-        known = LANGUAGES | {CHINESE}
-        if language not in known:
-            names = ", ".join(sorted(known))
+        languages = LANGUAGES | {CHINESE}
+        if language not in languages:
+            names = ", ".join(sorted(languages))
             raise ValueError(
                 f"no language that can be detected: {language!r}; it is one of {names}"
             )
         return language
 
     def follows(self, answer: Answer) -> bool:
-        found = answer.language
-        return found is None or self.language in {found, found.partition("-")[0]}
+        language = answer.language
+        return language is None or self.language in {language, language.partition("-")[0]}
 
 
 class EnglishCapital(Instruction):
-    """The answer is in English and has no lower case."""
+    """The answer is in English and has no lower-case letters."""
 
     def follows(self, answer: Answer) -> bool:
         return answer.text.isupper() and answer.language in {"en", None}
 
 
 class EnglishLowercase(Instruction):
-    """The answer is in English and has no capitals."""
+    """The answer is in English and has no capital letters."""
 
     def follows(self, answer: Answer) -> bool:
         return answer.text.islower() and answer.language in {"en", None}
 
 
 class CapitalWords(Instruction):
-    """Less than, or at least, so many words wholly in capitals; a hyphenated one is one."""
+    """Less than, or at least, `capital_frequency` words are all in capitals. A hyphenated word
+    counts as one.
+    """
 
     capital_frequency: Count
     capital_relation: Relation
 
     def follows(self, answer: Answer) -> bool:
-        found = sum(1 for word in answer.tokens if word.isupper())
-        return holds(found, self.capital_relation, self.capital_frequency)
+        count = sum(1 for word in answer.tokens if word.isupper())
+        return holds(count, self.capital_relation, self.capital_frequency)
 
 
 IFEVAL: Final[Mapping[str, type[Instruction]]] = MappingProxyType(
@@ -193,21 +196,23 @@ FURTHER: Final[Mapping[str, type[Instruction]]] = MappingProxyType(
         "punctuation:punctuation_exclamation": formats.NoExclamationMark,
     }
 )
-"""The 29 that training sets after IFEval added (IF-RLVR, Pyatkin et al. 2025)."""
+"""The 29 instructions that later training sets added (IF-RLVR, Pyatkin et al. 2025)."""
 
 INSTRUCTIONS: Final = MappingProxyType({**IFEVAL, **FURTHER})
 
 
 def bind(instruction_id: str, kwargs: JsonObject | None) -> Instruction:
-    """The instruction of a row. Raises ValueError for an unknown id, and for what kwargs lack."""
-    found = INSTRUCTIONS.get(instruction_id)
-    if found is None:
+    """Build the instruction of a row. Raises ValueError: unknown id, or wrong or missing
+    parameters.
+    """
+    instruction_class = INSTRUCTIONS.get(instruction_id)
+    if instruction_class is None:
         near = did_you_mean(instruction_id, INSTRUCTIONS)
         raise ValueError(f"there is no instruction {instruction_id!r}{near}")
-    given = {name: value for name, value in (kwargs or {}).items() if value is not None}
+    arguments = {name: value for name, value in (kwargs or {}).items() if value is not None}
     try:
-        return found.model_validate(given)
+        return instruction_class.model_validate(arguments)
     except ValidationError as error:
         raise ValueError(
-            f"{instruction_id}: {rejection_text(rejected_fields(given, error))}"
+            f"{instruction_id}: {rejection_text(rejected_fields(arguments, error))}"
         ) from None

@@ -1,14 +1,14 @@
-"""Sentences of English text, split in the two ways of the published checkers.
+"""Split English text into sentences, in the two ways of the published checkers.
 
-`split_sentences` goes by the rules of Punkt (Kiss and Strunk 2006) and no trained model; it is for
-counting. The published checker uses Punkt's English model, which is not shipped here. The rules
-are the same; its learned tables are replaced by the short ones below. The two differ where
-a capitalized word that is not in `STARTERS` follows an abbreviation, an initial or an ellipsis.
+`split_sentences` is for counting. It applies the rules of Punkt (Kiss and Strunk 2006) without a
+trained model. The published checker uses Punkt's English model, which is not shipped here: short
+tables below replace its learned tables. Results differ only where a capitalized word that is not in
+`STARTERS` follows an abbreviation, an initial or an ellipsis.
 
-`plain_sentences` goes by a few rules about periods; it is for the first or last word of each
-sentence. Line breaks end none.
+`plain_sentences` is for the first or last word of each sentence. It applies a few rules about
+periods. Line breaks do not end a sentence.
 
-Every function is linear in the text.
+Every function takes linear time in the length of the text.
 """
 
 import re
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 _DOT: Final = "\ue000"
-"""Stands for a period that ends no sentence."""
+"""Replaces a period that does not end a sentence."""
 _END: Final = "\ue001"
 
 _LETTER: Final = "([A-Za-z])"
@@ -56,7 +56,7 @@ _DOTS: Final = re.compile(r"\.{2,}")
 
 
 def plain_sentences(text: str) -> list[str]:
-    """The sentences of `text`, stripped; without a last one that is empty."""
+    """Return the sentences of `text`, stripped. An empty last sentence is left out."""
     text = f" {text}  ".replace("\n", " ")
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
@@ -89,10 +89,11 @@ _STARTERS: Final = """
 """
 
 ABBREVIATIONS: Final = frozenset(_ABBREVIATIONS.split())
-"""Without their last period. As in the model, "etc.", "e.g." and "i.e." are none."""
+"""Abbreviations without their last period. As in the model, "etc.", "e.g." and "i.e." are missing.
+"""
 
 STARTERS: Final = frozenset(_STARTERS.split())
-"""Words that are capitalized only where a sentence starts."""
+"""Words that have a capital only at the start of a sentence."""
 
 _ENDS: Final = ".?!"
 _NOT_IN_WORDS: Final = r"""[)";}\]*:@'({\[!?]"""
@@ -112,9 +113,9 @@ _INITIAL: Final = re.compile(r"[^\W\d]\.$")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of `text`, in order; closing quotes and brackets stay with theirs."""
+    """Return the sentences of `text` in order, each with its closing quotes and brackets."""
     pieces = list(_pieces(text))
-    found = []
+    sentences = []
     moved = 0
     for number, (start, end) in enumerate(pieces):
         begin, moved = start + moved, 0
@@ -125,8 +126,8 @@ def split_sentences(text: str) -> list[str]:
                 end = next_start + len(closers[0].rstrip())  # noqa: PLW2901  # they close this one
                 moved = len(closers[0])
         if text[begin:end]:
-            found.append(text[begin:end])
-    return found
+            sentences.append(text[begin:end])
+    return sentences
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
@@ -142,31 +143,31 @@ def _pieces(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _candidates(text: str) -> Iterator[tuple[re.Match[str], str]]:
-    """Each place where a sentence may end, with the word before it and what follows.
+    """Yield each place where a sentence may end, with the word before it and the text after it.
 
-    Of several within one word the last stands for all, with the whole word before it.
+    When a word has several such places, only the last is yielded, with the whole word.
     """
     begin = end = 0
-    held: re.Match[str] | None = None
+    candidate: re.Match[str] | None = None
     for match in _CANDIDATE.finditer(text):
         last_space = _last_space(text, end, match.start())
         word_begin = last_space + 1 if last_space > end else begin
-        if held is not None and end <= word_begin:
-            yield held, text[begin:end] + held[0] + held["after"]
-        held, begin, end = match, word_begin, match.start()
-    if held is not None:
-        yield held, text[begin:end] + held[0] + held["after"]
+        if candidate is not None and end <= word_begin:
+            yield candidate, text[begin:end] + candidate[0] + candidate["after"]
+        candidate, begin, end = match, word_begin, match.start()
+    if candidate is not None:
+        yield candidate, text[begin:end] + candidate[0] + candidate["after"]
 
 
 def _last_space(text: str, start: int, end: int) -> int:
-    for place in range(end - 1, start - 1, -1):
-        if text[place].isspace():
-            return place
+    for index in range(end - 1, start - 1, -1):
+        if text[index].isspace():
+            return index
     return -1
 
 
 def _holds_a_break(context: str) -> bool:
-    """Whether a sentence ends within `context`: after a token that another follows."""
+    """Whether a sentence ends inside `context`, between a token and the next one."""
     tokens = (match[0] for match in _TOKEN.finditer(context))
     token = next(tokens, None)
     for following in tokens:
@@ -177,7 +178,7 @@ def _holds_a_break(context: str) -> bool:
 
 
 def _ends_sentence(token: str, following: str) -> bool:
-    """Punkt's decision about a token in the light of the one after it."""
+    """Apply Punkt's rules: whether a sentence ends after `token`, given the `following` token."""
     if token in _ENDS:
         return True
     ellipsis = bool(_ELLIPSIS.match(token))
@@ -198,7 +199,7 @@ def _is_abbreviation(token: str) -> bool:
 
 
 def _starts_sentence(token: str) -> bool | None:
-    """Whether a sentence starts with `token`, as far as its first letter tells; None: unclear."""
+    """Whether `token` starts a sentence, judged by its first letter; None when that is unclear."""
     if token in {";", ":", ",", ".", "!", "?"}:
         return False
     if token[0].isupper():

@@ -1,4 +1,4 @@
-"""Instructions about what an answer repeats, and with which words it starts and ends."""
+"""Instructions about text that an answer repeats, and about its first and last words."""
 
 import re
 from collections.abc import Iterator
@@ -23,18 +23,18 @@ _MARKS: Final = re.compile(r"[^\w\s]")
 
 
 class TwoResponses(Instruction):
-    """Two different answers with six asterisks between them."""
+    """The answer has two different parts, divided by six asterisks."""
 
     def follows(self, answer: Answer) -> bool:
         parts = [part.strip() for part in answer.text.split(SEPARATOR)]
         if not all(parts[1:-1]):
             return False
-        given = [part for part in parts if part]
-        return len(given) == len("ab") and given[0] != given[1]
+        responses = [part for part in parts if part]
+        return len(responses) == len("ab") and responses[0] != responses[1]
 
 
 class RepeatPrompt(Instruction):
-    """The answer starts with the prompt, in either case."""
+    """The answer starts with the prompt, ignoring case."""
 
     prompt_to_repeat: Prompt
 
@@ -43,7 +43,7 @@ class RepeatPrompt(Instruction):
 
 
 class CopyPrompt(Instruction):
-    """The answer is the prompt, in either case."""
+    """The answer equals the prompt, ignoring case."""
 
     prompt_to_repeat: Prompt
 
@@ -52,19 +52,21 @@ class CopyPrompt(Instruction):
 
 
 class CopySeveral(Instruction):
-    """The answer is the prompt so many times, with six asterisks in between."""
+    """The answer repeats the prompt `N` times, divided by six asterisks."""
 
     prompt_to_repeat: Prompt
     N: Ordinal
 
     def follows(self, answer: Answer) -> bool:
         copies = answer.text.split(SEPARATOR)
-        wanted = _plain(self.prompt_to_repeat)
-        return len(copies) == self.N and all(_plain(copy) == wanted for copy in copies)
+        expected = _plain(self.prompt_to_repeat)
+        return len(copies) == self.N and all(_plain(copy) == expected for copy in copies)
 
 
 class CopySpan(Instruction):
-    """The answer is the prompt from one character to before another, both counted from 0."""
+    """The answer equals the prompt's characters from `n_start` up to, but not including, `n_end`,
+    counted from 0.
+    """
 
     prompt_to_repeat: Prompt
     n_start: Count
@@ -84,22 +86,24 @@ class CopySpan(Instruction):
 
 
 class RepeatPhrase(Instruction):
-    """A phrase occurs so many times, each with at most one word replaced, the last with one."""
+    """A phrase occurs `small_n` times. Each time at most one word is replaced; the last time
+    exactly one.
+    """
 
     phrase: Annotated[Phrase, Field(pattern=r"\S\s+\S")]
     small_n: Ordinal
 
     def follows(self, answer: Answer) -> bool:
         words = self.phrase.split()
-        found = [copy.split() for copy in _passages(answer.text, words[0], words[-1])]
-        if len(found) != self.small_n or any(len(copy) != len(words) for copy in found):
+        copies = [copy.split() for copy in _passages(answer.text, words[0], words[-1])]
+        if len(copies) != self.small_n or any(len(copy) != len(words) for copy in copies):
             return False
-        changes = [sum(a != b for a, b in zip(copy, words, strict=True)) for copy in found]
+        changes = [sum(a != b for a, b in zip(copy, words, strict=True)) for copy in copies]
         return max(changes) <= 1 and changes[-1] == 1
 
 
 class EndPhrase(Instruction):
-    """The answer ends with a phrase, in either case; quotation marks may follow."""
+    """The answer ends with a phrase, ignoring case; quotation marks may follow."""
 
     end_phrase: Phrase
 
@@ -108,20 +112,20 @@ class EndPhrase(Instruction):
 
 
 class FirstWordOfSentences(Instruction):
-    """Every sentence starts with a word, in either case."""
+    """Every sentence starts with a given word, ignoring case."""
 
     first_word: OneOf
 
     def follows(self, answer: Answer) -> bool:
-        wanted = _plain(self.first_word)
+        expected = _plain(self.first_word)
         return all(
-            sentence and sentence.split(maxsplit=1)[0].lower() == wanted
+            sentence and sentence.split(maxsplit=1)[0].lower() == expected
             for sentence in plain_sentences(answer.text)
         )
 
 
 class FirstWord(Instruction):
-    """The answer starts with a word, in either case."""
+    """The answer starts with a given word, ignoring case."""
 
     first_word: OneOf
 
@@ -130,19 +134,20 @@ class FirstWord(Instruction):
 
 
 class LastWordOfSentences(Instruction):
-    """Every sentence ends with a word, in either case, punctuation marks aside."""
+    """Every sentence ends with a given word, ignoring case and punctuation."""
 
     last_word: OneOf
 
     def follows(self, answer: Answer) -> bool:
-        wanted = _plain(self.last_word)
+        expected = _plain(self.last_word)
         return all(
-            sentence and _last_word(sentence) == wanted for sentence in plain_sentences(answer.text)
+            sentence and _last_word(sentence) == expected
+            for sentence in plain_sentences(answer.text)
         )
 
 
 class LastWord(Instruction):
-    """The answer ends with a word, in either case, punctuation marks aside."""
+    """The answer ends with a given word, ignoring case and punctuation."""
 
     last_word: OneOf
 
@@ -159,7 +164,7 @@ def _last_word(text: str) -> str:
 
 
 def _passages(text: str, first: str, last: str) -> Iterator[str]:
-    """From each `first` to the next `last` on its line, without overlaps."""
+    """Yield each passage from a `first` to the next `last` on the same line, without overlaps."""
     opening, closing = f"{first} ", f" {last}"
     for line in text.split("\n"):
         end = 0

@@ -1,4 +1,4 @@
-"""Words of English text: as runs of word characters, and as the Penn Treebank separates them."""
+"""Split English text into words: runs of word characters, or Penn Treebank tokens."""
 
 import re
 from typing import Final
@@ -8,11 +8,14 @@ from palestra.resources_servers.instruction_following.sentences import split_sen
 _REPEATS: Final = re.compile(r"[*+{]|\(\?")
 _FORKS: Final = re.compile(r"[?|]")
 _MOST_FORKS: Final = 4
-"""Each doubles the ways to match at one place."""
+"""The most `?` and `|` in a keyword that is used as a pattern. Each doubles the ways to match at
+one place."""
 
 
 def keyword_pattern(keyword: str, *, whole_words: bool = False) -> re.Pattern[str]:
-    """What finds `keyword` in either case; with `whole_words` only between word boundaries."""
+    """Return a pattern that finds `keyword`, ignoring case; with `whole_words` only as a whole
+    word.
+    """
     edge = r"\b" if whole_words else ""
     if not _REPEATS.search(keyword) and len(_FORKS.findall(keyword)) <= _MOST_FORKS:
         try:
@@ -23,14 +26,14 @@ def keyword_pattern(keyword: str, *, whole_words: bool = False) -> re.Pattern[st
 
 
 def count_matches(pattern: re.Pattern[str], text: str) -> int:
-    """How often it occurs, without overlaps."""
+    """Count the matches of `pattern` in `text`, without overlaps."""
     return sum(1 for _ in pattern.finditer(text))
 
 
 _WORD: Final = re.compile(r"\w+")
 
 _BETWEEN: Final = "\x1e"
-"""Stands between sentences; it is white space."""
+"""Separates sentences; it counts as white space."""
 
 # What the Treebank's tokenizer does, in order: each pattern and what replaces it.
 _OPENING: Final = (
@@ -68,14 +71,14 @@ _AFTER_LAST_PERIOD: Final = "])}>\"'»”\u2019 "
 
 
 def count_words(text: str) -> int:
-    """Runs of letters, digits and underscores."""
+    """Count the runs of letters, digits and underscores."""
     return sum(1 for _ in _WORD.finditer(text))
 
 
 def treebank_words(text: str) -> list[str]:
-    """The tokens of all sentences: words, contractions in two, punctuation each by itself.
+    """Return the tokens of a text: words, contractions split in two, and punctuation marks.
 
-    All sentences at once: a million of them, one by one, would take a minute.
+    All sentences are processed at once: a million sentences one by one would take a minute.
     """
     text = _BETWEEN.join(split_sentences(text.replace(_BETWEEN, " ")))
     for pattern, replacement in _OPENING:
@@ -92,7 +95,7 @@ def treebank_words(text: str) -> list[str]:
 
 
 def _last_period_apart(sentence: str) -> str:
-    """With spaces around the sentence's period, which brackets and quotes may follow."""
+    """Put spaces around the sentence's last period; brackets and quotes may follow the period."""
     body = sentence.rstrip().rstrip(_AFTER_LAST_PERIOD)
     if not body.endswith(".") or len(body) < len("x.") or body[-2] == ".":
         return sentence

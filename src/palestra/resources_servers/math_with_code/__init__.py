@@ -1,1 +1,1 @@
-r"""Mathematics with a Python interpreter as a tool, graded as `math_with_judge`."""
+"""Mathematics with a Python interpreter as a tool, graded like `math_with_judge`."""

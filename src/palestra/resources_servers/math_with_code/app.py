@@ -1,7 +1,7 @@
-r"""`MathWithCodeServer`: mathematics with a Python interpreter, which runs in the sandbox.
+"""`MathWithCodeServer`: mathematics with a Python interpreter that runs in the sandbox.
 
-Each rollout has an interpreter of its own. It starts with the first call, remembers what cells
-defined, and ends with the session. How the answer is graded is `math_with_judge`'s.
+Each rollout has its own interpreter. It starts with the first call, keeps the variables of earlier
+calls, and ends with the session. Answers are graded as in `math_with_judge`.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from palestra.server import Session, tool
 logger = logging.getLogger("palestra.math_with_code")
 
 _BEGUN: Final = "python"
-"""The key of a session's state that says that its interpreter's end is provided for."""
+"""The key in a session's state which records that the interpreter will be stopped at the end."""
 _END_WITHIN_S: Final = 1.0
 _LOOK: Final = """
 from importlib.util import find_spec
@@ -47,46 +47,48 @@ print(*[name for name in {names!r} if find_spec(name) is None])
 
 
 class MathWithCodeConfig(MathConfig):
-    """Settings of the environment."""
+    """The settings of the environment."""
 
     cell_cpu_s: float = Field(default=10.0, gt=0)
-    """CPU seconds of one call. One that is stopped there leaves its variables behind."""
+    """The CPU seconds of one call. A call stopped at this limit keeps the interpreter's variables.
+    """
 
     cell_wall_s: float = Field(default=60.0, gt=0)
-    """Seconds of one call. One that is stopped there takes the interpreter with it."""
+    """The elapsed seconds of one call. A call stopped at this limit ends the interpreter too."""
 
     output_chars: int = Field(default=20_000, ge=1)
-    """Characters that the model sees of each of `stdout`, `stderr` and `result`."""
+    """The number of characters of `stdout`, `stderr` and `result` that the model sees, for each."""
 
     memory_mib: int = Field(default=1024, ge=64)
-    """Memory of an interpreter."""
+    """The memory of one interpreter in MiB."""
 
     most_interpreters: int = Field(default=256, ge=1)
-    """Interpreters at the same time. One more ends the one that was idle the longest, and its
-    rollout is told so with its next call."""
+    """The largest number of interpreters at the same time. Starting one more stops the one that was
+    idle longest; its rollout gets a notice with its next call."""
 
     libraries: tuple[str, ...] = ("numpy", "scipy", "pandas")
-    """What the prompts promise. A warning at the start names those that cannot be imported."""
+    """The libraries that the prompts promise. A warning at the start lists those that cannot be
+    imported."""
 
     sandbox: SandboxSettings = SandboxSettings()
-    """Where interpreters run."""
+    """The settings of the sandbox that runs the interpreters."""
 
 
 class MathWithCodeRow(WireModel):
-    """What a row must say for its answer to be graded."""
+    """The fields that a row needs for its answer to be graded."""
 
     expected_result: str | None = Field(default=None, min_length=1)
     r"""The right answer, as LaTeX or plain text, with or without `\boxed{}` or dollar signs."""
 
     expected_answer: str | None = Field(default=None, min_length=1)
-    """The same, by the name that `math_with_judge` has for it."""
+    """The right answer, under the field name of `math_with_judge`."""
 
     question: str | None = None
-    """The problem, for the judge; without it, the last message of the prompt."""
+    """The problem, shown to the judge. By default, the last message of the prompt."""
 
     @property
     def expected(self) -> str:
-        """What the row says; empty when it does not."""
+        """The right answer of the row; empty when the row has none."""
         return self.expected_result or self.expected_answer or ""
 
     @model_validator(mode="after")
@@ -97,11 +99,11 @@ class MathWithCodeRow(WireModel):
 
 
 class MathWithCodeVerifyRequest(VerifyRequest, MathWithCodeRow):
-    """The row, and the trajectory."""
+    """The fields of the row, with the model's response."""
 
 
 class MathWithCodeServer(MathServer):
-    """Runs cells, then grades by the rules, then by the judge."""
+    """A resources server that runs code cells, then grades the answer by rules, then by a judge."""
 
     repeatable: ClassVar[bool | None] = True
 
@@ -112,7 +114,7 @@ class MathWithCodeServer(MathServer):
     _ending: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
 
     def model_post_init(self, context: Any, /) -> None:
-        """The sandbox starts with the server, or with the first cell."""
+        """Create the sandbox object. The sandbox itself starts in `start`, or with the first cell."""
         super().model_post_init(context)
         config = self.config
         self._sandbox = Sandbox(config.sandbox)
@@ -124,7 +126,7 @@ class MathWithCodeServer(MathServer):
         )
 
     async def start(self) -> None:
-        """Try the sandbox. Raises ConfigError when there is none."""
+        """Start the sandbox. Raises ConfigError: no sandbox works on this machine."""
         await self._sandbox.start()
         if self.config.libraries and (missing := await self._missing_libraries()):
             logger.warning(
@@ -136,7 +138,7 @@ class MathWithCodeServer(MathServer):
             )
 
     async def stop(self) -> None:
-        """End the interpreters and the worker processes."""
+        """Stop the interpreters and the worker processes."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_WITHIN_S):
                 await self._interpreters.aclose()
@@ -146,11 +148,13 @@ class MathWithCodeServer(MathServer):
         await super().stop()
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The expected answer in a box; a model that knows it need not compute."""
+        """Return the expected answer in a box; using the interpreter is optional."""
         return response_of(f"\\boxed{{{MathWithCodeRow.model_validate(row).expected}}}")
 
     async def seed_session(self, body: MathWithCodeRow) -> SeedSessionResponse:
-        """Refuse a row that cannot be graded before a model is asked."""
+        """Accept the row. Validating it here rejects a row that cannot be graded before a model is
+        called.
+        """
         del body
         return SeedSessionResponse()
 
@@ -163,10 +167,12 @@ class MathWithCodeServer(MathServer):
         if _BEGUN not in session.state:
             session.state[_BEGUN] = True
             session.at_end(partial(self._end, session.id))
-        return _told(await self._interpreters.execute(session.id, code))
+        return _cell_text(await self._interpreters.execute(session.id, code))
 
     async def verify(self, body: MathWithCodeVerifyRequest) -> VerifyResponse:
-        """1.0 when the answer is the expected one, by the rules or else by the judge; else 0.0."""
+        """Return reward 1.0 when the rules or the judge find the answer equal to the expected one;
+        else 0.0.
+        """
         judged = await self.judged(body, Task(body.expected, body.question, "expected_result"))
         return self.reply(
             body,
@@ -179,7 +185,7 @@ class MathWithCodeServer(MathServer):
         )
 
     def _end(self, session_id: str) -> None:
-        """End an interpreter without waiting for it."""
+        """Stop a session's interpreter without waiting for it."""
         task = asyncio.get_running_loop().create_task(self._interpreters.close(session_id))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -190,8 +196,8 @@ class MathWithCodeServer(MathServer):
         return looked.stdout.split()
 
 
-def _told(cell: CellResult) -> str:
-    """What the model reads of a cell."""
+def _cell_text(cell: CellResult) -> str:
+    """Return the result of a cell as JSON text for the model."""
     notice = cell.notice and f"{cell.notice}\n"
-    shown = {"stdout": cell.stdout, "stderr": f"{notice}{cell.stderr}", "result": cell.result}
-    return json.dumps(shown, ensure_ascii=False)
+    parts = {"stdout": cell.stdout, "stderr": f"{notice}{cell.stderr}", "result": cell.result}
+    return json.dumps(parts, ensure_ascii=False)

@@ -1,1 +1,1 @@
-r"""Mathematics with `\boxed{}`: are two answers the same, by rules and optionally by a judge."""
+r"""Mathematics with `\boxed{}`: are two answers equal, by rules and optionally by a judge?"""

@@ -1,16 +1,17 @@
-r"""`MathWithJudgeServer`: is the answer in the last `\boxed{}` the expected one?
+r"""`MathWithJudgeServer`: is the answer in the last `\boxed{}` equal to the expected one?
 
-`MathServer` is what mathematical environments share: rules in worker processes, then a judge. The
-rules (math-verify and what `spelling` and `units` add) run in worker processes that are killed at a
-limit. Where they call an answer different, a judge may be asked, in both orders.
+`MathServer` is the base of mathematical environments. First it applies rules: math-verify and the
+additions in modules like `spelling` and `units`. They run in worker processes, which are killed at
+a limit. When the rules find an answer different, it can send the answer to a judge, in both orders.
 
-Whose fault an ending is decides what becomes of it:
+What happens when grading fails depends on the cause:
 
-- the answer's: it took too long or too much memory, or crashed the parser. Reward 0.0, and
-  `grading` says which.
-- the row's: its own expected answer cannot be graded. `data_error`, no reward; with a judge, the
-  judge's to say.
-- ours: workers that do not start or are killed from outside, a bug. `verifier_error`, no reward.
+- the answer: it took too long or too much memory, or crashed the parser. The reward is 0.0, and
+  `grading` names the reason.
+- the row: its own expected answer cannot be graded. The result is a `data_error` without a reward;
+  with a judge, the judge decides.
+- the verifier: workers do not start or are killed from outside, or a bug. The result is a
+  `verifier_error` without a reward.
 """
 
 from collections.abc import Sequence
@@ -77,20 +78,20 @@ line of its own."""
 
 
 class MathConfig(JudgeConfig):
-    """Settings of a mathematical environment."""
+    """The settings of a mathematical environment."""
 
     default_system: ClassVar[str] = SYSTEM
     default_template: ClassVar[str] = TEMPLATE
     places: ClassVar[tuple[str, ...]] = ("question", FIRST, SECOND)
 
     should_use_judge: bool = False
-    """Ask a judge about answers that the rules call different."""
+    """Whether to send answers that the rules find different to a judge."""
 
     grading_limit_s: float = Field(default=20.0, gt=0)
-    """Seconds of a core that one answer may take the rules. Waiting for a core does not count."""
+    """The seconds that the rules may take for one answer; waiting for a core does not count."""
 
     ray_head_node_address: str | None = None
-    """The cluster that grades; the fleet passes on its key of that name."""
+    """The Ray cluster that grades. The fleet passes on its own setting of that name."""
 
     @model_validator(mode="after")
     def _names_the_judge_it_uses(self) -> Self:
@@ -101,46 +102,47 @@ class MathConfig(JudgeConfig):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is asked and wanted, as a row says it."""
+    """The expected answer and the problem of a row."""
 
     expected: str
     question: str | None = None
-    """The problem, for the judge; without it, the last message of the prompt."""
+    """The problem, shown to the judge. By default, the last message of the prompt."""
     field: str = "expected_answer"
-    """The row's field that says what is expected, for messages."""
+    """The name of the row's field with the expected answer, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What an answer is worth, and how that came about."""
+    """The reward of an answer, and how it was found."""
 
     reward: float
     by_rules: float
-    """The reward by the rules alone."""
+    """The reward from the rules alone."""
     grading: str
-    """The verdict of the rules, or what the answer did to them."""
+    """The verdict of the rules, or how the answer made them fail."""
     extracted: str | None
-    """The answer as it was read; None when none was."""
+    """The answer that the rules extracted; None when they found none."""
     evaluations: Sequence[JsonObject] | None
-    """Exchanges with the judge; None when none was asked."""
+    """The exchanges with the judge; None when no judge was used."""
 
 
 class MathServer(AttemptsServer):
-    """Grades the text of the last message; a subclass says where the row has its task."""
+    """A resources server that grades the last message. A subclass reads the task from its row."""
 
     has_majority: ClassVar[bool] = True
 
     config: MathConfig
 
     async def stop(self) -> None:
-        """End the worker processes."""
+        """Stop the worker processes."""
         await self._workers.close()
 
     async def judged(self, body: VerifyRequest, task: Task) -> Judged:
-        """1.0 when the answer is the expected one, by the rules or else by the judge; else 0.0.
+        """Grade the answer: 1.0 when the rules or the judge find it equal to the expected one; else
+        0.0.
 
-        Raises RowError when the row's own answer cannot be graded and no judge is asked,
-        JudgeFailure when a judge is asked and fails, or says neither.
+        Raises RowError: the row's own answer cannot be graded, and no judge may be used. Raises
+        JudgeFailure: the judge fails, or gives no verdict.
         """
         hearing = self._judge.hearing(body)
         # A stored row whose judge has spoken is verified again by what it said.
@@ -153,7 +155,7 @@ class MathServer(AttemptsServer):
                 raise
             grading, extracted = BAD_EXPECTED, None
         by_rules = float(grading == CORRECT)
-        answer = _shown(text)
+        answer = _shown_answer(text)
         if by_rules or not may_ask or not answer:
             return Judged(by_rules, by_rules, grading, extracted, None)
         question = task.question or body.responses_create_params.last_message
@@ -164,18 +166,18 @@ class MathServer(AttemptsServer):
     async def _compared(
         self, question: str, expected: str, answer: str, text: str, hearing: Hearing
     ) -> Ruling:
-        asked, order, whole = {"question": question}, (FIRST, SECOND), text.strip()
+        fields, order, answer_text = {"question": question}, (FIRST, SECOND), text.strip()
         return await hearing.compare(
             self.config.question(
-                {**asked, FIRST: expected, SECOND: answer}, order, cuts={SECOND: [whole]}
+                {**fields, FIRST: expected, SECOND: answer}, order, cuts={SECOND: [answer_text]}
             ),
             self.config.question(
-                {**asked, FIRST: answer, SECOND: expected}, order, cuts={FIRST: [whole]}
+                {**fields, FIRST: answer, SECOND: expected}, order, cuts={FIRST: [answer_text]}
             ),
         )
 
     async def _graded(self, task: Task, text: str) -> tuple[str, str | None]:
-        """How the rules call the answer, and what they took for it."""
+        """Grade by the rules. Return the verdict and the answer that the rules found."""
         outcome = await self._call("grade", task.expected, text)
         match outcome:
             case Returned([str(grading), extracted]) if grading != BAD_EXPECTED:
@@ -198,7 +200,9 @@ class MathServer(AttemptsServer):
                 raise VerifierError(f"grading raised {outcome.kind}: {outcome.message}")
 
     async def _check_expected(self, task: Task) -> None:
-        """What stopped the grading is the answer's fault only when the row's own is harmless."""
+        """Raise RowError when the row's own expected answer cannot be graded; then the model's
+        answer is not at fault.
+        """
         if await self._call("check_expected", task.expected) != Returned(True):
             raise _bad_expected(task)
 
@@ -217,44 +221,48 @@ class MathServer(AttemptsServer):
         )
 
 
-def _shown(text: str) -> str:
-    """What the judge sees of a text: its boxed answer, else its end; empty when it has none."""
-    found = find_answers(text)
-    return found.readings[-1] if found.readings else found.tail.strip()
+def _shown_answer(text: str) -> str:
+    """Return what the judge sees of a text: its boxed answer, else its end; empty when it has
+    neither.
+    """
+    answers = find_answers(text)
+    return answers.readings[-1] if answers.readings else answers.tail.strip()
 
 
 def _bad_expected(task: Task) -> RowError:
     return RowError(
-        f"{task.field}: {task.expected[:200]!r} is no answer that can be graded",
+        f"{task.field}: {task.expected[:200]!r} is not an answer that can be graded",
         hint="give the answer as LaTeX or plain text",
     )
 
 
 class MathWithJudgeConfig(MathConfig):
-    """Settings of the environment."""
+    """The settings of the environment."""
 
 
 class MathWithJudgeVerifyRequest(VerifyRequest):
-    """What a row must say for its answer to be graded."""
+    """The fields that a row needs for its answer to be graded."""
 
     question: str | None = None
-    """The problem, for the judge; without it, the last message of the prompt."""
+    """The problem, shown to the judge. By default, the last message of the prompt."""
 
     expected_answer: str = Field(min_length=1)
     r"""The right answer, as LaTeX or plain text, with or without `\boxed{}` or dollar signs."""
 
 
 class MathWithJudgeServer(MathServer):
-    """Grades by the rules, then by the judge."""
+    """A resources server that grades by the rules, then by the judge."""
 
     config: MathWithJudgeConfig
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The expected answer in a box."""
+        """Return the expected answer in a box."""
         return response_of(f"\\boxed{{{row['expected_answer']}}}")
 
     async def verify(self, body: MathWithJudgeVerifyRequest) -> VerifyResponse:
-        """1.0 when the answer is the expected one, by the rules or else by the judge; else 0.0."""
+        """Return reward 1.0 when the rules or the judge find the answer equal to the expected one;
+        else 0.0.
+        """
         judged = await self.judged(body, Task(body.expected_answer, body.question))
         return self.reply(
             body,

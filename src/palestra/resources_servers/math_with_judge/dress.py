@@ -1,7 +1,7 @@
-r"""What answers wear: colours, sizes, ends of proofs, "The answer is", and signs that are no LaTeX.
+r"""Remove decoration from answers: colours, sizes, "The answer is", and signs that are not LaTeX.
 
-Form alone, as in `spelling`, which calls this first: `{\color{red}7}`, `√5`, `½`, `7 \blacksquare`.
-Magnitudes in words become numbers here: `7\text{ million}` is 7000000.
+Only the form changes, as in `spelling`, which calls this module first. Examples: `{\color{red}7}`,
+`√5`, `½`, `7 \blacksquare`. Magnitudes in words become numbers: `7\text{ million}` is 7000000.
 """
 
 import re
@@ -63,7 +63,7 @@ _VULGAR = re.compile("[¼-¾⅐-⅞]")
 
 
 def undressed(answer: str) -> str:
-    """An answer without what is only there to be looked at, in the signs of LaTeX."""
+    """Remove decoration from an answer, and replace its signs by LaTeX."""
     answer = _plain_signs(_without_lead(_without_looks(answer)))
     answer = _AMOUNT_IN_TEXT.sub(r"\1 \\text{ \2}", answer)
     for _ in range(2):  # a hundred thousand
@@ -74,7 +74,7 @@ def undressed(answer: str) -> str:
 
 
 def with_periods(answer: str) -> str:
-    r"""`0.333...` as `0.\overline{3}`: what is written three times goes on."""
+    r"""Rewrite `0.333...` as `0.\overline{3}`: digits written three times repeat forever."""
     return _ELLIPSIS.sub(_period, answer)
 
 
@@ -105,34 +105,34 @@ def _plain_signs(answer: str) -> str:
     return answer
 
 
-def _root(found: re.Match[str]) -> str:
-    return rf"\sqrt{{{next(part for part in found.groups() if part is not None)}}}"
+def _root(match: re.Match[str]) -> str:
+    return rf"\sqrt{{{next(part for part in match.groups() if part is not None)}}}"
 
 
-def _raised(found: re.Match[str]) -> str:
-    power = unicodedata.normalize("NFKC", found[0]).replace("\u2212", "-")
+def _raised(match: re.Match[str]) -> str:
+    power = unicodedata.normalize("NFKC", match[0]).replace("\u2212", "-")
     return f"^{power}" if len(power) == 1 else f"^{{{power}}}"
 
 
-def _vulgar(found: re.Match[str]) -> str:
-    above, below = unicodedata.normalize("NFKC", found[0]).split("\u2044")
+def _vulgar(match: re.Match[str]) -> str:
+    above, below = unicodedata.normalize("NFKC", match[0]).split("\u2044")
     return rf"\frac{{{above}}}{{{below}}}"
 
 
-def _period(found: re.Match[str]) -> str:
-    return rf"{found[1] or 0}.{found[2]}\overline{{{found[3]}}}"
+def _period(match: re.Match[str]) -> str:
+    return rf"{match[1] or 0}.{match[2]}\overline{{{match[3]}}}"
 
 
-def _multiplied(found: re.Match[str]) -> str:
-    factor = _MAGNITUDES[found["word"].casefold()]
-    rest = found["text"] or ""
-    if found["end"]:
-        rest = "" if rest else found["end"]
-    if number := found["number"]:
+def _multiplied(match: re.Match[str]) -> str:
+    factor = _MAGNITUDES[match["word"].casefold()]
+    operand = match["text"] or ""
+    if match["end"]:
+        operand = "" if operand else match["end"]
+    if number := match["number"]:
         value = f"{Decimal(re.sub(r'[,{}]', '', number)) * factor:f}"
         value = value.rstrip("0").rstrip(".") if "." in value else value
-        return f"{value} {rest}" if rest else value
-    return rf"{found['before']} \times {factor} {rest}"
+        return f"{value} {operand}" if operand else value
+    return rf"{match['before']} \times {factor} {operand}"
 
 
 _SIGNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]] = (

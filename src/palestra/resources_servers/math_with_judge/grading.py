@@ -1,10 +1,9 @@
-"""Grades one answer against the expected one. Runs in worker processes, where it can be killed.
+"""Grade one answer against the expected one. Runs in worker processes, which can be killed.
 
     grade(expected, text)  ->  [verdict, extracted answer or None]
 
-Verdicts: `correct`, `different`, `no_answer` (nothing there that could be an answer), `too_long`
-(a box of more than 10,000 characters), and `bad_expected`: the row's own answer is nothing that
-an answer could equal.
+Verdicts: `correct`, `different`, `no_answer` (the text has no possible answer), `too_long` (a box
+of more than 10,000 characters), and `bad_expected` (the row's own answer can equal no answer).
 """
 
 import re
@@ -24,7 +23,7 @@ TOO_LONG: Final = "too_long"
 BAD_EXPECTED: Final = "bad_expected"
 
 LONGEST_SHOWN: Final = 2_000
-"""Characters of `extracted_answer` that are reported."""
+"""The number of characters of `extracted_answer` that are reported."""
 
 _COMMAND = re.compile(r"\\(?:[dtc]?frac|sqrt|cdot|times|div|left|right|pi)(?![A-Za-z])")
 _LETTER = re.compile(r"[^\W\d_]|\\circ")
@@ -57,23 +56,27 @@ _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 
 @dataclass(frozen=True, slots=True)
 class Congruence:
-    r"""A residue: `2 \pmod 3`, `x \equiv 2 (mod 3)`. The library reads products and sums there."""
+    r"""A residue: `2 \pmod 3`, `x \equiv 2 (mod 3)`. math-verify would read a product or a sum
+    instead.
+    """
 
     name: str
-    """Left of the sign; empty when there is none."""
+    """The part left of the equivalence sign; empty when there is no sign."""
     residue: str
     modulus: str
 
 
 def congruence(answer: str) -> Congruence | None:
-    r"""An answer that states a modulus. `7 \bmod 3` is a number, and states none."""
-    found = list(_MOD.finditer(answer)) if "mod" in answer else []
-    if len(found) != 1:
+    r"""Parse an answer that states a modulus; None for any other. `7 \bmod 3` is a number, so None."""
+    moduli = list(_MOD.finditer(answer)) if "mod" in answer else []
+    if len(moduli) != 1:
         return None
-    mod = found[0]
-    left, modulus = (_BLANK.sub("", side) for side in (answer[: mod.start()], answer[mod.end() :]))
-    sides = _EQUIVALENT.split(left)
-    is_bracketed = left.endswith("(") and modulus.endswith(")")
+    mod = moduli[0]
+    before, modulus = (
+        _BLANK.sub("", side) for side in (answer[: mod.start()], answer[mod.end() :])
+    )
+    sides = _EQUIVALENT.split(before)
+    is_bracketed = before.endswith("(") and modulus.endswith(")")
     if not (mod["pmod"] or is_bracketed or len(sides) > 1):
         return None
     name = sides[0] if len(sides) == 2 else ""
@@ -81,168 +84,180 @@ def congruence(answer: str) -> Congruence | None:
     return Congruence(name, residue, modulus) if residue and modulus else None
 
 
-def same_residue(one: Congruence, other: Congruence) -> bool | None:
-    """Whether whole numbers are in one class; None when they are not whole numbers."""
-    if one.modulus != other.modulus:
+def same_residue(first: Congruence, second: Congruence) -> bool | None:
+    """Whether two residues are equal modulo the same whole number; None when they are not whole
+    numbers.
+    """
+    if first.modulus != second.modulus:
         return None
     try:
-        modulus, first, second = map(int, (one.modulus, one.residue, other.residue))
+        modulus, residue, other_residue = map(int, (first.modulus, first.residue, second.residue))
     except ValueError:
         return None
-    return modulus != 0 and (first - second) % modulus == 0
+    return modulus != 0 and (residue - other_residue) % modulus == 0
 
 
 def warm_up() -> None:
-    """Fill the parser's tables and import what sympy imports late, once for all workers."""
-    for expected, given in _WARM_UP:
-        grade(expected, rf"\boxed{{{given}}}")
+    """Fill the parser's tables and import sympy's lazy modules, once for all workers."""
+    for expected, answer in _WARM_UP:
+        grade(expected, rf"\boxed{{{answer}}}")
     grade("5", "So the final answer is $5$. I hope it is correct, or 5/1.")
 
 
 def check_expected(expected: str) -> bool:
-    """Whether an expected answer can be compared with so plain a one as 1, within the limit."""
+    """Whether an expected answer can be compared, within the limit, with a simple answer like 1."""
     for item in _read_expected(expected):
-        library.equal(library.read(item)[0], library.read("1")[0])
+        library.equal(library.read_answer(item)[0], library.read_answer("1")[0])
     return True
 
 
 def grade(expected: str, text: str) -> list[str | None]:
-    """What the answer in a model's text is worth."""
-    wanted = [item for item in _read_expected(expected) if item]
-    if not wanted:
+    """Grade the answer in a model's text. Return the verdict and the extracted answer."""
+    expected_items = [item for item in _read_expected(expected) if item]
+    if not expected_items:
         return [BAD_EXPECTED, None]
     answers = find_answers(text)
     if not answers.readings:
-        return _grade_found(wanted, answers.tail)
+        return _grade_found(expected_items, answers.tail)
     if len(answers.readings[0]) > LONGEST_ANSWER:
         return [TOO_LONG, None]
     readings = [reading for reading in answers.readings if len(reading) <= LONGEST_ANSWER]
-    return _grade_readings(wanted, readings)
+    return _grade_readings(expected_items, readings)
 
 
-def _grade_readings(wanted: Sequence[str], readings: Sequence[str]) -> list[str | None]:
-    shown: str | None = None
+def _grade_readings(expected: Sequence[str], readings: Sequence[str]) -> list[str | None]:
+    text_shown: str | None = None
     for reading in readings:
-        equal, extracted = _compare(wanted, reading)
+        equal, extracted = _compare(expected, reading)
         if equal:
             return [CORRECT, extracted]
-        shown = shown or extracted
-    return [DIFFERENT if shown else NO_ANSWER, shown]
+        text_shown = text_shown or extracted
+    return [DIFFERENT if text_shown else NO_ANSWER, text_shown]
 
 
 def _read_expected(expected: str) -> Sequence[str]:
-    """How a row spells it: with or without a box, with or without dollar signs."""
+    """Return the readings of the expected answer, with or without a box and dollar signs."""
     boxed = find_answers(expected).readings
     return [reading for item in boxed or (expected,) for reading in spelling.readings(item)]
 
 
-def _compare(wanted: Sequence[str], reading: str) -> tuple[bool, str | None]:
-    """Whether a reading is one of those wanted; and how it is shown."""
+def _compare(expected: Sequence[str], reading: str) -> tuple[bool, str | None]:
+    """Whether a reading equals one of the expected answers; also return the reading as text."""
     first: str | None = None
-    for given in spelling.readings(reading):
-        expression, normal = library.read(given)
-        shown = _shown(expression, normal)
-        if shown and any(_equal(item, given, expression, normal) for item in wanted):
-            return True, shown
-        first = first or shown
+    for answer in spelling.readings(reading):
+        expression, normal = library.read_answer(answer)
+        text_shown = _printed_answer(expression, normal)
+        if text_shown and any(_equal(item, answer, expression, normal) for item in expected):
+            return True, text_shown
+        first = first or text_shown
     return False, first
 
 
-def _equal(wanted: str, given: str, expression: Any | None, normal: str) -> bool:
-    said, meant = spelling.words(given), spelling.words(wanted)
-    if said == meant != "":
+def _equal(expected_text: str, answer: str, expression: Any | None, normal: str) -> bool:
+    words, expected_words = spelling.words(answer), spelling.words(expected_text)
+    if words == expected_words != "":
         return True
     for decided in (_same_option, same_name, same_moment, _same_congruence):
-        if (same := decided(wanted, given)) is not None:
+        if (same := decided(expected_text, answer)) is not None:
             return same
-    if _contradict(wanted, given) or (spelling.are_words(said) and spelling.are_words(meant)):
+    if _contradict(expected_text, answer) or (
+        spelling.are_words(words) and spelling.are_words(expected_words)
+    ):
         return False
-    expected, expected_normal = library.read(wanted)
-    if _is_false(given, expression) and not _is_false(wanted, expected):
+    expected, expected_normal = library.read_answer(expected_text)
+    if _is_false(answer, expression) and not _is_false(expected_text, expected):
         return False
     return normal == expected_normal != "" or library.equal(expected, expression)
 
 
-def _same_option(wanted: str, given: str) -> bool | None:
-    chosen, expected = spelling.option(given), spelling.option(wanted)
+def _same_option(expected_text: str, answer: str) -> bool | None:
+    chosen, expected = spelling.option(answer), spelling.option(expected_text)
     return chosen == expected if chosen and expected else None
 
 
-def _same_congruence(wanted: str, given: str) -> bool | None:
-    """Where one side alone states a modulus, the residues are compared."""
-    expected, found = congruence(wanted), congruence(given)
-    if expected is None and found is None:
+def _same_congruence(expected_text: str, answer: str) -> bool | None:
+    """Compare residues. When only one side states a modulus, compare its residue with the other
+    value.
+    """
+    expected, actual = congruence(expected_text), congruence(answer)
+    if expected is None and actual is None:
         return None
-    if expected is not None and found is not None:
-        return _both_congruent(expected, found)
+    if expected is not None and actual is not None:
+        return _both_congruent(expected, actual)
     return _same_value(
-        wanted if expected is None else expected.residue, given if found is None else found.residue
+        expected_text if expected is None else expected.residue,
+        answer if actual is None else actual.residue,
     )
 
 
-def _both_congruent(expected: Congruence, found: Congruence) -> bool:
-    if expected.name and found.name and expected.name != found.name:
+def _both_congruent(expected: Congruence, actual: Congruence) -> bool:
+    if expected.name and actual.name and expected.name != actual.name:
         return False
-    if (same := same_residue(expected, found)) is not None:
+    if (same := same_residue(expected, actual)) is not None:
         return same
-    return _same_value(expected.modulus, found.modulus) and _same_value(
-        expected.residue, found.residue
+    return _same_value(expected.modulus, actual.modulus) and _same_value(
+        expected.residue, actual.residue
     )
 
 
-def _same_value(wanted: str, given: str) -> bool:
-    return library.equal(library.read(wanted)[0], library.read(given)[0])
+def _same_value(expected: str, answer: str) -> bool:
+    return library.equal(library.read_answer(expected)[0], library.read_answer(answer)[0])
 
 
-def _contradict(wanted: str, given: str) -> bool:
-    """Whether they say that they are not the same, in a way that the library does not read."""
-    bases = {spelling.base_of(wanted), spelling.base_of(given)} - {""}
+def _contradict(expected: str, answer: str) -> bool:
+    """Whether two answers differ in something that math-verify ignores: units, bases, denials,
+    bounds, primes.
+    """
+    bases = {spelling.base_of(expected), spelling.base_of(answer)} - {""}
     return (
-        units.differ(wanted, given)
+        units.differ(expected, answer)
         or len(bases) > 1
-        or remarks.denies(wanted) != remarks.denies(given)
-        or remarks.bounds(wanted) != remarks.bounds(given)
-        or remarks.primed_differently(wanted, given)
+        or remarks.denies(expected) != remarks.denies(answer)
+        or remarks.bounds(expected) != remarks.bounds(answer)
+        or remarks.primed_differently(expected, answer)
     )
 
 
 def _is_false(answer: str, expression: Any | None) -> bool:
-    """Whether it equates numbers that are not equal. With units they may be."""
+    """Whether an answer equates numbers that are not equal, like `3 = 4`. With units they may be
+    equal.
+    """
     return not _LETTER.search(_COMMAND.sub("", answer)) and library.contradicts_itself(expression)
 
 
-def _grade_found(wanted: Sequence[str], text: str) -> list[str | None]:
-    found = library.find(text) if text else []
-    if not found:
+def _grade_found(expected: Sequence[str], text: str) -> list[str | None]:
+    items = library.find(text) if text else []
+    if not items:
         return [NO_ANSWER, None]
-    read = [item for reading in wanted for item in library.read(reading)]
-    equal = any(library.equal(item, other) for item in read for other in found)
-    named = found[-1] if isinstance(found[-1], str) else ""
-    if not remarks.is_denied(named, text):
-        return [CORRECT if equal else DIFFERENT, _shown(found[0], "")]
-    if instead := remarks.corrected(named, text):
-        return _grade_found(wanted, instead)
-    return [DIFFERENT, _shown(found[0], "")]
+    expected_items = [item for reading in expected for item in library.read_answer(reading)]
+    equal = any(library.equal(item, item_found) for item in expected_items for item_found in items)
+    last_name = items[-1] if isinstance(items[-1], str) else ""
+    if not remarks.is_denied(last_name, text):
+        return [CORRECT if equal else DIFFERENT, _printed_answer(items[0], "")]
+    if instead := remarks.corrected(last_name, text):
+        return _grade_found(expected, instead)
+    return [DIFFERENT, _printed_answer(items[0], "")]
 
 
-def _shown(expression: Any | None, text: str) -> str | None:
+def _printed_answer(expression: Any | None, text: str) -> str | None:
     if expression is None:
         return text[:LONGEST_SHOWN].encode("utf-8", "replace").decode() or None
     try:
-        shown = str(expression)
+        printed = str(expression)
     except MemoryError:
         raise
     except Exception:  # a number of thousands of digits; a tower; a printer's own bug
-        shown = text
-    return shown[:LONGEST_SHOWN].encode("utf-8", "replace").decode() or None
+        printed = text
+    return printed[:LONGEST_SHOWN].encode("utf-8", "replace").decode() or None
 
 
-def same_moment(one: str, other: str) -> bool | None:
-    """Whether two times, or two dates, are the same; None when they are none.
+def same_moment(first_text: str, second_text: str) -> bool | None:
+    """Whether two times, or two dates, are the same; None when they are not times or dates.
 
-    The library reads them as numbers, ratios and differences. A time that does not say which half of the day it is in may be in either.
+    math-verify reads them as numbers, ratios and differences. A time without a.m. or p.m. may be in
+    either half of the day.
     """
-    first, second = _plain(one), _plain(other)
+    first, second = _plain(first_text), _plain(second_text)
     if (date := _same_date(first, second)) is not None:
         return date
     if not (_says_half(first) or _says_half(second)):
@@ -260,33 +275,33 @@ def _same_date(first: str, second: str) -> bool | None:
     if all(dates):
         return dates[0] == dates[1]
     # A difference of numbers has no leading zeros.
-    surely = [found for found in dates if found and "0" in {found[1][0], found[2][0]}]
+    surely = [date for date in dates if date and "0" in {date[1][0], date[2][0]}]
     return False if surely else None
 
 
 def _date(text: str) -> tuple[str, str, str] | None:
-    found = _DATE.fullmatch(text)
-    if not found or not (1 <= int(found[2]) <= 12 and 1 <= int(found[3]) <= 31):
+    match = _DATE.fullmatch(text)
+    if not match or not (1 <= int(match[2]) <= 12 and 1 <= int(match[3]) <= 31):
         return None
-    return found[1], found[2], found[3]
+    return match[1], match[2], match[3]
 
 
 def _says_half(text: str) -> bool:
-    found = _TIME.fullmatch(text)
-    return bool(found and found[4])
+    match = _TIME.fullmatch(text)
+    return bool(match and match[4])
 
 
 def _seconds(text: str) -> AbstractSet[int] | None:
-    """Seconds of the day that a text may mean; None when it is no time."""
-    found = _TIME.fullmatch(text)
-    if not found:
+    """Return the seconds of the day that a text may mean; None when it is not a time."""
+    match = _TIME.fullmatch(text)
+    if not match:
         return None
-    hour, minute, second = (int(part or 0) for part in found.groups()[:3])
-    if hour > 24 or minute > 59 or second > 59 or (found[4] and not 1 <= hour <= 12):
+    hour, minute, second = (int(part or 0) for part in match.groups()[:3])
+    if hour > 24 or minute > 59 or second > 59 or (match[4] and not 1 <= hour <= 12):
         return None
     past = minute * 60 + second
     early = hour % 12 * 3600 + past
-    if found[4]:
-        return {early + _HALF_S * (found[4] == "p")}
+    if match[4]:
+        return {early + _HALF_S * (match[4] == "p")}
     # After 12 it is clear by itself; 12:30 and 3:30 are not.
     return {hour % 24 * 3600 + past} if hour > 12 or hour == 0 else {early, early + _HALF_S}

@@ -1,12 +1,12 @@
-"""The one place where math-verify is touched. Imported only in worker processes.
+"""The only module that uses math-verify. It is imported only in worker processes.
 
-It reads LaTeX into sympy expressions and says whether two are equal. Its own time limits are off:
-they are alarms that native code does not hear, and the worker's limit is the one that holds.
+math-verify parses LaTeX into sympy expressions and compares them. Its own time limits are off: they
+use alarms, which native code does not react to. The worker's limit applies instead.
 
-Reading goes beneath its public `parse`, to the parser that it uses, for two reasons. A box has been
-found already, and a search in its content would find other things. And ANTLR's fast prediction is
-tried first (`SLL`), which by ANTLR's documentation gives the same tree or a syntax error: four
-times the speed. All of this is held to `parse` by a test.
+This module calls the parser below math-verify's public `parse`, for two reasons. The box is already
+found, and `parse` would search its content for other answers. And ANTLR's fast prediction (`SLL`)
+can be tried first: by ANTLR's documentation it gives the same tree or a syntax error, and it is
+four times as fast. A test checks that the results equal those of `parse`.
 """
 
 import logging
@@ -46,19 +46,19 @@ _WITHOUT: Final = replace(_WITH_UNITS, units=False)
 _ANYWHERE: Final = (ExprExtractionConfig(), LatexExtractionConfig())
 
 ROUNDED: Final = 0.01
-"""By what part of themselves both sides of `1/3 = 0.33` may differ."""
+"""The relative difference that both sides of an equation like `1/3 = 0.33` may have."""
 
 _MOST_TERMS: Final = 20
-"""Of a sum's power that is multiplied out."""
+"""The largest exponent of a sum that is expanded."""
 _MOST_LEVELS: Final = 2
-"""Of powers with variables that are integrated."""
+"""The deepest tower of powers with variables that is integrated."""
 _SAMPLES: Final = (Rational(3, 7), Rational(13, 11), Rational(-5, 13))
 _DIGITS: Final = 30
 _SAME: Final = Rational(1, 10**20)
 
 
 class _Reader(_Latex2Sympy):  # type: ignore[misc]  # the library says nothing of types
-    """The library's reader, with one of ANTLR's ways to predict."""
+    """The parser of math-verify, with one of ANTLR's prediction modes."""
 
     def __init__(self, mode: PredictionMode, *, is_real: bool) -> None:
         super().__init__(is_real=is_real)
@@ -70,8 +70,8 @@ class _Reader(_Latex2Sympy):  # type: ignore[misc]  # the library says nothing o
         return parser
 
 
-def read(answer: str) -> tuple[Any | None, str]:
-    """An answer's expression, None when it is none, and its normalized text."""
+def read_answer(answer: str) -> tuple[Any | None, str]:
+    """Return an answer's expression (None when it cannot be parsed) and its normalized text."""
     if (condition := spelling.condition(answer)) and (members := _members(condition)) is not None:
         return members, answer
     config = _WITHOUT if ends_in_variables(answer) else _WITH_UNITS
@@ -81,7 +81,7 @@ def read(answer: str) -> tuple[Any | None, str]:
 
 
 def _members(condition: str) -> Any | None:
-    """The numbers that fulfil a condition, as a set; None where the library has none."""
+    """Return the set of numbers that meet a condition; None when sympy cannot compute it."""
     relation = _expression(normalize_latex(condition, _WITHOUT))
     if not is_relation(relation) or not _is_linear(relation):
         return None
@@ -94,7 +94,7 @@ def _members(condition: str) -> Any | None:
 
 
 def _is_linear(relation: Any) -> bool:
-    """Whether it bounds one symbol alone, so that nothing has to be solved."""
+    """Whether a relation only bounds a single symbol, so that nothing must be solved."""
     items = relation.args if isinstance(relation, And) else (relation,)
     sides = [side for item in items for side in item.args]
     return len(relation.free_symbols) == 1 and all(
@@ -104,7 +104,9 @@ def _is_linear(relation: Any) -> bool:
 
 @lru_cache(maxsize=128)
 def _expression(normal: str) -> Any | None:
-    """Cached, as the attempts at a task share the expected answer."""
+    """Parse a normalized answer. Results are cached: the attempts at a task share the expected
+    answer.
+    """
     if end_of_tower(normal) is not None:
         return None
     is_real = not should_treat_as_complex(normal)
@@ -119,41 +121,47 @@ def _expression(normal: str) -> Any | None:
 
 
 def find(text: str) -> list[Any]:
-    """Expressions that the library finds in a text without a box, by its own rules; and the last
-    as it stands there. Nothing before a number that is too large to be worked out.
+    """Return the expressions that math-verify finds in a text without a box, and the last one as
+    text.
+
+    Everything up to the end of a number that is too large to compute is ignored.
     """
-    found: list[Any] = parse(text[end_of_tower(text) or 0 :], _ANYWHERE, parsing_timeout=None)
-    return found
+    expressions: list[Any] = parse(text[end_of_tower(text) or 0 :], _ANYWHERE, parsing_timeout=None)
+    return expressions
 
 
-def equal(expected: Any | None, given: Any | None) -> bool:
-    """Whether two expressions (or two texts) are equal, by the library's rules and ours."""
-    if expected is None or given is None:
+def equal(expected: Any | None, actual: Any | None) -> bool:
+    """Whether two expressions (or two texts) are equal, by math-verify's rules and our own."""
+    if expected is None or actual is None:
         return False
-    if (same := same_solution(expected, given, equal)) is not None:
+    if (same := same_solution(expected, actual, equal)) is not None:
         return same
-    return _same_unnamed(expected, given)
+    return _same_unnamed(expected, actual)
 
 
-def _same_unnamed(expected: Any, given: Any) -> bool:
-    if is_other_equation(expected, given) or differ_near_zero(expected, given):
+def _same_unnamed(expected: Any, actual: Any) -> bool:
+    if is_other_equation(expected, actual) or differ_near_zero(expected, actual):
         return False
-    if _is_costly(expected) or _is_costly(given):
-        return _same_at_samples(expected, given)
-    expected, given = as_values(expected, given)
-    if verify(expected, given, timeout_seconds=None):
+    if _is_costly(expected) or _is_costly(actual):
+        return _same_at_samples(expected, actual)
+    expected, actual = as_values(expected, actual)
+    if verify(expected, actual, timeout_seconds=None):
         return True
-    return _same_if_imaginary(expected, given)
+    return _same_if_imaginary(expected, actual)
 
 
-def _same_if_imaginary(expected: Any, given: Any) -> bool:
-    """The library takes `i` for a variable. Where it is the only one, it is the imaginary unit."""
-    symbols = _symbols(expected) | _symbols(given)
+def _same_if_imaginary(expected: Any, actual: Any) -> bool:
+    """Whether two values are equal when `i` is the imaginary unit.
+
+    math-verify reads `i` as a variable. It is taken as the imaginary unit when it is the only
+    symbol.
+    """
+    symbols = _symbols(expected) | _symbols(actual)
     if {symbol.name for symbol in symbols} != {"i"}:
         return False
     imaginary = dict.fromkeys(symbols, I)
     try:
-        complex_expected, complex_given = (item.subs(imaginary) for item in (expected, given))
+        complex_expected, complex_given = (item.subs(imaginary) for item in (expected, actual))
     except MemoryError:
         raise
     except Exception:  # sympy refuses it with whatever its classes raise
@@ -162,16 +170,16 @@ def _same_if_imaginary(expected: Any, given: Any) -> bool:
 
 
 def contradicts_itself(expression: Any | None) -> bool:
-    """Whether it says that two numbers are equal that are not even close, as `3 = 4`."""
-    said = expression.args if isinstance(expression, And) else (expression,)
-    return any(isinstance(item, Equality) and _are_apart(item.lhs, item.rhs) for item in said)
+    """Whether an expression equates two numbers that are not even close, like `3 = 4`."""
+    conjuncts = expression.args if isinstance(expression, And) else (expression,)
+    return any(isinstance(item, Equality) and _are_apart(item.lhs, item.rhs) for item in conjuncts)
 
 
-def _are_apart(one: Any, other: Any) -> bool:
-    if not (one.is_number and other.is_number):
+def _are_apart(first_value: Any, second_value: Any) -> bool:
+    if not (first_value.is_number and second_value.is_number):
         return False
     try:
-        first, second = complex(one), complex(other)
+        first, second = complex(first_value), complex(second_value)
     except (TypeError, ValueError, OverflowError):
         return False
     return abs(first - second) > ROUNDED * max(abs(first), abs(second))
@@ -182,17 +190,19 @@ def _symbols(expression: Any) -> set[Any]:
 
 
 def _is_costly(expression: Any) -> bool:
-    """Whether simplifying it would take too long.
+    """Whether simplifying an expression would take too long.
 
-    Simplifying multiplies out: `(x+1)^{100000}` would take the whole limit, as an integral of a
-    tower of powers would.
+    Simplifying expands powers: `(x+1)^{100000}` would use up the whole time limit. So would an
+    integral of a tower of powers.
     """
     if not isinstance(expression, Expr):
         return False
     if any(_is_long(power) for power in expression.atoms(Pow)):
         return True
     integrals = expression.atoms(Integral)
-    return any(_levels(item) > _MOST_LEVELS for found in integrals for item in found.atoms(Pow))
+    return any(
+        _levels(item) > _MOST_LEVELS for integral in integrals for item in integral.atoms(Pow)
+    )
 
 
 def _is_long(power: Any) -> bool:
@@ -207,25 +217,27 @@ def _levels(power: Any) -> int:
     return levels
 
 
-def _same_at_samples(one: Any, other: Any) -> bool:
-    """Whether two expressions are written alike, or have the same value wherever it is tried."""
-    if one == other:
+def _same_at_samples(first_value: Any, second_value: Any) -> bool:
+    """Whether two expressions are identical, or have the same value at every sample point."""
+    if first_value == second_value:
         return True
-    if not (isinstance(one, Expr) and isinstance(other, Expr)):
+    if not (isinstance(first_value, Expr) and isinstance(second_value, Expr)):
         return False
-    if one.has(Integral) or other.has(Integral):
+    if first_value.has(Integral) or second_value.has(Integral):
         return False
-    symbols = sorted(one.free_symbols | other.free_symbols, key=str)
-    return all(_same_at(one, other, symbols, place) for place in range(len(_SAMPLES)))
+    symbols = sorted(first_value.free_symbols | second_value.free_symbols, key=str)
+    return all(
+        _same_at(first_value, second_value, symbols, sample) for sample in range(len(_SAMPLES))
+    )
 
 
-def _same_at(one: Any, other: Any, symbols: list[Any], place: int) -> bool:
+def _same_at(first_value: Any, second_value: Any, symbols: list[Any], sample: int) -> bool:
     values = {
-        symbol: _SAMPLES[(place + number) % len(_SAMPLES)] + number
+        symbol: _SAMPLES[(sample + number) % len(_SAMPLES)] + number
         for number, symbol in enumerate(symbols)
     }
     try:
-        first, second = (item.evalf(_DIGITS, subs=values) for item in (one, other))
+        first, second = (item.evalf(_DIGITS, subs=values) for item in (first_value, second_value))
         return bool(abs(first - second) <= _SAME * max(abs(first), abs(second)))
     except MemoryError:
         raise

@@ -1,7 +1,8 @@
-r"""Names and labels: answers of letters whose order counts, `CAB`, `1A3`, `\triangle ABC`, `Amy`.
+r"""Compare names and labels, whose letter order counts: `CAB`, `1A3`, `\triangle ABC`, `Amy`.
 
-The library reads letters as a product, in which their order is nothing. Small letters that nobody
-marks as text (`xy`) are one, and capitals with a factor (`2AB`), or with something between.
+math-verify reads letters as a product, in which the order does not count. Some answers stay
+products: small letters not marked as text (`xy`), and capitals with a factor (`2AB`) or with a sign
+between them.
 """
 
 import re
@@ -34,10 +35,10 @@ _MARKED = re.compile(r"[A-Za-z]{2,}")
 class _Kind(Enum):
     LABEL = "label"
     CAPITALS = "capitals"
-    """That may be a product: `2AB`."""
+    """Capitals that may be a product: `2AB`."""
     WORD = "word"
     LETTERS = "letters"
-    """Small ones, that may be a product."""
+    """Small letters that may be a product."""
 
 
 _LIKE: Final = {
@@ -53,14 +54,15 @@ class _Name:
     text: str
     kind: _Kind
     figure: str = ""
-    """What the label is of, where that is said: `triangle`."""
+    """The kind of figure that the label names, like `triangle`; empty when not stated."""
 
 
-def same_name(one: str, other: str) -> bool | None:
-    """Whether two names, or as many in any order, are the same; None when that is not what they
-    are.
+def same_name(first_text: str, second_text: str) -> bool | None:
+    """Whether two names, or two lists of names in any order, are the same.
+
+    None when the answers are not names.
     """
-    firsts, seconds = _names(one), _names(other)
+    firsts, seconds = _names(first_text), _names(second_text)
     if len(firsts) != len(seconds):
         return None
     pairs = list(zip(firsts, seconds, strict=True))
@@ -71,26 +73,26 @@ def same_name(one: str, other: str) -> bool | None:
     return all(_same(first, second) for first, second in pairs)
 
 
-def _same(one: _Name, other: _Name) -> bool:
-    if one.figure and other.figure and one.figure != other.figure:
+def _same(first: _Name, second: _Name) -> bool:
+    if first.figure and second.figure and first.figure != second.figure:
         return False
-    return one.text == other.text
+    return first.text == second.text
 
 
 def _names(answer: str) -> Sequence[_Name]:
-    """Those of a list, sorted; empty when something else is there."""
+    """Return the names in an answer, sorted; empty when any part of it is not a name."""
     is_text = TEXT.fullmatch(answer.strip()) is not None
     parts = _BETWEEN.split(_plain(answer).removeprefix("\\{").removesuffix("\\}"))
-    names = [_read(part, is_text=is_text) for part in parts]
-    found = [name for name in names if name is not None]
-    return sorted(found, key=lambda name: name.text) if len(found) == len(parts) else ()
+    names = [_parse_name(part, is_text=is_text) for part in parts]
+    known_names = [name for name in names if name is not None]
+    return sorted(known_names, key=lambda name: name.text) if len(known_names) == len(parts) else ()
 
 
-def _read(answer: str, *, is_text: bool) -> _Name | None:
+def _parse_name(answer: str, *, is_text: bool) -> _Name | None:
     figure = ""
-    if found := _FIGURE.match(answer):
-        said = found["sign"] or found["word"]
-        figure, answer = _SAME_FIGURE.get(said, said), answer[found.end() :]
+    if match := _FIGURE.match(answer):
+        sign = match["sign"] or match["word"]
+        figure, answer = _SAME_FIGURE.get(sign, sign), answer[match.end() :]
     text = _SPACE.sub("", answer)
     if _CAPITALS.fullmatch(text):
         is_label = figure or _LABEL.fullmatch(text)

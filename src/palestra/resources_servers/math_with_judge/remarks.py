@@ -1,4 +1,4 @@
-r"""What an answer says about its value that the library drops: denials, bounds, primes."""
+"""Read remarks about a value that math-verify ignores: denials, bounds, primes."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from palestra.resources_servers.math_with_judge.spelling import TEXT, words
 
 _DENIAL = re.compile(r"\b(?:not|no|never|wrong|incorrect|false|isn't|cannot)\b")
 _ASIDE = re.compile(r"\bnot\s+[$\\(]*[-+]?\d[\d.,/]*[)$\s]*$")
-"""`17 \text{ (not 18)}`: what is denied is something else."""
+r"""Matches a denial of another value: `17 \text{ (not 18)}`."""
 
 _FILLING = (
     r"(?:\s+(?:be|equal|equals|to|the|a|an|number|value|answer|is|exactly|simply|really|actually))*"
@@ -38,18 +38,18 @@ _PRIMED = re.compile(r"([A-Za-z]|\\[a-z]+|[)}\]])\s*('+)(?!s\b)")
 
 
 def denies(answer: str) -> bool:
-    r"""Whether its words say that something is not so, as in `3 \text{ is wrong}`."""
+    r"""Whether the words of an answer deny its value, as in `3 \text{ is wrong}`."""
     for text in TEXT.finditer(answer):
-        said = text[1].casefold()
+        remark = text[1].casefold()
         if re.search(r"\w", answer[: text.start()]):
-            said = _ASIDE.sub("", said)
-        if _DENIAL.search(said):
+            remark = _ASIDE.sub("", remark)
+        if _DENIAL.search(remark):
             return True
     return False
 
 
 def is_denied(value: str, text: str) -> bool:
-    """Whether a text that names a value, last where it does so more than once, denies it there."""
+    """Whether a text denies a value at the last place where it names the value."""
     if not value:
         return False
     before, after = _around(value, text)
@@ -57,27 +57,30 @@ def is_denied(value: str, text: str) -> bool:
 
 
 def corrected(value: str, text: str) -> str:
-    """What a text that denies a value says instead, from its "but" on; empty when it does not."""
+    """Return the text from the "but" after a denied value; empty when there is no "but"."""
     _, after = _around(value, text)
     return after if _BUT.match(after) else ""
 
 
 def _around(value: str, text: str) -> tuple[str, str]:
-    """The text before and after a value, where it stands last and is no part of a number."""
-    places = re.finditer(rf"(?<![\d.]){re.escape(value)}(?!\d|\.\d)", text)
-    last = max((place.span() for place in places), default=(0, 0))
+    """Return the text before and after the last place of a value, where it is not part of a number."""
+    matches = re.finditer(rf"(?<![\d.]){re.escape(value)}(?!\d|\.\d)", text)
+    last = max((match.span() for match in matches), default=(0, 0))
     return text[: last[0]], text[last[1] :]
 
 
 def bounds(answer: str) -> AbstractSet[str]:
-    r"""What its words make of its value, `at least` in `5 \text{ or more}`."""
-    said = words(answer)
-    return {name for name, form in _BOUNDS.items() if re.search(form, said)}
+    r"""Return the bounds that the words of an answer state, like `at least` for `5 \text{ or more}`."""
+    answer_words = words(answer)
+    return {name for name, form in _BOUNDS.items() if re.search(form, answer_words)}
 
 
-def primed_differently(one: str, other: str) -> bool:
-    """Whether other symbols have primes. Of an equation and a value the right side alone counts."""
-    sides, others = (TEXT.sub("", answer).split("=") for answer in (one, other))
+def primed_differently(first: str, second: str) -> bool:
+    """Whether two answers differ in which symbols have primes.
+
+    Between an equation and a value, only the right side of the equation counts.
+    """
+    sides, others = (TEXT.sub("", answer).split("=") for answer in (first, second))
     if len(sides) == len(others):
         return _primes(sides) != _primes(others)
     return _primes(sides[-1:]) != _primes(others[-1:])

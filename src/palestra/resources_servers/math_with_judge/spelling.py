@@ -1,7 +1,7 @@
-r"""One answer, spelt many ways: what is taken off or rewritten before the library reads it.
+"""Rewrite the many spellings of an answer before math-verify reads it.
 
-Everything here is about form. Nothing is evaluated, and nothing here says that two answers are
-equal except that they are the same words, or the same option.
+Only the form of an answer changes; nothing is evaluated. Two answers are called equal only when
+they are the same words or the same option.
 """
 
 import re
@@ -13,7 +13,7 @@ from palestra.resources_servers.math_with_judge.dress import undressed, with_per
 
 _DELIMITERS: Final = (("\\[", "\\]"), ("$", "$"))
 WRAPPED: Final = 3
-"""How deep text commands in text commands are read."""
+"""The depth to which nested text commands are read."""
 TEXT = re.compile(
     r"\\(?:text|textbf|textit|textrm|textnormal|textsf|mathrm|mathbf|mathit|mathsf|mathtt|mbox|"
     r"operatorname|bf|rm|it)\s*\{([^{}]*)\}"
@@ -36,7 +36,7 @@ _BIG = re.compile(r"\\[Bb]igg?[lrm]?(?![A-Za-z])\s*")
 _VARIABLE = re.compile(
     r"(?:[A-Za-z]|\\(?!pi(?![a-z]))[A-Za-z]+)(?:_(?:\w|\{[^{}]*\}))?(?:\([^()]*\))?|"
 )
-"""What an approximation may be of, that is no value itself; or nothing."""
+r"""Matches the left side of an approximation like `x \approx 3.1`: a name, or an empty text."""
 _SUBSCRIPT = re.compile(rf"_\s*\{{\s*{TEXT.pattern}\s*\}}")
 _REPEATING = re.compile(
     r"(?<![\d.])(\d*)\.(\d*)\\(?:overline|bar|dot)(?![A-Za-z])\s*(?:\{\s*(\d+)\s*\}|(\d))"
@@ -45,7 +45,8 @@ _SCIENTIFIC = re.compile(
     r"(?<![\w.}\\])(?:(\d+\.\d+|1)[eE]([+-]?\d+)|(\d+)[eE](\d+|[+-]\d{2,}))(?![\w.])"
 )
 _PERHAPS_SCIENTIFIC = re.compile(r"(?<![\w.}\\])(\d+)e([+-]\d)(?![\w.])")
-r"""`3e-8` may be `3 \times 10^{-8}` or `3e - 8`; `1e-3` and `1.5e-3` are no products."""
+r"""Matches `3e-8`, which may mean `3 \times 10^{-8}` or `3e - 8`. `1e-3` and `1.5e-3` are not
+ambiguous."""
 _BUILDER = re.compile(
     r"\\?\{\s*([A-Za-z])\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?"
     r"(?:\\mid(?![A-Za-z])|\\vert(?![A-Za-z])|\\colon(?![A-Za-z])|[|:])\s*(.+?)\s*\\?\}",
@@ -63,15 +64,15 @@ _BASE = re.compile(r"\d_\s*\{?\s*(\d+)\s*\}?$")
 
 
 def bare(answer: str) -> str:
-    r"""Without what stands around it: `$…$`, `\(…\)`, `\mathbf{…}`, spaces, a full stop."""
+    r"""Remove what surrounds an answer: `$…$`, `\(…\)`, `\mathbf{…}`, spaces, a full stop."""
     answer = _BLANKS.sub(" ", answer)  # long runs of them make what follows slow
     for _ in range(4):
         before = answer
         # A dot in front is a decimal's.
         answer = _MARGINS.sub("", answer) if not answer.startswith(".") else answer.rstrip(" .;,")
-        for left, right in _DELIMITERS:
-            inner = answer[len(left) : len(answer) - len(right)]
-            if _wrapped(answer, left, right) and left not in inner and right not in inner:
+        for opening, right in _DELIMITERS:
+            inner = answer[len(opening) : len(answer) - len(right)]
+            if _wrapped(answer, opening, right) and opening not in inner and right not in inner:
                 answer = inner
         if (font := _FONT.fullmatch(answer)) and _balanced(font[1]):
             answer = font[1]
@@ -80,17 +81,17 @@ def bare(answer: str) -> str:
     return answer
 
 
-def _wrapped(text: str, left: str, right: str) -> bool:
+def _wrapped(text: str, opening: str, right: str) -> bool:
     return (
-        len(text) >= len(left) + len(right)
-        and text.startswith(left)
+        len(text) >= len(opening) + len(right)
+        and text.startswith(opening)
         and text.endswith(right)
         and not text.endswith("\\" + right)
     )
 
 
 def _balanced(text: str) -> bool:
-    """Whether no brace closes that was not opened here."""
+    """Whether the braces of a text match."""
     depth = 0
     for brace in re.findall(r"\\.|[{}]", text):
         depth += {"{": 1, "}": -1}.get(brace, 0)
@@ -100,8 +101,10 @@ def _balanced(text: str) -> bool:
 
 
 def rewritten(answer: str) -> str:
-    r"""As the library reads it: `3 1/2` as a mixed number, `1\,000` as one number, `3e8` as a
-    product, `0.\overline{3}` as a fraction, `\log_e` as `\ln`, `€5` as five euros.
+    r"""Rewrite an answer into forms that math-verify can read.
+
+    `3 1/2` becomes a mixed number, `1\,000` one number, `3e8` a product, `0.\overline{3}` a
+    fraction, `\log_e` becomes `\ln`, and `€5` five euros.
     """
     answer = bare(undressed(answer))
     answer = _BIG.sub("", answer.replace("\\varnothing", "\\emptyset"))
@@ -115,48 +118,50 @@ def rewritten(answer: str) -> str:
     if price := _PRICE.fullmatch(answer.strip()):
         money = _MONEY[price["before"] or price["after"]]
         return rf"{price['minus']}{price['sum'] or price['amount']} \text{{ {money}}}"
-    return _SPACED_THOUSANDS.sub(lambda found: re.sub(r"[^\d-]", "", found[0]), answer)
+    return _SPACED_THOUSANDS.sub(lambda match: re.sub(r"[^\d-]", "", match[0]), answer)
 
 
 def readings(answer: str) -> Sequence[str]:
-    """An answer as `rewritten` has it, and the other way to read it, where there is one."""
+    """Return the rewritten answer, and a second way to read it if there is one."""
     plain = _both_signs(rewritten(bare(with_periods(answer))))
-    other = _PERHAPS_SCIENTIFIC.sub(r"\1 \\times 10^{\2}", plain)
-    return (plain,) if other == plain else (plain, other)
+    in_scientific = _PERHAPS_SCIENTIFIC.sub(r"\1 \\times 10^{\2}", plain)
+    return (plain,) if in_scientific == plain else (plain, in_scientific)
 
 
 def _both_signs(answer: str) -> str:
-    r"""`\frac{1\pm\sqrt5}{2}` as its two values; the library reads the sign outside of braces only."""
-    head, sign, rest = answer.partition("\\pm")
+    r"""Write `\frac{1\pm\sqrt5}{2}` as its two values. math-verify reads `\pm` only outside of
+    braces.
+    """
+    head, sign, tail = answer.partition("\\pm")
     is_inside = head.count("{") - head.count("\\{") > head.count("}") - head.count("\\}")
-    if not sign or not is_inside or "," in answer or "\\pm" in rest or "\\mp" in rest:
+    if not sign or not is_inside or "," in answer or "\\pm" in tail or "\\mp" in tail:
         return answer
-    return f"{head}+{rest}, {head}-{rest}" if not rest[:1].isalpha() else answer
+    return f"{head}+{tail}, {head}-{tail}" if not tail[:1].isalpha() else answer
 
 
 def condition(answer: str) -> str:
-    r"""What a set's members fulfil, `x>1` of `\{x \mid x>1\}`; empty when it is no such set."""
-    found = _BUILDER.fullmatch(answer.replace("\\left", "").replace("\\right", "").strip())
-    return found[2] if found and found[1] in found[2] else ""
+    r"""Return the condition of a set, `x>1` of `\{x \mid x>1\}`; empty for any other answer."""
+    match = _BUILDER.fullmatch(answer.replace("\\left", "").replace("\\right", "").strip())
+    return match[2] if match and match[1] in match[2] else ""
 
 
-def _primes(found: re.Match[str]) -> str:
-    marks = found[0].replace("\u2033", "\u2032\u2032")
+def _primes(match: re.Match[str]) -> str:
+    marks = match[0].replace("\u2033", "\u2032\u2032")
     return "'" * sum(marks.count(mark) for mark in ("prime", "'", "\u2032"))
 
 
-def _fraction(found: re.Match[str]) -> str:
-    r"""`0.1\overline{6}` as a fraction."""
-    whole, fixed, period = found[1], found[2], found[3] or found[4]
-    if len(whole) + len(fixed) + len(period) > _LONGEST_NUMERAL:
-        return found[0]
-    numerator = int(f"{whole}{fixed}{period}") - int(f"{whole}{fixed}" or 0)
+def _fraction(match: re.Match[str]) -> str:
+    r"""Write `0.1\overline{6}` as a fraction."""
+    integer, fixed, period = match[1], match[2], match[3] or match[4]
+    if len(integer) + len(fixed) + len(period) > _LONGEST_NUMERAL:
+        return match[0]
+    numerator = int(f"{integer}{fixed}{period}") - int(f"{integer}{fixed}" or 0)
     return rf"\frac{{{numerator}}}{{{'9' * len(period)}{'0' * len(fixed)}}}"
 
 
-def _braced(found: re.Match[str]) -> str:
-    above, below = (part if part.startswith("{") else f"{{{part}}}" for part in found.groups()[1:])
-    return f"{found[1]}{above}{below}"
+def _braced(match: re.Match[str]) -> str:
+    above, below = (part if part.startswith("{") else f"{{{part}}}" for part in match.groups()[1:])
+    return f"{match[1]}{above}{below}"
 
 
 _REWRITINGS: Final = (
@@ -170,7 +175,7 @@ _REWRITINGS: Final = (
 
 
 def words(answer: str) -> str:
-    """As plain text, in one case and with single spaces; empty when there is nothing to read."""
+    """Return an answer as plain text in lower case, with single spaces; empty without any text."""
     plain = unicodedata.normalize("NFKC", answer)
     for _ in range(WRAPPED):
         plain = TEXT.sub(r" \1 ", plain)
@@ -178,12 +183,14 @@ def words(answer: str) -> str:
 
 
 def are_words(text: str) -> bool:
-    """Whether a text, as `words` returns it, is language: letters that are no product."""
+    """Whether a text from `words` is natural language, and not a product of letters."""
     return _WORDS.fullmatch(text) is not None
 
 
 def option(answer: str) -> str:
-    r"""The letter of an option, from "C", "(C)", `\text{C}`, "C) 12", "C. 12"; else empty."""
+    r"""Return the letter of an option from "C", "(C)", `\text{C}`, "C) 12" or "C. 12"; else an empty
+    text.
+    """
     plain = answer
     for _ in range(WRAPPED):
         plain = TEXT.sub(r" \1 ", plain)
@@ -195,6 +202,6 @@ def option(answer: str) -> str:
 
 
 def base_of(answer: str) -> str:
-    """The base that a numeral states, `2` in `101_2`; empty when it states none."""
-    found = _BASE.search(answer)
-    return found[1] if found else ""
+    """Return the base of a numeral, `2` for `101_2`; empty when it states none."""
+    match = _BASE.search(answer)
+    return match[1] if match else ""

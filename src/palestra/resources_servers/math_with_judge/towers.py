@@ -1,7 +1,6 @@
-r"""Numbers that are too large to be worked out, found before anything tries: towers of powers,
-factorials, `\binom{10^9}{10^8}`.
+r"""Find numbers that are too large to compute: towers of powers, factorials, `\binom{10^9}{10^8}`.
 
-sympy works out what it reads: `9**9**9**9` would take all the time and memory there is.
+sympy computes every number that it reads: `9**9**9**9` would use all time and memory.
 """
 
 import re
@@ -11,18 +10,20 @@ from math import log10
 from typing import Final
 
 MOST_DIGITS: Final = 1_000_000
-"""Of a number that is worked out."""
+"""The most digits of a number that is computed."""
 
 _TOO_LARGE: Final = 4 * MOST_DIGITS
-"""As an exponent, of whatever base there is."""
+"""A number that is too large as an exponent of any base."""
 _MOST_LEVELS: Final = 8
 
 _MOST_FACTORIAL: Final = 200_000
-"""Whose factorial has about as many digits as are worked out."""
+"""The largest number whose factorial is computed; it has about `MOST_DIGITS` digits."""
 _MOST_OBJECTS: Final = 100_000
-"""Out of which many are chosen."""
+"""A binomial coefficient is too large when it chooses more than `_MOST_CHOSEN` from more objects
+than this."""
 _MOST_CHOSEN: Final = 1000
-"""Out of more than those."""
+"""A binomial coefficient of more than `_MOST_OBJECTS` objects is too large when it chooses more
+than this."""
 
 _TOKEN = re.compile(
     r"(?P<numeral>\d+)|(?P<power>\*\*|\^)|(?P<open>[({])|(?P<close>[)}])|"
@@ -37,9 +38,9 @@ _FACTORIALS = re.compile(r"\d[\s)}]*(?:![\s)}]*){3,}")
 
 
 def end_of_tower(text: str) -> int | None:
-    """Where the last such number in a text ends; None when it has none."""
-    ends = [found.end() for found in _FACTORIALS.finditer(text)]
-    ends += [found.end() for found in _BINOMIAL.finditer(text) if _is_too_wide(found)]
+    """Return the position where the last too large number in a text ends; None when there is none."""
+    ends = [match.end() for match in _FACTORIALS.finditer(text)]
+    ends += [match.end() for match in _BINOMIAL.finditer(text) if _is_too_wide(match)]
     if "^" in text or "**" in text or "!" in text:
         ends += _ends_of_powers(text)
     return max(ends, default=None)
@@ -47,13 +48,13 @@ def end_of_tower(text: str) -> int | None:
 
 @dataclass(slots=True)
 class _Chain:
-    """Numbers, each the exponent of the one before; None for one that is not known."""
+    """A chain of powers: each number is the exponent of the one before. None for an unknown number."""
 
     numbers: list[int | None] = field(default_factory=list)
     goes_on: bool = False
-    """Whether a sign of power came last."""
+    """Whether the last token was a power sign."""
     is_alone: bool = True
-    """Whether nothing else stands in its brackets."""
+    """Whether the chain is the only content of its brackets."""
 
     def add(self, number: int | None) -> None:
         if not self.goes_on:
@@ -63,7 +64,9 @@ class _Chain:
         self.goes_on = False
 
     def multiply_out(self) -> None:
-        """Take the factorial of the last number."""
+        """Apply a factorial sign: end the chain, or mark it as too large if its last number is too
+        large.
+        """
         is_large = bool(self.numbers) and (self.numbers[-1] or 0) > _MOST_FACTORIAL
         self.end()
         if is_large:
@@ -105,16 +108,16 @@ def _ends_of_powers(text: str) -> list[int]:
     return ends
 
 
-def _is_too_wide(found: re.Match[str]) -> bool:
-    above, below = (_product(found[group] or found[group + 2] or "") for group in (1, 2))
+def _is_too_wide(match: re.Match[str]) -> bool:
+    above, below = (_product(match[group] or match[group + 2] or "") for group in (1, 2))
     return above > _MOST_OBJECTS and below > _MOST_CHOSEN
 
 
 def _product(text: str) -> int:
-    """Of the numbers in a text, as far as they count here: how large it can be about."""
+    """Return the approximate product of the numbers in a text, at most `_TOO_LARGE`."""
     product = 1
-    for found in _POWER.finditer(text):
-        value = _value([_capped(found[1]), _capped(found[2])] if found[2] else [_capped(found[1])])
+    for match in _POWER.finditer(text):
+        value = _value([_capped(match[1]), _capped(match[2])] if match[2] else [_capped(match[1])])
         product = min(product * max(value or 1, 1), _TOO_LARGE)
     return product
 
@@ -124,7 +127,7 @@ def _is_too_large(numbers: Sequence[int | None]) -> bool:
 
 
 def _value(numbers: Sequence[int | None]) -> int | None:
-    """Of a chain of powers; one more than the largest for what cannot be worked out."""
+    """Return the value of a chain of powers; `_TOO_LARGE + 1` when it is too large to compute."""
     if not numbers:
         return None
     value = numbers[-1]

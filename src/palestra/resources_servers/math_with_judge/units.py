@@ -1,7 +1,7 @@
-r"""Units behind a number: which letters are one, and when two are not the same.
+"""Read the unit after a number, and decide whether two units differ.
 
-The library takes units off, by a list that also holds "c", "t" and "ab", so that it reads `3t`
-as 3 and `3ab` as 3. Here letters are a unit only where no product of variables could stand.
+math-verify removes units by a list that also has "c", "t" and "ab", so it reads `3t` and `3ab` as
+3. Here, letters are a unit only where they cannot be a product of variables.
 """
 
 import re
@@ -71,7 +71,7 @@ _SYMBOLS: Final = {
     "mol": "mole",
     "mmol": "millimole",
 }
-"""Units only as they are written, and marked as text."""
+"""Units that count only in exactly this spelling, and only inside a text command."""
 _FILLING: Final = frozenset(
     re.findall(
         r"\w+",
@@ -80,7 +80,7 @@ _FILLING: Final = frozenset(
         "or more less fewer greater above below higher lower larger smaller than at least most",
     )
 )
-"""What words behind a number say besides its unit."""
+"""Words after a number that are not part of its unit."""
 _WORDY: Final = {"square": "^2", "sq": "^2", "cubic": "^3", "cu": "^3"}
 _LETTERS_OF_UNITS: Final = frozenset("mgshl")
 
@@ -100,7 +100,7 @@ _ORDINAL = re.compile(r"\d(?:st|nd|rd|th)$")
 
 
 def unit_of(answer: str) -> str:
-    r"""The unit that an answer states: `cm`, `cm^2`, `dollar`; empty when none is known."""
+    """Return the unit of an answer: `cm`, `cm^2`, `dollar`; empty when it has no known unit."""
     if answer.startswith(("\\$", "$")) and answer.count("$") == 1:
         return "dollar"
     if _DEGREES.search(answer):
@@ -108,34 +108,34 @@ def unit_of(answer: str) -> str:
     tail = _TEXT_TAIL.search(answer) or _BARE_TAIL.search(answer)
     if tail is None or _is_product(answer):
         return ""
-    return _known(tail[1], tail[2])
+    return _known_unit(tail[1], tail[2])
 
 
-def _known(said: str, power: str | None) -> str:
-    if symbol := _SYMBOLS.get(said.strip(" ~.")):
+def _known_unit(unit_text: str, power: str | None) -> str:
+    if symbol := _SYMBOLS.get(unit_text.strip(" ~.")):
         return symbol + (f"^{power}" if power else "")
-    said, _, above = said.strip(" ~.").casefold().partition("^")
+    unit_text, _, above = unit_text.strip(" ~.").casefold().partition("^")
     power = power or above.strip(" {}") or None
-    first, _, rest = said.partition(" ")
+    first, _, remainder = unit_text.partition(" ")
     wordy = _WORDY.get(first)
-    unit = _unit(rest if wordy else said)
+    unit = _unit(remainder if wordy else unit_text)
     if not unit:
         return ""
     return unit + (wordy or (f"^{power}" if power else ""))
 
 
-def _unit(said: str) -> str:
-    """A unit's one name; of `meters per second` too."""
-    parts = [part.replace(" ", "") for part in re.split(r"\s+per\s+|/", said)]
+def _unit(unit_text: str) -> str:
+    """Return the standard name of a unit, also of a compound one like `meters per second`."""
+    parts = [part.replace(" ", "") for part in re.split(r"\s+per\s+|/", unit_text)]
     units = [_UNITS.get(part, "") for part in parts]
     joined = "/".join(units)
-    return _UNITS.get(said.replace(" ", ""), "") or (
+    return _UNITS.get(unit_text.replace(" ", ""), "") or (
         _UNITS.get(joined, joined) if all(units) else ""
     )
 
 
 def ends_in_variables(answer: str) -> bool:
-    r"""Whether the letters at the end are a product's and no unit, as in `3t`, `2ab`, `\pi r h`."""
+    r"""Whether the letters at the end are a product and not a unit, as in `3t`, `2ab`, `\pi r h`."""
     return _TEXT_TAIL.search(answer) is None and _is_product(answer)
 
 
@@ -147,29 +147,32 @@ def _is_product(answer: str) -> bool:
     if len(letters) == 1:
         spaced = before.endswith((" ", "~", "\\,", "\\ "))
         return not (letters in _LETTERS_OF_UNITS and spaced and _NUMBER.fullmatch(before))
-    known = letters.casefold() in _UNITS or " " in letters or "/" in letters
-    return len(letters) < 4 and not known
+    is_unit = letters.casefold() in _UNITS or " " in letters or "/" in letters
+    return len(letters) < 4 and not is_unit
 
 
-def differ(one: str, other: str) -> bool:
-    """Whether two answers state units, and not the same. Neither is converted.
+def differ(first_text: str, second_text: str) -> bool:
+    """Whether two answers state different units. Units are not converted.
 
-    Of words that are no unit known here (`sides`, `diagonals`), those of one answer may be more.
+    Words that are not known units (`sides`, `diagonals`) differ when neither answer's words include
+    the other's.
     """
-    first, second = unit_of(one), unit_of(other)
+    first, second = unit_of(first_text), unit_of(second_text)
     if first and second:
         return first != second
-    said, meant = _words_behind(one, first), _words_behind(other, second)
-    return bool(said and meant) and not (said <= meant or meant <= said)
+    first_words, second_words = _words_behind(first_text, first), _words_behind(second_text, second)
+    return bool(first_words and second_words) and not (
+        first_words <= second_words or second_words <= first_words
+    )
 
 
 def _words_behind(answer: str, unit: str) -> AbstractSet[str]:
-    """What stands in words behind a number, without what says nothing of its unit."""
+    """Return the words after a number, without words that say nothing about the unit."""
     tail = _TEXT_TAIL.search(answer) or _BARE_TAIL.search(answer)
     if tail is None or not _is_amount(answer[: tail.start()]) or _is_product(answer):
         return frozenset({unit} - {""})
-    said = _ASIDE.sub("", tail[1]).casefold() if len(tail[1].strip()) > 1 else tail[1].strip()
-    words = frozenset(map(_singular, _WORD.findall(said))) - _FILLING
+    tail_words = _ASIDE.sub("", tail[1]).casefold() if len(tail[1].strip()) > 1 else tail[1].strip()
+    words = frozenset(map(_singular, _WORD.findall(tail_words))) - _FILLING
     return words | ({unit} - {""})
 
 

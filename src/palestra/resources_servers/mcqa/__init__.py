@@ -1,1 +1,1 @@
-"""Multiple choice questions: which letter did the model choose, by several answer grammars."""
+"""Multiple choice questions: several answer grammars find the letter that the model chose."""

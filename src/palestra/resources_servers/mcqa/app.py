@@ -1,7 +1,7 @@
-"""`McqaServer`: multiple choice, graded on the letter that the model chose.
+"""`McqaServer`: multiple choice, graded by the letter that the model chose.
 
-How the letter is read is the row's `grading_mode`; a row whose `template_metadata` has an
-`output_regex` is read with that instead. The grammars are in `grammars.py`.
+The row's `grading_mode` selects the grammar that finds the letter. A row with an `output_regex` in
+its `template_metadata` uses that expression instead. The grammars are in `grammars.py`.
 """
 
 import re
@@ -51,14 +51,14 @@ WRITTEN: Mapping[str, str] = {
     "answer": "<answer>?</answer>",
     "alone": "?",
 }
-"""How an answer is written for each grammar, and for usual patterns of rows; `?` is the letter."""
+"""The answer format of each grammar, and of usual patterns in rows; `?` stands for the letter."""
 
 
 class TemplateMetadata(WireModel):
-    """What the prompt's template says about the answer it asked for."""
+    """The answer format that the prompt's template asks for."""
 
     output_regex: str | None = Field(default=None, max_length=LONGEST_PATTERN)
-    """A regular expression; its first group, else its whole match, is the answer."""
+    """A regular expression. Its first group is the answer; without a group, its whole match."""
 
     @field_validator("output_regex")
     @classmethod
@@ -73,13 +73,13 @@ class TemplateMetadata(WireModel):
 
 
 class McqaVerifyRequest(VerifyRequest):
-    """What a row must say for its answer to be graded."""
+    """The fields that a row needs for its answer to be graded."""
 
     expected_answer: str
     """The letter of the right option."""
 
     options: list[JsonDict] | None = None
-    """One mapping of letter to text per option; without it any letter may be chosen."""
+    """The options, each a mapping of letter to text. Without options, any letter may be chosen."""
 
     grading_mode: GradingMode = "strict_single_letter_boxed"
     template_metadata: TemplateMetadata | None = None
@@ -88,17 +88,17 @@ class McqaVerifyRequest(VerifyRequest):
     def _expected_is_an_option(self) -> "McqaVerifyRequest":
         letters = self.by_letter()
         if letters and self.right_letter not in letters:
-            known = ", ".join(letters)
-            raise ValueError(f"expected_answer {self.expected_answer!r} is none of {known}")
+            listed = ", ".join(letters)
+            raise ValueError(f"expected_answer {self.expected_answer!r} is none of {listed}")
         return self
 
     @property
     def right_letter(self) -> str:
-        """`expected_answer`, as letters are compared."""
+        """The right letter, in upper case and without blanks."""
         return self.expected_answer.strip().upper()
 
     def by_letter(self) -> Options:
-        """The options by letter."""
+        """Return the options by letter."""
         return {
             letter.strip().upper(): str(text)
             for option in self.options or ()
@@ -107,23 +107,25 @@ class McqaVerifyRequest(VerifyRequest):
 
 
 class McqaServer(AttemptsServer):
-    """Grades the text of the last message."""
+    """A resources server that grades the text of the last message."""
 
     has_majority: ClassVar[bool] = True
 
     config: ResourcesServerConfig
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The right letter, in the form that the row's grading reads; None if that is not known."""
+        """Return the right letter in the format that the row's grading reads; None if that is
+        unknown.
+        """
         pattern = (row.get("template_metadata") or {}).get("output_regex")
         mode = row.get("grading_mode", "strict_single_letter_boxed")
         forms = WRITTEN.values() if pattern else (WRITTEN[mode],)
         texts = [form.replace("?", row["expected_answer"]) for form in forms]
-        read = [text for text in texts if pattern is None or re.search(pattern, text)]
-        return response_of(read[0]) if read else None
+        matching = [text for text in texts if pattern is None or re.search(pattern, text)]
+        return response_of(matching[0]) if matching else None
 
     async def verify(self, body: McqaVerifyRequest) -> VerifyResponse:
-        """1.0 when the chosen letter is `expected_answer`; else 0.0."""
+        """Return reward 1.0 when the chosen letter is `expected_answer`; else 0.0."""
         chosen = await self._chosen(body)
         return self.reply(body, float(chosen == body.right_letter), extracted_answer=chosen)
 
@@ -133,11 +135,11 @@ class McqaServer(AttemptsServer):
         if pattern is None:
             return GRAMMARS[body.grading_mode](text, body.by_letter())
         prompt = body.responses_create_params.last_message
-        found = await search(self._workers, pattern, text, prompt=prompt)
-        return None if found is None else choice(found, body.by_letter())
+        match = await search(self._workers, pattern, text, prompt=prompt)
+        return None if match is None else choice(match, body.by_letter())
 
     async def stop(self) -> None:
-        """End the worker processes."""
+        """Stop the worker processes."""
         await self._workers.close()
 
     @cached_property

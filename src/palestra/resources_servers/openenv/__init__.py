@@ -1,1 +1,1 @@
-"""Environments behind an OpenEnv server, played over its WebSocket."""
+"""Environments of an OpenEnv server, played over its WebSocket."""

@@ -1,8 +1,8 @@
-"""Any environment that an OpenEnv server offers, its actions read out of the model's words.
+"""Any environment of an OpenEnv server. Actions are read from the model's text.
 
-The model's turn is an action: JSON in `<action>…</action>`, or with `action_field` the text
-itself. What the server shows afterwards is the next user's message. The reward is the sum of the
-environment's.
+The model's turn contains an action: JSON in `<action>…</action>`, or, with `action_field`, plain
+text. The server's observation becomes the next user message. The reward is the sum of the
+environment's rewards.
 """
 
 import asyncio
@@ -24,38 +24,40 @@ _START_WITHIN_S: Final = 10.0
 
 
 class OpenEnvServerConfig(ResourcesServerConfig):
-    """Settings of this environment."""
+    """The settings of this environment."""
 
     base_url: str = "http://127.0.0.1:8000"
-    """Where the OpenEnv server is. It must run when the fleet starts."""
+    """The address of the OpenEnv server. The server must run when the fleet starts."""
 
     action_field: str | None = None
-    """The action's field that takes the model's text, of the last `<action>…</action>` where there
-    is one; None when the model writes actions as JSON objects."""
+    """The field of the action that takes the model's text. The text is the last
+    `<action>…</action>`, or else the whole turn. None: the model writes actions as JSON objects."""
 
     observation_field: str | None = None
-    """The observation's field that the model reads; None for all of them, as JSON."""
+    """The field of the observation that the model reads. None: all fields, as JSON."""
 
     max_invalid_actions: int = Field(default=3, ge=1)
-    """With so many turns that are no action the episode is cut off."""
+    """The number of turns without an action after which the episode is truncated."""
 
     max_episode_steps: int | None = Field(default=None, ge=1)
-    """Steps after which the episode is cut off; None leaves it to the environment."""
+    """The number of steps after which the episode is truncated. None: the environment decides."""
 
     answer_timeout_s: float = Field(default=60.0, gt=0)
-    """Seconds that the server may take for one reset or step."""
+    """The seconds that the server may take for one reset or step."""
 
 
 class OpenEnvRow(WireModel):
-    """What a row may say."""
+    """The fields of a row."""
 
     reset: JsonDict = Field(default_factory=dict)
-    """Arguments of the environment's `reset`, like `seed` or `episode_id`."""
+    """The arguments of the environment's `reset`, like `seed` or `episode_id`."""
 
 
 @dataclass(slots=True)
 class Play:
-    """A live episode."""
+    """The state of an episode: its connection, the last observation, and counts of steps and
+    invalid actions.
+    """
 
     live: OpenEnvEpisode
     text: str
@@ -65,29 +67,29 @@ class Play:
 
 @dataclass(slots=True)
 class Closing:
-    """Connections that are being closed: their tasks, until they are done."""
+    """The tasks of connections that are being closed."""
 
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def begin(self, live: OpenEnvEpisode) -> None:
-        """Close without waiting for it."""
+        """Start to close a connection without waiting for it."""
         task = asyncio.get_running_loop().create_task(live.close())
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
 
 class UnparsableAction(Exception):
-    """The turn holds no action; the message is for the model."""
+    """Raised when the turn has no readable action; the model reads the message."""
 
 
 class OpenEnvServer(TurnsServer):
-    """Steps the OpenEnv environment with the action in each turn."""
+    """A resources server that steps the OpenEnv environment with the model's action in each turn."""
 
     config: OpenEnvServerConfig
     _closing: Closing = PrivateAttr(default_factory=Closing)
 
     async def start(self) -> None:
-        """Find the OpenEnv server before the first row."""
+        """Check that the OpenEnv server runs, before the first row."""
         url = f"{self.config.base_url.rstrip('/')}/health"
         http = HttpClient()
         try:
@@ -104,60 +106,62 @@ class OpenEnvServer(TurnsServer):
             )
 
     async def stop(self) -> None:
-        """End the connections."""
+        """Wait until the connections are closed, up to `_START_WITHIN_S` seconds."""
         if self._closing.tasks:
             await asyncio.wait(set(self._closing.tasks), timeout=_START_WITHIN_S)
 
     async def reset(self, body: OpenEnvRow, session: Session) -> Opening:
-        """Open an environment of the server's, and show what it looks like."""
+        """Open an environment on the server, and return its first observation."""
         live = await OpenEnvEpisode.connect(
             self.config.base_url, answer_s=self.config.answer_timeout_s
         )
         session.at_end(lambda: self._closing.begin(live))
-        play = Play(live, self._seen(await live.reset(body.reset)))
+        play = Play(live, self._observation_text(await live.reset(body.reset)))
         self.begin(session, play)
         return Opening(observation=play.text)
 
     async def answer(self, turn: Response, episode: Episode) -> Step:
-        """One step of the environment, or what was wrong with the action."""
+        """Step the environment with the model's action. An invalid action returns an error text
+        instead.
+        """
         play: Play = episode.state
         try:
-            seen = await play.live.step(self._action(turn.final_text))
+            observed = await play.live.step(self._action(turn.final_text))
         except (UnparsableAction, ActionRefused) as problem:
             return self._refused(play, str(problem))
         play.steps += 1
-        play.text = self._seen(seen)
-        reward = 0.0 if seen.reward is None else seen.reward
+        play.text = self._observation_text(observed)
+        reward = 0.0 if observed.reward is None else observed.reward
         if not math.isfinite(reward):
             raise EnvironmentFault(f"{self.name}: the environment's reward is {reward}")
         return Step(
             observation=play.text,
             reward=reward,
-            terminated=seen.done,
-            truncated=not seen.done and play.steps == self.config.max_episode_steps,
-            info={"observation": seen.observation},
+            terminated=observed.done,
+            truncated=not observed.done and play.steps == self.config.max_episode_steps,
+            info={"observation": observed.observation},
         )
 
     def _action(self, text: str) -> JsonObject:
-        found = last_action(text)
+        action_text = last_action(text)
         name = self.config.action_field
         if name is not None:
-            return {name: text if found is None else found}
-        if found is None:
+            return {name: text if action_text is None else action_text}
+        if action_text is None:
             raise UnparsableAction("Your turn holds no <action>…</action>.")
         try:
-            action = orjson.loads(found)
+            action = orjson.loads(action_text)
         except orjson.JSONDecodeError as error:
             raise UnparsableAction(f"The action is not JSON: {error}.") from None
         if not isinstance(action, dict):
-            raise UnparsableAction("The action is no JSON object.")
+            raise UnparsableAction("The action is not a JSON object.")
         return action
 
-    def _seen(self, seen: Observed) -> str:
-        """The observation as the model reads it."""
+    def _observation_text(self, observed: Observed) -> str:
+        """Return an observation as text for the model."""
         name = self.config.observation_field
-        shown = seen.observation if name is None else seen.observation.get(name, "")
-        return shown if isinstance(shown, str) else encode_json(shown).decode()
+        value = observed.observation if name is None else observed.observation.get(name, "")
+        return value if isinstance(value, str) else encode_json(value).decode()
 
     def _refused(self, play: Play, problem: str) -> Step:
         play.invalid += 1

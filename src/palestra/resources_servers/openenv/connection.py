@@ -1,9 +1,10 @@
-"""One episode at an OpenEnv server: its WebSocket protocol, spoken without its library.
+"""One episode on an OpenEnv server, over the server's WebSocket protocol.
 
-Each connection to `/ws` is an environment of its own. We send `{"type": "reset" | "step",
-"data": …}`, one at a time; the server answers each with `{"type": "observation", "data":
+Each connection to `/ws` is an environment of its own. The client sends `{"type": "reset" | "step",
+"data": …}`, one message at a time. The server replies with `{"type": "observation", "data":
 {"observation": {…}, "reward": …, "done": …}}` or with `{"type": "error", "data": {"message": …,
-"code": …}}`. The library that has a client for this brings a web interface and 60 packages.
+"code": …}}`. OpenEnv's own client is not used, because its package installs a web interface and 60
+other packages.
 """
 
 import asyncio
@@ -18,14 +19,14 @@ from palestra.errors import EnvironmentFault, InfraError
 from palestra.schema import JsonDict, JsonObject, WireModel
 
 LARGEST_MESSAGE: Final = 100 * 2**20
-"""Bytes; what OpenEnv's own client takes: observations may be screenshots."""
+"""The largest message in bytes, as in OpenEnv's own client: observations may be screenshots."""
 
 _NOT_AN_ACTION: Final = "VALIDATION_ERROR"
 _FULL: Final = "CAPACITY_REACHED"
 
 
 class Observed(WireModel):
-    """What an episode looks like after a reset or a step."""
+    """The observation, reward and end of an episode after a reset or a step."""
 
     observation: JsonDict = Field(default_factory=dict)
     reward: float | None = None
@@ -44,12 +45,12 @@ class _Message(WireModel):
 
 
 class ActionRefused(Exception):
-    """The server says that this is no action of its environment; the message is for the model."""
+    """Raised when the server rejects an action as invalid; the model reads the message."""
 
 
 @final
 class OpenEnvEpisode:
-    """A live connection. Not for concurrent use: an episode has one turn at a time."""
+    """An open connection to an environment. Not for concurrent use: one turn at a time."""
 
     def __init__(self, socket: ClientConnection, *, where: str, answer_s: float) -> None:
         self._socket = socket
@@ -58,7 +59,7 @@ class OpenEnvEpisode:
 
     @classmethod
     async def connect(cls, base_url: str, *, answer_s: float) -> "OpenEnvEpisode":
-        """Raises InfraError when there is no OpenEnv server."""
+        """Connect to the server. Raises InfraError: no OpenEnv server can be reached."""
         where = f"{base_url.rstrip('/')}/ws"
         try:
             async with asyncio.timeout(answer_s):
@@ -79,18 +80,22 @@ class OpenEnvEpisode:
         return cls(socket, where=where, answer_s=answer_s)
 
     async def reset(self, arguments: JsonObject) -> Observed:
-        """Begin anew. Raises InfraError, EnvironmentFault when the environment fails."""
+        """Start a new episode. Raises InfraError: the server fails. Raises EnvironmentFault: the
+        environment fails.
+        """
         try:
             return await self._exchange("reset", arguments)
         except ActionRefused as refusal:
             raise EnvironmentFault(f"{self._where} refuses the reset: {refusal}") from None
 
     async def step(self, action: JsonObject) -> Observed:
-        """Take an action. Raises ActionRefused besides what `reset` raises."""
+        """Step the environment. Raises ActionRefused: the action is invalid; otherwise like
+        `reset`.
+        """
         return await self._exchange("step", action)
 
     async def close(self) -> None:
-        """End the environment; its server may be gone already."""
+        """Close the connection, which ends the environment. The server may already be gone."""
         await self._socket.close()
 
     async def _exchange(self, kind: str, data: JsonObject) -> Observed:
@@ -102,23 +107,23 @@ class OpenEnvEpisode:
             trouble = _Trouble.model_validate(message.data)
         except (orjson.JSONDecodeError, ValidationError) as error:
             raise EnvironmentFault(
-                f"{self._where} answered a {kind} with what is no observation: {raw[:500]}"
+                f"{self._where} answered a {kind} with what is not an observation: {raw[:500]}"
             ) from error
         if trouble.code == _NOT_AN_ACTION:
-            raise ActionRefused(_told(trouble))
+            raise ActionRefused(_trouble_text(trouble))
         if trouble.code == _FULL:
             raise InfraError(
                 f"{self._where} is full: {trouble.message}",
                 hint="lower num_samples_in_parallel, or give the server more environments",
             )
         raise EnvironmentFault(
-            f"{self._where} failed at a {kind}: {_told(trouble)} ({trouble.code})"
+            f"{self._where} failed at a {kind}: {_trouble_text(trouble)} ({trouble.code})"
         )
 
-    async def _answer(self, sent: str) -> str:
+    async def _answer(self, request_text: str) -> str:
         try:
             async with asyncio.timeout(self._answer_s):
-                await self._socket.send(sent)
+                await self._socket.send(request_text)
                 message = await self._socket.recv()
         except TimeoutError as error:
             raise InfraError(
@@ -132,8 +137,8 @@ class OpenEnvEpisode:
         return message if isinstance(message, str) else message.decode("utf-8", "replace")
 
 
-def _told(trouble: _Trouble) -> str:
-    """The message, with the fields that are wrong."""
+def _trouble_text(trouble: _Trouble) -> str:
+    """Return the error message and the invalid fields."""
     fields = [
         f"{'.'.join(map(str, error.get('loc', ())))}: {error.get('msg', '')}"
         for error in trouble.errors

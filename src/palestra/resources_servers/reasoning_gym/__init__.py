@@ -1,1 +1,1 @@
-"""Procedural reasoning tasks of the `reasoning_gym` library: rows on demand, its own scorers."""
+"""Procedural reasoning tasks of the `reasoning_gym` library: generated rows, scored by the library."""

@@ -1,4 +1,4 @@
-"""`ReasoningGymServer`: scores answers to the library's tasks with the library's scorers."""
+"""`ReasoningGymServer`: scores answers with the scorers of the reasoning_gym library."""
 
 import json
 from functools import cached_property
@@ -22,7 +22,7 @@ from palestra.schema import (
 from palestra.server import ResourcesServer, ResourcesServerConfig, RewardRules
 
 LIMIT_S: Final = 10.0
-"""Of a core, for one answer."""
+"""The seconds for scoring one answer; waiting for a core does not count."""
 
 STARTS_S: Final = 120.0
 
@@ -30,10 +30,10 @@ _LIBRARY: Final = "palestra.resources_servers.reasoning_gym"
 
 
 class TaskMetadata(WireModel):
-    """What the family needs to score an answer; its own fields are kept as they came."""
+    """The fields that a family needs to score an answer. Extra fields are kept unchanged."""
 
     source_dataset: str = Field(min_length=1)
-    """The family's name."""
+    """The name of the task family."""
 
 
 class ReasoningGymVerifyRequest(VerifyRequest):
@@ -41,32 +41,32 @@ class ReasoningGymVerifyRequest(VerifyRequest):
 
     question: str
     answer: Any = None
-    """The right answer; null where the family judges by the metadata alone."""
+    """The right answer; null when the family scores by the metadata alone."""
     metadata: TaskMetadata
 
 
 class ReasoningGymServer(ResourcesServer):
-    """Scores the text of the last message."""
+    """A resources server that scores the text of the last message."""
 
     config: ResourcesServerConfig
 
     async def start(self) -> None:
-        """Load the library, in the workers, before the first request."""
+        """Load the library in the workers before the first request."""
         check_installed()
         ready = Call(f"{_LIBRARY}.library:warm_up", ())
-        await value_of(self._workers, ready, alone=ready, field="", limit_s=STARTS_S)
+        await value_of(self._workers, ready, row_call=ready, field="", limit_s=STARTS_S)
 
     reward_rules: ClassVar[RewardRules] = RewardRules(
         wrong=0.99, unsure={"mentioned": "some of the library's scorers search the whole text"}
     )
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The row's own answer; None for families that judge by the metadata alone."""
+        """Return the row's own answer; None for families that score by the metadata alone."""
         answer = row.get("answer")
         return None if answer is None else response_of(f"<answer>{answer}</answer>")
 
     async def verify(self, body: ReasoningGymVerifyRequest) -> VerifyResponse:
-        """The library's score, 0.0 with `scorer_error` for an answer that cannot be parsed."""
+        """Return the library's score; 0.0 with `scorer_error` for an answer that cannot be parsed."""
         family = body.metadata.source_dataset
         answer = extract_answer(body.response.final_text)
         entry = {
@@ -92,17 +92,17 @@ class ReasoningGymServer(ResourcesServer):
         )
 
     async def _scored(self, family: str, answer: str, entry: str) -> tuple[str, float, str]:
-        given, own = (
+        answer_call, expected_call = (
             Call(f"{_LIBRARY}.scoring:score_in_worker", (family, text, entry))
             for text in (answer, None)
         )
         verdict, value, error = await value_of(
-            self._workers, given, alone=own, field="answer", limit_s=LIMIT_S
+            self._workers, answer_call, row_call=expected_call, field="answer", limit_s=LIMIT_S
         )
         return verdict, float(value), error
 
     async def stop(self) -> None:
-        """End the worker processes."""
+        """Stop the worker processes."""
         await self._workers.close()
 
     @cached_property

@@ -1,9 +1,9 @@
-"""Rows on demand: as many tasks of as many families as wanted, the same for the same seed.
+"""Generate task rows: any number from any families, always the same for the same seed.
 
     python -m palestra.resources_servers.reasoning_gym.generate --families demo --count 100
 
-Rows come round-robin over the families. A smaller `count` gives the beginning of a larger one,
-and neighbouring seeds share no tasks: each family's stream is seeded by a hash of seed and name.
+Rows alternate between the families. A smaller `count` gives the first rows of a larger one.
+Different seeds give different tasks: each family's stream is seeded by a hash of seed and name.
 """
 
 import argparse
@@ -44,7 +44,8 @@ DEMO_FAMILIES: Overrides = {
     "products": {"min_terms": 2, "max_terms": 2, "max_digits": 1},
     "spell_backward": {"min_word_len": 3, "max_word_len": 3},
 }
-"""Families with prompts of fewer than 120 tokens, made easy enough for a very small model."""
+"""Families with prompts of fewer than 120 tokens, with settings easy enough for a very small model.
+"""
 
 DEMO_SYSTEM = "Reply with the final answer only. No words, no explanation."
 
@@ -58,43 +59,44 @@ NOT_IN_ALL = frozenset(
         "zebra_puzzles",
     }
 )
-"""Families to ask for by name: the last needs pycosat, and the tasks of the others depend on the
-process that makes them (their generators iterate over sets of strings)."""
+"""Families that "all" leaves out; they can be selected by name. `zebra_puzzles` needs pycosat. The
+others generate different tasks in every process, because they iterate over sets of strings."""
 
 CHUNK = 500
-"""Tasks that one generator makes; some make all at once, and their tasks depend on this size."""
+"""The number of tasks per generator. Some generators create all tasks at once, so their tasks
+depend on this number."""
 
 
 def generate_rows(
-    wanted: Sequence[str] | str,
+    families: Sequence[str] | str,
     *,
     count: int,
     seed: int = 0,
     config_overrides: Overrides | None = None,
     system: str | None = None,
 ) -> Iterator[JsonDict]:
-    """`count` rows over the `wanted` families: names, "all" or "demo".
+    """Yield `count` rows from `families`: a list of names, "all" or "demo".
 
-    `config_overrides`: by family, settings of its generator. `system`: a system message for every
-    row; by default only "demo" has one. Raises ConfigError, before the first row, for an unknown
-    family or a setting that its generator does not take.
+    `config_overrides`: generator settings by family. `system`: a system message for every row; by
+    default only "demo" has one. Raises ConfigError before the first row: unknown family, or a
+    setting that its generator does not accept.
     """
-    names, settings = _chosen(wanted, config_overrides or {})
+    names, settings = _chosen(families, config_overrides or {})
     if system is None:
-        system = DEMO_SYSTEM if wanted == DEMO else ""
+        system = DEMO_SYSTEM if families == DEMO else ""
     streams = [_Stream(name, seed, settings.get(name, {})) for name in names]
     return islice((_row(next(stream), system) for _ in count_from() for stream in streams), count)
 
 
-def _chosen(wanted: Sequence[str] | str, overrides: Overrides) -> tuple[list[str], Overrides]:
+def _chosen(family_names: Sequence[str] | str, overrides: Overrides) -> tuple[list[str], Overrides]:
     settings: dict[str, JsonObject] = dict(overrides)
-    if wanted == ALL:
+    if family_names == ALL:
         names = [name for name in families() if name not in NOT_IN_ALL]
-    elif wanted == DEMO:
+    elif family_names == DEMO:
         names = list(DEMO_FAMILIES)
         settings = {name: {**DEMO_FAMILIES[name], **overrides.get(name, {})} for name in names}
     else:
-        names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+        names = family_names.split(",") if isinstance(family_names, str) else list(family_names)
     if not names:
         raise ConfigError("no family is named", hint=f"name some, or {ALL!r}, or {DEMO!r}")
     for name in (*names, *overrides):
@@ -103,7 +105,7 @@ def _chosen(wanted: Sequence[str] | str, overrides: Overrides) -> tuple[list[str
 
 
 class _Stream(Iterator[JsonDict]):
-    """The endless tasks of one family; made, it has checked its settings."""
+    """The endless stream of one family's tasks. The constructor checks the settings."""
 
     def __init__(self, name: str, seed: int, settings: JsonObject) -> None:
         self._name = name
@@ -145,22 +147,22 @@ def _row(task: JsonObject, system: str) -> JsonDict:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write rows as JSON lines. Returns the exit code."""
+    """Write rows as JSON lines. Return the exit code."""
     parser = argparse.ArgumentParser(prog="generate", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--families", default=DEMO, help="names with commas, or all, or demo")
     parser.add_argument("--count", type=int, default=100, help="how many rows")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="the file to write; without it, standard output")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        rows = generate_rows(given.families, count=given.count, seed=given.seed)
+        rows = generate_rows(options.families, count=options.count, seed=options.seed)
     except BadInput as error:
         sys.stderr.write(f"{error.message}\n{error.hint}\n")
         return error.exit_code
-    if given.out is None:
+    if options.out is None:
         _write(rows, sys.stdout.buffer)
     else:
-        with given.out.open("wb") as file:
+        with options.out.open("wb") as file:
             _write(rows, file)
     return 0
 

@@ -1,16 +1,16 @@
-"""The one place where the `reasoning_gym` library is touched.
+"""The only module that uses the `reasoning_gym` library.
 
-Rules it is loaded under:
+How the library is loaded:
 
-- `pycosat` is not required. It is a C extension without wheels that one generator
-  (`zebra_puzzles`) uses; where it is missing, a stand-in lets everything else be imported.
-- No scorer runs what a model wrote. Some call `eval`, or sympy's `parse_expr`, which evaluates
-  too; in those modules the first is replaced by `ast.literal_eval` and the second by a version
-  that first checks the text with `check_expression`. What these refuse, the scorers
-  take for an answer that cannot be parsed. It takes numbers, names, `+ - * / **`, brackets and calls
-  of known functions; no attribute, string, comment or comprehension, so nothing can be run; and no
-  number above `10**300`, so nothing can be made to compute for hours.
-- It prints nothing: standard output belongs to whoever loads it.
+- `pycosat` is optional. It is a C extension without wheels that only the generator `zebra_puzzles`
+  uses. Where it is missing, a substitute module lets everything else be imported.
+- No scorer runs code from a model. Some scorers call `eval`, or sympy's `parse_expr`, which also
+  evaluates. In their modules, `ast.literal_eval` replaces `eval`, and a version that first calls
+  `check_expression` replaces `parse_expr`. Scorers treat a rejected text as an answer that cannot
+  be parsed. `check_expression` accepts numbers, names, `+ - * / **`, brackets and calls of known
+  functions. It rejects attributes, strings, comments and comprehensions, so nothing can be run, and
+  numbers above `10**300`, so nothing takes hours to compute.
+- The library prints nothing to standard output.
 """
 
 import ast
@@ -67,11 +67,11 @@ FUNCTIONS = frozenset(
 
 
 GROWING = frozenset({"cosh", "exp", "sinh"})
-"""Functions whose value has about as many digits as their argument is large."""
+"""Functions whose result grows exponentially: its number of digits grows with the argument."""
 
 
 def check_expression(text: str) -> None:
-    """Raises ValueError when `text` is anything but a plain expression."""
+    """Raise ValueError when `text` is not a plain expression."""
     if len(text) > LONGEST_EXPRESSION or "#" in text or "__" in text:
         raise ValueError("no plain expression")
     tree = ast.parse(text.strip(), mode="eval")
@@ -81,9 +81,10 @@ def check_expression(text: str) -> None:
 
 
 def _digits(node: ast.expr) -> float:
-    """About how many decimal digits the value can have, never too few by much.
+    """Estimate the number of decimal digits that a value can have; never far too low.
 
-    A name counts as half a digit: enough to stop `(x + 1)**9999`, little enough for `exp(x**4)`.
+    A name counts as half a digit: enough to reject `(x + 1)**9999`, and low enough to accept
+    `exp(x**4)`.
     """
     match node:
         case ast.Constant(value=bool()):
@@ -94,12 +95,12 @@ def _digits(node: ast.expr) -> float:
             digits = 0.5
         case ast.UnaryOp(op=ast.UAdd() | ast.USub(), operand=operand):
             digits = _digits(operand)
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
-            digits = _sum(_digits(left), _digits(right))
-        case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right):
-            digits = abs(_digits(left)) + abs(_digits(right))
-        case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            digits = abs(_digits(left)) * _value(_digits(right))
+        case ast.BinOp(left=first, op=ast.Add() | ast.Sub(), right=right):
+            digits = _sum(_digits(first), _digits(right))
+        case ast.BinOp(left=first, op=ast.Mult() | ast.Div(), right=right):
+            digits = abs(_digits(first)) + abs(_digits(right))
+        case ast.BinOp(left=first, op=ast.Pow(), right=right):
+            digits = abs(_digits(first)) * _value(_digits(right))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
             digits = sum(abs(_digits(argument)) for argument in args)
             digits = _value(digits) if name in GROWING else digits
@@ -110,8 +111,8 @@ def _digits(node: ast.expr) -> float:
     return digits
 
 
-def _sum(left: float, right: float) -> float:
-    return max(left, right) + math.log10(1 + 10 ** -min(abs(left - right), 300.0))
+def _sum(first: float, right: float) -> float:
+    return max(first, right) + math.log10(1 + 10 ** -min(abs(first - right), 300.0))
 
 
 def _value(digits: float) -> float:
@@ -124,7 +125,7 @@ LIBRARY = "reasoning_gym"
 PYCOSAT = "pycosat"
 
 COMPOSITE = "composite"
-"""The library's mixture of families: it has no tasks of its own, and we mix ourselves."""
+"""The library's mixture of families. It has no tasks of its own; `generate_rows` mixes instead."""
 
 _CALLS_EVAL = (
     "algorithmic.binary_matrix",
@@ -139,27 +140,28 @@ _CALLS_SYMPY = {
     "algebra.polynomial_multiplication": "sp",
     "algebra.simple_integration": "sympy",
 }
-"""Modules that call `parse_expr` through sympy, and their name for it."""
+"""Modules that call `parse_expr` through sympy, with their name for sympy."""
 
 
 class UnknownFamily(ConfigError):
-    """A family that the library does not have."""
+    """Raised for a family that the library does not have."""
 
 
 _LOADING = Lock()
 
 
 def load_reasoning_gym() -> ModuleType:
-    """The library, made safe. Takes seconds the first time; any thread may ask.
+    """Return the library, made safe. The first call takes seconds. Any thread may call this
+    function.
 
-    Raises ConfigError when it is not installed.
+    Raises ConfigError: the library is not installed.
     """
     with _LOADING:
         return _loaded()
 
 
 def check_installed() -> None:
-    """Raises ConfigError when the library is not installed. Loads nothing."""
+    """Raise ConfigError when the library is not installed. Load nothing."""
     if find_spec(LIBRARY) is None:
         raise ConfigError(
             "the reasoning_gym environment needs the library of that name",
@@ -168,7 +170,7 @@ def check_installed() -> None:
 
 
 def warm_up() -> None:
-    """Load the library, for workers, before the first call."""
+    """Load the library in a worker before its first call."""
     load_reasoning_gym()
 
 
@@ -191,32 +193,32 @@ def _loaded() -> ModuleType:
 
 
 def families() -> tuple[str, ...]:
-    """Every family that tasks can be generated of, in alphabetical order."""
+    """Return the names of all families that can generate tasks, in alphabetical order."""
     load_reasoning_gym()
     registered = vars(import_module(f"{LIBRARY}.factory"))["DATASETS"]
     return tuple(sorted(registered.keys() - {COMPOSITE}))
 
 
 def check_family(name: str) -> None:
-    """Raises UnknownFamily, with the nearest spelling, when there is no such family."""
-    known = families()
-    if name in known:
+    """Raise UnknownFamily, with similar names, when there is no family `name`."""
+    names = families()
+    if name in names:
         return
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {', '.join(near)}?" if near else f"families: {', '.join(known)}"
+    near = difflib.get_close_matches(name, names, n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else f"families: {', '.join(names)}"
     raise UnknownFamily(f"reasoning_gym has no family named {name!r}", hint=hint)
 
 
 @cache
 def scorer_of(family: str) -> Scorer:
-    """The library's scorer of a family. Raises UnknownFamily."""
+    """Return the library's scorer of a family. Raises UnknownFamily: there is no such family."""
     check_family(family)
     scorer: Scorer = load_reasoning_gym().get_score_answer_fn(family)
     return scorer
 
 
 class _CheckedSympy:
-    """sympy, except that `parse_expr` refuses what is no plain expression."""
+    """The sympy module, except that `parse_expr` rejects texts that are not plain expressions."""
 
     def __init__(self, sympy: ModuleType) -> None:
         self._sympy = sympy
@@ -246,7 +248,7 @@ def _silence() -> None:
 
 
 def _say_nothing(*_args: Any, **_kwargs: Any) -> None:
-    """Stands in for `print`."""
+    """Do nothing; replaces `print`."""
 
 
 def _pycosat_stand_in() -> ModuleType:

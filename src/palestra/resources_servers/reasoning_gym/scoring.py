@@ -1,7 +1,7 @@
-"""What an answer is worth: the library's scorer, with its failures told apart.
+"""Score an answer with the library's scorer, and find the cause when the scorer fails.
 
-A scorer that trips over an answer says that the answer cannot be parsed: that is worth 0. One
-that trips over the row's own answer as well says that the row is broken: that is no reward.
+If the scorer fails only on the model's answer, the answer cannot be parsed: the score is 0. If it
+also fails on the row's own answer, the row is broken: there is no reward.
 """
 
 import json
@@ -18,7 +18,7 @@ from palestra.resources_servers.reasoning_gym.library import (
 )
 
 LONGEST_ANSWER = 100_000
-"""Characters; no family asks for more, and scorers slow down with length."""
+"""The longest answer in characters. No task needs more, and scorers get slow with length."""
 
 SCORED, UNKNOWN_FAMILY = "scored", "unknown_family"
 
@@ -35,14 +35,14 @@ UNPARSABLE = (
     TypeError,
     ValueError,
 )
-"""What scorers raise when an answer does not have the form they expect."""
+"""The exceptions that scorers raise for an answer in the wrong form."""
 
 _EXPLOSIVE = {
     "coin_flip": re.compile(r"[eE][+-]?_?\d[\d_]{3}"),
     "rubiks_cube": re.compile(r"\d{4}"),
     "rush_hour": re.compile(r"\d{4}"),
 }
-"""A few characters that these families' scorers would turn into gigabytes or minutes."""
+"""Short texts that make the scorers of these families use gigabytes of memory or minutes."""
 
 
 def _same_truth(answer: str, entry: Mapping[str, Any]) -> float:
@@ -50,32 +50,33 @@ def _same_truth(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 _CORRECTED: Mapping[str, Scorer] = {"game_of_life_halting": _same_truth}
-"""Scorers that stand in for the library's: this one's gives 1.0 to any text at all."""
+"""Scorers that replace the library's. The library's scorer of this family gives 1.0 to any text."""
 
 _TUPLES = {"arc_agi": "output", "rearc": "output"}
-"""Metadata that these families' scorers compare as tuples of tuples, which JSON has not."""
+"""Metadata fields that these scorers compare as tuples of tuples. JSON has only lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The score, and why the scorer could not parse the answer if it could not."""
+    """The score, and the reason when the scorer could not parse the answer."""
 
     value: float
     error: str = ""
 
 
 def extract_answer(text: str) -> str:
-    """What stands in the last `<answer>…</answer>`; without one, the whole text as it is."""
+    """Return the text in the last `<answer>…</answer>`; without one, the whole text unchanged."""
     end = text.rfind(CLOSE)
     start = text.rfind(OPEN, 0, end) if end >= 0 else -1
     return text[start + len(OPEN) : end].strip() if start >= 0 else text
 
 
 def score_in_worker(family: str, answer: str | None, entry: str) -> tuple[str, float, str]:
-    """What a worker does: SCORED with the score and why there may be none, or UNKNOWN_FAMILY
-    with a message and, on the next line, a hint.
+    """Score an answer in a worker process.
 
-    `answer`: None for the row's own. `entry`: JSON, in which integers are of any length.
+    Returns SCORED, the score, and an error text or an empty one. For an unknown family:
+    UNKNOWN_FAMILY, 0.0, and a message with a hint on the next line. `answer`: None for the row's
+    own answer. `entry`: JSON text, which may contain integers of any length.
     """
     row = json.loads(entry)
     try:
@@ -86,9 +87,9 @@ def score_in_worker(family: str, answer: str | None, entry: str) -> tuple[str, f
 
 
 def score_answer(family: str, answer: str, entry: Mapping[str, Any]) -> Score:
-    """Score `answer` to a row's `question`, `answer` and `metadata`. May take long.
+    """Score `answer` with a row's `question`, `answer` and `metadata`. May take long.
 
-    Raises what the scorer raises on a row that it cannot even score the right answer of.
+    Raises the scorer's own exception when it cannot score even the row's right answer.
     """
     scorer = _CORRECTED.get(family) or scorer_of(family)
     if len(answer) > LONGEST_ANSWER:

@@ -1,1 +1,1 @@
-"""One step of a conversation with tools: did the model do what belongs there, call or message."""
+"""One step of a conversation with tools: is the model's call or message the right next step?"""

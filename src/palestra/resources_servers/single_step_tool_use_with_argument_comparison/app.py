@@ -1,7 +1,7 @@
-"""`StepServer`: the model's next step against the one that the conversation calls for.
+"""`StepServer`: compares the model's next step with the expected step of the conversation.
 
-A step is a message to the user or one function call. Whether a message says the right thing is
-not judged, only that a message was due; a call is judged by its tool and its arguments.
+A step is a message to the user or one function call. For an expected message, any message is right;
+its text is not compared. A call is compared by its tool and its arguments.
 """
 
 from collections.abc import Sequence
@@ -28,19 +28,19 @@ from palestra.server import ResourcesServer, ResourcesServerConfig
 
 
 class ExpectedMessage(WireModel):
-    """A message to the user is due; what it says is an example."""
+    """The expected step is a message to the user. Its `content` is only an example."""
 
     type: Literal["message"]
     content: str = ""
 
 
 class ExpectedFunctionCall(WireModel):
-    """A call is due."""
+    """The expected step is a function call."""
 
     type: Literal["function_call"]
     name: str = Field(min_length=1)
     arguments: str
-    """A JSON object, as a model would write it."""
+    """The arguments as a model writes them: a JSON object."""
 
     @field_validator("arguments")
     @classmethod
@@ -51,34 +51,34 @@ class ExpectedFunctionCall(WireModel):
 
 
 class StepVerifyRequest(VerifyRequest):
-    """What a row must say for its step to be judged."""
+    """The fields that a row needs for its step to be verified."""
 
     expected_action: Annotated[ExpectedMessage | ExpectedFunctionCall, Field(discriminator="type")]
 
 
 class StepServerConfig(ResourcesServerConfig):
-    """Settings of this environment."""
+    """The settings of this environment."""
 
     ignored_arguments: dict[str, list[str]] = Field(default_factory=dict)
-    """By tool, arguments that may be anything: free text such as a summary. The tool `*` is
-    every tool."""
+    """For each tool, the arguments that may have any value, like a free text summary. The tool `*`
+    stands for every tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallVerdict:
-    """Whether the step is right, and in a sentence what was found."""
+    """Whether the step is right, and a category that describes it."""
 
     right: bool
     category: str
 
 
 class StepServer(ResourcesServer):
-    """Judges the first step of the response."""
+    """A resources server that verifies the first step of the response."""
 
     config: StepServerConfig
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The expected call; None where any message, or any such call, is right."""
+        """Return the expected call; None where any message, or any call of the tool, is right."""
         due = row["expected_action"]
         if due["type"] == "message":
             return None
@@ -87,7 +87,7 @@ class StepServer(ResourcesServer):
         return response_of(called(due["name"], due["arguments"]))
 
     async def verify(self, body: StepVerifyRequest) -> VerifyResponse:
-        """1.0 for the step that belongs there; else 0.0. `category` says what was found."""
+        """Return reward 1.0 for the expected step; else 0.0. `category` describes the step."""
         judged = self._judged(body.expected_action, body.response)
         return self.reply(body, float(judged.right), category=judged.category)
 
@@ -107,14 +107,14 @@ class StepServer(ResourcesServer):
             return CallVerdict(False, "Several tool calls were found when one was expected")
         return self._call(expected, calls[0])
 
-    def _call(self, expected: ExpectedFunctionCall, made: Called) -> CallVerdict:
-        if made.name != expected.name:
+    def _call(self, expected: ExpectedFunctionCall, called: Called) -> CallVerdict:
+        if called.name != expected.name:
             return CallVerdict(False, "A call of another tool than the expected one was found")
-        if made.exact is None:
+        if called.exact is None:
             return CallVerdict(False, "The arguments of the tool call are not a JSON object")
-        ignored = self._ignored(made.name)
-        wanted = exact_object(expected.arguments) or {}
-        if not same_value(_without(wanted, ignored), _without(made.exact, ignored)):
+        ignored = self._ignored(called.name)
+        expected_arguments = exact_object(expected.arguments) or {}
+        if not same_value(_without(expected_arguments, ignored), _without(called.exact, ignored)):
             return CallVerdict(
                 False, "The arguments of the tool call differ from the expected ones"
             )
@@ -126,7 +126,7 @@ class StepServer(ResourcesServer):
 
 
 def first_step_calls(response: Response) -> Sequence[Called]:
-    """The calls of the first turn: what comes after a tool's output is another step."""
+    """Return the calls of the first turn. Everything after a tool's output is another step."""
     calls = []
     for item in response.output:
         if isinstance(item, FunctionCallOutput):

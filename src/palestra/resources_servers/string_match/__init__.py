@@ -1,1 +1,1 @@
-"""Short answers: is what a model gives as its answer the expected text?"""
+"""Short answers: does the model's answer equal the expected text?"""

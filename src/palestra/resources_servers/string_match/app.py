@@ -1,4 +1,4 @@
-"""`StringMatchServer`: is what a model gives as its answer the expected text?"""
+"""`StringMatchServer`: does the model's answer equal the expected text?"""
 
 import re
 import unicodedata
@@ -21,27 +21,31 @@ _MARKER: Final = re.compile(
 _EDGES: Final = " \t\r\n*_`$"
 _QUOTES: Final = (('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"))
 _CLOSED: Final = re.compile(r"[*_`$}\"'\u201d\u2019]\.$")
-"""A period behind what closes the answer: it ends the sentence."""
+"""Matches a period right after a closing mark. It ends the sentence and is not part of the answer.
+"""
 _MOST_WRAPPERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractedAnswer:
-    """What a text gives as its answer."""
+    """The answer that a text gives."""
 
     written: str
-    """As it stands there."""
+    """The answer as written."""
 
     bare: str
-    """Without what is around it; the same where nothing is taken off."""
+    """The answer without wrappers like quotes or emphasis; equal to `written` when there are none.
+    """
 
     takes_off: bool = True
 
     def says(self, expected: str, *, case_sensitive: bool) -> bool:
-        """Whether it is the expected text, both as they are or both without what is around them."""
+        """Whether the answer equals the expected text, either both as written or both without
+        wrappers.
+        """
 
-        def same(one: str, other: str) -> bool:
-            return _normal(one, case_sensitive) == _normal(other, case_sensitive)
+        def same(first: str, second: str) -> bool:
+            return _normal(first, case_sensitive) == _normal(second, case_sensitive)
 
         if same(self.written, expected):
             return True
@@ -49,33 +53,33 @@ class ExtractedAnswer:
 
 
 def boxed(text: str) -> ExtractedAnswer | None:
-    """What the last closed box holds."""
+    """Return the content of the last closed box; None when there is none."""
     content = last_box(text, framed=True)
     return None if content is None else _answer(content)
 
 
 def final_answer(text: str) -> ExtractedAnswer | None:
-    """What follows the last "Final answer:" or "Answer:", to the end of its line or the next."""
+    """Return the text after the last "Final answer:" or "Answer:", on the same line or the next."""
     last = None
     for last in _MARKER.finditer(text):  # noqa: B007  # the last match is what we want
         pass
     if last is None:
         return None
-    rest = text[last.end() :]
-    marks = rest[: len(rest) - len(rest.lstrip(_EDGES))]
+    remainder = text[last.end() :]
+    marks = remainder[: len(remainder) - len(remainder.lstrip(_EDGES))]
     # Marks on the answer's own line are its own; those before it close the emphasis of "Answer:".
-    line = rest[marks.rfind("\n") + 1 :].split("\n", 1)[0]
+    line = remainder[marks.rfind("\n") + 1 :].split("\n", 1)[0]
     return _on(line)
 
 
 def last_line(text: str) -> ExtractedAnswer | None:
-    """The last line that is not empty."""
+    """Return the last line that is not empty."""
     stripped = text.rstrip()
     return _on(stripped[stripped.rfind("\n") + 1 :])
 
 
 def full(text: str) -> ExtractedAnswer | None:
-    """All of the text."""
+    """Return the whole text."""
     stripped = text.strip()
     return ExtractedAnswer(stripped, stripped, takes_off=False) if stripped else None
 
@@ -89,15 +93,21 @@ MODES: Final[Mapping[str, Callable[[str], ExtractedAnswer | None]]] = {
 
 
 def extracted(text: str, mode: ExtractionMode | None) -> ExtractedAnswer | None:
-    """The answer by a mode; without one by the first of box, final answer and last line."""
+    """Return the answer found by `mode`. Without a mode, try box, final answer and last line in
+    turn.
+    """
     if mode is not None:
         return MODES[mode](text)
-    found = (find(text) for find in (boxed, final_answer, last_line))
-    return next((answer for answer in found if answer and (answer.bare or answer.written)), None)
+    candidates = (find(text) for find in (boxed, final_answer, last_line))
+    return next(
+        (answer for answer in candidates if answer and (answer.bare or answer.written)), None
+    )
 
 
 def bare(text: str) -> str:
-    r"""Without emphasis, quotes, dollar signs and `\text{…}` around all of it; escapes read."""
+    r"""Remove emphasis, quotes, dollar signs and `\text{…}` around the whole text, and resolve
+    escapes.
+    """
     text = plain_text(_without_period(text))
     for _ in range(_MOST_WRAPPERS):
         inner = _without_period(text)
@@ -121,7 +131,7 @@ def _answer(written: str) -> ExtractedAnswer:
 
 
 def _on(line: str) -> ExtractedAnswer | None:
-    """What a box on the line holds, else the line; None for an empty line."""
+    """Return the content of a box on the line, else the line; None for an empty line."""
     content = last_box(line, framed=True)
     answer = _answer(line if content is None else content)
     return answer if answer.written else None
@@ -139,12 +149,13 @@ def _as_text(value: object) -> object:
 
 
 class StringMatchVerifyRequest(VerifyRequest):
-    """A row: the answer, and where in the text it is looked for."""
+    """A row: the expected answer, and where to find the model's answer in its text."""
 
     expected_answer: Annotated[str, BeforeValidator(_as_text), Field(pattern=r"\S")]
 
     extraction_mode: ExtractionMode | None = None
-    """Without one: the first of box, final answer and last line that there is."""
+    """How to find the answer. Without a mode: the first that exists of box, final answer and last
+    line."""
 
     case_sensitive: bool = False
 
@@ -155,23 +166,23 @@ WRITTEN: Mapping[str, str] = {
     "last_line": "I thought it over.\n?",
     "full": "?",
 }
-"""How an answer is written for each way to extract it."""
+"""The format of an answer for each extraction mode; `?` stands for the answer."""
 
 
 class StringMatchServer(AttemptsServer):
-    """Compares the answer in the last message."""
+    """A resources server that compares the answer in the last message with the expected text."""
 
     has_majority: ClassVar[bool] = True
 
     config: ResourcesServerConfig
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The expected answer, where the row looks for it."""
+        """Return the expected answer in the format of the row's extraction mode."""
         form = WRITTEN[row.get("extraction_mode") or "boxed"]
         return response_of(form.replace("?", str(row["expected_answer"])))
 
     async def verify(self, body: StringMatchVerifyRequest) -> VerifyResponse:
-        """1.0 when the answer is the expected one; else 0.0."""
+        """Return reward 1.0 when the answer equals the expected text; else 0.0."""
         answer = extracted(body.response.final_text, body.extraction_mode)
         if answer is None:
             return self.reply(body, 0.0, extracted_answer=None)

@@ -1,1 +1,1 @@
-"""Structured answers: is a document in JSON, YAML, XML, TOML or CSV what its schema asks for?"""
+"""Structured answers: does a document in JSON, YAML, XML, TOML or CSV match its schema?"""

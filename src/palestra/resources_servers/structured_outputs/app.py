@@ -1,8 +1,8 @@
-"""`StructuredOutputsServer`: is the document that a model wrote valid by its row's schema?
+"""`StructuredOutputsServer`: is the model's document valid under its row's schema?
 
-`documents.py` reads the notations; `grading.py` validates what was read, in a worker
-process, which is killed at a limit. A document that takes too long or too much memory, or crashes
-its reader, is worth nothing; a schema that is none is the row's fault.
+`documents.py` parses the notations. `grading.py` validates the parsed value in a worker process,
+which is killed at a limit. The reward is 0.0 for a document that takes too much time or memory, or
+crashes its parser. An invalid schema is an error of the row.
 """
 
 import json
@@ -31,7 +31,7 @@ from palestra.schema import (
 from palestra.server import Aside, ResourcesServerConfig
 
 LIMIT_S: Final = 2.0
-"""Of a core, for one document."""
+"""The seconds for one document; waiting for a core does not count."""
 
 _GRADING: Final = "palestra.resources_servers.structured_outputs.grading"
 
@@ -41,33 +41,37 @@ _KEYWORDS: Final = frozenset({"$ref", "anyOf", "allOf", "oneOf", "properties", "
 
 
 class StructuredOutputsVerifyRequest(VerifyRequest):
-    """A row: the schema, and in which form the answer comes."""
+    """A row: the schema, and the form of the answer."""
 
     schema_str: str | dict[str, JsonValue] | None = None
-    """The JSON schema, as JSON text or as an object; without it, the one that the prompt states."""
+    """The JSON schema, as JSON text or as an object. By default, the schema in the prompt."""
 
     schema_type: Notation = "json"
     """The notation of the answer."""
 
     response_mode: str | None = None
-    """`tool_call`: the arguments of a tool call are the answer; else the text of the last message."""
+    """`tool_call`: the answer is the arguments of a tool call. Otherwise: the text of the last
+    message."""
 
     tool_name: str | None = Field(default=None, min_length=1)
-    """The tool to be called; without it any."""
+    """The tool that must be called. By default, any tool."""
 
     tool_payload_key: str | None = None
-    """The only argument, which holds the answer; without it the answer is all the arguments."""
+    """The name of the only argument, which contains the answer. By default, all arguments together
+    are the answer."""
 
 
 class StructuredOutputsServer(AttemptsServer):
-    """Validates the text of the last message, or the arguments of a tool call."""
+    """A resources server that validates the text of the last message, or the arguments of a tool
+    call.
+    """
 
     repeatable: ClassVar[bool | None] = True
 
     config: ResourcesServerConfig
 
     async def verify(self, body: StructuredOutputsVerifyRequest) -> VerifyResponse:
-        """1.0 for a document that is valid; else 0.0, and what is wrong with it."""
+        """Return reward 1.0 for a valid document; else 0.0, with the error in `schema_problem`."""
         schema = await self._schema_of(body)
         try:
             verdict, message = await self._graded(body, schema)
@@ -90,24 +94,24 @@ class StructuredOutputsServer(AttemptsServer):
         return stated
 
     async def _graded(self, body: StructuredOutputsVerifyRequest, schema: JsonValue) -> list[str]:
-        alone = Call(f"{_GRADING}:grade_document", (schema, "json", "null"))
+        schema_alone = Call(f"{_GRADING}:grade_document", (schema, "json", "null"))
         if body.response_mode == "tool_call":
-            given = _only_call(body.response.output, body.tool_name).arguments
-            call = Call(f"{_GRADING}:grade_arguments", (schema, given, body.tool_payload_key))
+            arguments = _only_call(body.response.output, body.tool_name).arguments
+            call = Call(f"{_GRADING}:grade_arguments", (schema, arguments, body.tool_payload_key))
         else:
             text = body.response.final_text
             call = Call(f"{_GRADING}:grade_document", (schema, body.schema_type, text))
         verdict: list[str] = await value_of(
-            self._workers, call, alone=alone, field="schema_str", limit_s=LIMIT_S
+            self._workers, call, row_call=schema_alone, field="schema_str", limit_s=LIMIT_S
         )
         return verdict
 
     async def stop(self) -> None:
-        """End the worker processes."""
+        """Stop the worker processes."""
         await self._workers.close()
 
     def setup_webserver(self) -> FastAPI:
-        """The app, in which every tool of every row exists and says that it has been called."""
+        """Return the web app, which accepts calls of every tool name."""
         app = super().setup_webserver()
         app.add_api_route("/{tool_name}", _received, methods=["POST"])
         return app
@@ -122,13 +126,15 @@ class StructuredOutputsServer(AttemptsServer):
 
 
 async def _received(tool_name: str) -> dict[str, str]:
-    """What a tool answers: nothing on whether its arguments are right."""
+    """Reply to a tool call. The reply does not reveal whether the arguments are right."""
     del tool_name
     return {"status": "received"}
 
 
 def _only_call(output: Iterable[object], tool_name: str | None) -> FunctionCall:
-    """The only call. Raises NoDocument where there is none, more than one, or one of another tool."""
+    """Return the only call. Raises NoDocument: there is not exactly one call, or it calls another
+    tool.
+    """
     calls = [item for item in output if isinstance(item, FunctionCall)]
     if len(calls) != 1:
         raise NoDocument(f"{len(calls)} tool calls, where one is wanted")
@@ -139,25 +145,24 @@ def _only_call(output: Iterable[object], tool_name: str | None) -> FunctionCall:
 
 
 def _schema_in_prompt(params: ResponseCreateParams) -> dict[str, JsonValue] | None:
-    """The last schema that follows the word in one of the messages; None when there is none.
+    """Return the last schema that follows the word "schema" in a message; None when there is none.
 
-    Rollouts recorded by early versions keep no field of their rows but the prompt, whose text ends
-    with the schema, or with its properties alone.
-
-    Properties that stand alone are those of an object that needs all of them and takes no other.
+    Rollouts recorded by early versions contain no row fields except the prompt. Its text ends with
+    the schema, or with only the schema's properties. Properties alone become the schema of an
+    object that requires all of them and allows no others.
     """
     for text in reversed(list(_texts(params))):
         for start in _starts(text):
-            found = _object_at(text, start)
-            if found is not None and _is_schema(found):
-                return found
-            if found and all(
-                isinstance(each, dict) and _is_schema(each) for each in found.values()
+            schema = _object_at(text, start)
+            if schema is not None and _is_schema(schema):
+                return schema
+            if schema and all(
+                isinstance(part, dict) and _is_schema(part) for part in schema.values()
             ):
-                names: list[JsonValue] = list(found)
+                names: list[JsonValue] = list(schema)
                 return {
                     "type": "object",
-                    "properties": found,
+                    "properties": schema,
                     "required": names,
                     "additionalProperties": False,
                 }
@@ -174,18 +179,18 @@ def _texts(params: ResponseCreateParams) -> Iterator[str]:
 
 
 def _starts(text: str) -> list[int]:
-    """Where an object may start that the word announces, the last first."""
-    places = (text.find("{", match.end()) for match in _SCHEMA.finditer(text))
-    return sorted({place for place in places if place >= 0}, reverse=True)[:_MOST_TRIES]
+    """Return the positions after the word "schema" where an object may start, the last first."""
+    starts = (text.find("{", match.end()) for match in _SCHEMA.finditer(text))
+    return sorted({start for start in starts if start >= 0}, reverse=True)[:_MOST_TRIES]
 
 
 def _object_at(text: str, start: int) -> dict[str, JsonValue] | None:
     try:
-        found, _ = json.JSONDecoder().raw_decode(text, start)
+        decoded, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return decoded if isinstance(decoded, dict) else None
 
 
-def _is_schema(found: dict[str, JsonValue]) -> bool:
-    return isinstance(found.get("type"), str | list) or not _KEYWORDS.isdisjoint(found)
+def _is_schema(candidate: dict[str, JsonValue]) -> bool:
+    return isinstance(candidate.get("type"), str | list) or not _KEYWORDS.isdisjoint(candidate)

@@ -1,8 +1,8 @@
-"""From the text of an answer to the value that it writes down, in one of five notations.
+"""Parse the text of an answer into a value, in one of five notations.
 
-The whole text must be the document: prose around it, and a fence, are none of its notation.
-What XML and CSV leave open (are there numbers, are there lists?) is read as the schema would have
-it. Every reader refuses what expands (entities, aliases of aliases) and what is nested too deep.
+The whole text must be the document: prose or a code fence around it is an error. XML and CSV do not
+distinguish numbers from text, or lists from single values; the schema decides there. Every parser
+rejects a text that expands (entities, aliases of aliases) or is nested too deeply.
 """
 
 import csv
@@ -30,10 +30,10 @@ MOST_NODES: Final = 1_000_000
 
 
 def read_document(text: str, notation: Notation, shape: Shape) -> list[JsonValue]:
-    """The values that a text may stand for, the likeliest first: only XML has two.
+    """Return the possible values of a text, the likeliest first; only XML can have two.
 
-    Raises NoDocument for a text that is none of its notation. Some texts take TOML's reader a
-    time that grows with their square.
+    Raises NoDocument: the text is not valid in this notation. The TOML parser takes quadratic time
+    for some texts.
     """
     if not text.strip():
         raise NoDocument("the answer is empty")
@@ -53,9 +53,9 @@ def read_document(text: str, notation: Notation, shape: Shape) -> list[JsonValue
 
 
 def read_argument(arguments: str, key: str | None) -> JsonValue:
-    """The arguments of a call, or with `key` what the only one holds, which has that name.
+    """Return the arguments of a call as a value; with `key`, the value of the only argument `key`.
 
-    Raises NoDocument.
+    Raises NoDocument: not JSON, or other arguments than `key` alone.
     """
     value = read_json(arguments)
     check_size(value)
@@ -67,7 +67,7 @@ def read_argument(arguments: str, key: str | None) -> JsonValue:
 
 
 def read_json(text: str) -> JsonValue:
-    """Strict JSON. Raises NoDocument."""
+    """Parse strict JSON. Raises NoDocument: the text is not JSON."""
     try:
         value: JsonValue = orjson.loads(text)
     except (orjson.JSONDecodeError, UnicodeEncodeError) as error:
@@ -76,28 +76,28 @@ def read_json(text: str) -> JsonValue:
 
 
 def check_size(value: JsonValue) -> None:
-    """Raises NoDocument for a value that is nested too deep, or grows too big by its aliases."""
+    """Raise NoDocument for a value that is nested too deeply, or too large after aliases expand."""
     level = [value]
     nodes = levels = 0
     while level:
         levels += 1
         below: list[JsonValue] = []
-        for each in level:
-            if isinstance(each, list | dict):
-                nodes += len(each)
+        for part in level:
+            if isinstance(part, list | dict):
+                nodes += len(part)
                 if levels > MOST_LEVELS or nodes > MOST_NODES:
                     raise NoDocument(f"more than {MOST_LEVELS} levels or {MOST_NODES} values")
-                below.extend(each if isinstance(each, list) else each.values())
+                below.extend(part if isinstance(part, list) else part.values())
         level = below
 
 
 def _read_toml(text: str) -> JsonValue:
-    """The value of a document, dates and times as text."""
+    """Parse TOML; dates and times become text. Raises NoDocument: the text is not TOML."""
     try:
-        told = json.dumps(tomllib.loads(text), default=_isoformat, allow_nan=False)
+        text_json = json.dumps(tomllib.loads(text), default=_isoformat, allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise NoDocument(f"not TOML: {error}") from None
-    value: JsonValue = json.loads(told)
+    value: JsonValue = json.loads(text_json)
     return value
 
 
@@ -106,7 +106,7 @@ def _isoformat(moment: Any) -> str:
 
 
 def _read_csv(text: str, shape: Shape) -> JsonValue:
-    """The records below a header line; of a schema that wants no list, the one record."""
+    """Parse CSV with a header line into a list of records, or one record if the schema has no list."""
     try:
         lines = [line for line in csv.reader(io.StringIO(text, newline=""), strict=True) if line]
     except csv.Error as error:
@@ -120,26 +120,29 @@ def _read_csv(text: str, shape: Shape) -> JsonValue:
         if len(record) != len(header):
             raise NoDocument(f"record {number} has {len(record)} cells below {len(header)} names")
     if shape.wants("array"):
-        read = _record_reader(header, shape.item(0))
-        return [read(record) for record in records]
+        read_record = _record_reader(header, shape.item(0))
+        return [read_record(record) for record in records]
     if len(records) != 1:
         raise NoDocument(f"{len(records)} records, where the schema wants one")
     return _record_reader(header, shape)(records[0])
 
 
 def _record_reader(header: Sequence[str], shape: Shape) -> Callable[[Sequence[str]], JsonValue]:
-    """What makes an object of the cells of a record. Looks at the schema once for each column."""
+    """Return a function that turns the cells of a record into an object.
+
+    The schema is read only once per column.
+    """
     required = shape.required()
     columns = []
     for name in header:
-        wanted = shape.property(name)
-        may_lack = name not in required and not wanted.wants("null", "string")
-        columns.append((name, may_lack, _cell_reader(wanted)))
+        field_shape = shape.property(name)
+        may_lack = name not in required and not field_shape.wants("null", "string")
+        columns.append((name, may_lack, _cell_reader(field_shape)))
 
     def record(cells: Sequence[str]) -> JsonValue:
         return {
-            name: read(cell)
-            for (name, may_lack, read), cell in zip(columns, cells, strict=True)
+            name: read_cell(cell)
+            for (name, may_lack, read_cell), cell in zip(columns, cells, strict=True)
             if cell or not may_lack
         }
 
@@ -147,14 +150,14 @@ def _record_reader(header: Sequence[str], shape: Shape) -> Callable[[Sequence[st
 
 
 def _cell_reader(shape: Shape) -> Callable[[str], JsonValue]:
-    read = scalar_reader(shape)
+    read_scalar = scalar_reader(shape)
     if not shape.wants("array", "object"):
-        return read
+        return read_scalar
 
     def cell(text: str) -> JsonValue:
         try:
             return read_json(text)
         except NoDocument:
-            return read(text)
+            return read_scalar(text)
 
     return cell

@@ -1,11 +1,11 @@
-"""What runs in a worker process: reading a document and holding it to its schema.
+"""Parse and validate one document; runs in a worker process.
 
-Both are native code in good part, which nothing stops from inside its process and which holds
-the interpreter's lock. What makes them slow is the model's to choose.
+Both steps run mostly in native code, which holds the interpreter's lock and cannot be stopped from
+inside the process. The model's text can make them slow.
 
-A schema refers to nothing outside of itself and the published drafts; nothing is fetched. Formats
-are annotations, as the drafts have it. Patterns that look around are searched by backtracking,
-and references with branches can double the work at every level of a value.
+A schema may refer only to itself and to the published drafts; nothing is fetched. Formats are only
+annotations, as in the drafts. Patterns with lookaround are matched by backtracking, and references
+with branches can double the work at every level of a value.
 """
 
 from typing import Any, Final, final
@@ -29,11 +29,11 @@ from palestra.resources_servers.structured_outputs.shapes import NoDocument, Sha
 
 LONGEST_MESSAGE: Final = 300
 MASK: Final = "the value"
-"""Stands for the value in messages: it may be a whole document."""
+"""Replaces the value in messages, because the value may be a whole document."""
 
 
 class BadSchema(Exception):
-    """What a row has is no schema that can be used."""
+    """Raised when the row's schema is not valid."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -42,13 +42,13 @@ class BadSchema(Exception):
 
 @final
 class Schema:
-    """A schema that is in order. Raises BadSchema for what is none.
+    """A valid schema. Raises BadSchema: the schema is not valid.
 
-    `given`: JSON text, or an object.
+    `schema`: JSON text or an object.
     """
 
-    def __init__(self, given: JsonValue) -> None:
-        self.value = _decoded(given)
+    def __init__(self, schema: JsonValue) -> None:
+        self.value = _decoded(schema)
         try:
             self._validator = _made_validator(self.value)
         except ValidationError as error:
@@ -57,7 +57,9 @@ class Schema:
             raise BadSchema(str(error)[:LONGEST_MESSAGE]) from None
 
     def problem(self, value: JsonValue) -> str | None:
-        """What is wrong with a value first, in a sentence with its place; None when it is valid."""
+        """Describe the first error of a value in one sentence, with its place; None when it is
+        valid.
+        """
         try:
             self._validator.validate(value)
         except ValidationError as error:
@@ -68,7 +70,7 @@ class Schema:
 
 
 def _made_validator(schema: dict[str, JsonValue]) -> Any:
-    """A validator that fetches nothing; by the linear matcher, where its patterns allow it."""
+    """Build a validator that fetches nothing. Patterns are matched in linear time where possible."""
     try:
         return _validator(schema, RegexOptions())
     except ValidationError as error:
@@ -86,30 +88,30 @@ def _refuse(uri: str) -> Any:
 
 
 def _sentence(error: ValidationError) -> str:
-    place = "".join(f"/{step}" for step in error.instance_path)
-    return f"{place or 'the whole'}: {error.message}"[:LONGEST_MESSAGE]
+    pointer = "".join(f"/{step}" for step in error.instance_path)
+    return f"{pointer or 'the whole'}: {error.message}"[:LONGEST_MESSAGE]
 
 
-def _decoded(given: JsonValue) -> dict[str, JsonValue]:
-    if isinstance(given, str):
+def _decoded(schema: JsonValue) -> dict[str, JsonValue]:
+    if isinstance(schema, str):
         try:
-            given = orjson.loads(given)
+            schema = orjson.loads(schema)
         except orjson.JSONDecodeError as error:
             raise BadSchema(f"the schema is not JSON: {error}") from None
-    if not isinstance(given, dict):
+    if not isinstance(schema, dict):
         raise BadSchema("a schema is a JSON object")
-    return given
+    return schema
 
 
 VALID, WRONG, BAD_SCHEMA = "valid", "wrong", "bad_schema"
 MOST_TOLD: Final = 400
-"""Characters of what is wrong."""
+"""The longest error message, in characters."""
 
 
-def grade_document(given: JsonValue, notation: Notation, text: str) -> tuple[str, str]:
-    """VALID, or WRONG or BAD_SCHEMA with what is wrong, for the text of an answer."""
+def grade_document(schema_json: JsonValue, notation: Notation, text: str) -> tuple[str, str]:
+    """Grade the text of an answer: VALID, or WRONG or BAD_SCHEMA with a message."""
     try:
-        schema = Schema(given)
+        schema = Schema(schema_json)
         return _graded(schema, read_document(text, notation, Shape(schema.value)))
     except BadSchema as error:
         return BAD_SCHEMA, error.message
@@ -117,10 +119,10 @@ def grade_document(given: JsonValue, notation: Notation, text: str) -> tuple[str
         return WRONG, error.message[:MOST_TOLD]
 
 
-def grade_arguments(given: JsonValue, arguments: str, key: str | None) -> tuple[str, str]:
-    """The same for the arguments of a tool call, or for the only one of them, named `key`."""
+def grade_arguments(schema_json: JsonValue, arguments: str, key: str | None) -> tuple[str, str]:
+    """Grade the arguments of a tool call, or its only argument `key`, like `grade_document`."""
     try:
-        schema = Schema(given)
+        schema = Schema(schema_json)
         return _graded(schema, [read_argument(arguments, key)])
     except BadSchema as error:
         return BAD_SCHEMA, error.message
@@ -129,7 +131,7 @@ def grade_arguments(given: JsonValue, arguments: str, key: str | None) -> tuple[
 
 
 def _graded(schema: Schema, readings: list[JsonValue]) -> tuple[str, str]:
-    """VALID when one of the readings is, else what is wrong with the first."""
+    """Return VALID when any reading is valid, else WRONG and the problem of the first reading."""
     problems = [schema.problem(value) for value in readings]
-    found = None if None in problems else problems[0]
-    return (VALID, "") if found is None else (WRONG, found)
+    problem = None if None in problems else problems[0]
+    return (VALID, "") if problem is None else (WRONG, problem)

@@ -1,6 +1,6 @@
-"""What a JSON schema wants at a place, for notations that write every scalar as text.
+"""Find the types that a JSON schema expects at a place, for notations that write scalars as text.
 
-Only a reading aid: whether a value is valid is the validator's to say.
+This only helps parsing. The validator decides whether a value is valid.
 """
 
 import re
@@ -10,11 +10,14 @@ from typing import Final
 from pydantic import JsonValue
 
 MOST_LEVELS: Final = 100
-"""Of lists and objects within each other. Validators recurse; no schema of ours comes near."""
+"""The deepest nesting of lists and objects. Validators recurse, and real schemas are far less deep.
+"""
 
 
 class NoDocument(Exception):
-    """A text that is no document of its notation, in a sentence for the one who wrote it."""
+    """Raised for a text that is not valid in its notation. The message is for the author of the
+    text.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -30,36 +33,40 @@ _IMPLIED: Final = {
     "items": "array",
     "prefixItems": "array",
 }
-"""The type that a keyword speaks of, for schemas that name none."""
+"""The type that each keyword implies, for schemas without `type`."""
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,400}")
 _NUMBER: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
 class Shape:
-    """A place in a schema, with local references and branches followed."""
+    """A place in a schema, with local references and branches resolved."""
 
     def __init__(self, schema: JsonValue, root: JsonValue = None) -> None:
         self._root = schema if root is None else root
         self._schemas = list(_spread(schema, self._root))
 
     def wants(self, *types: str) -> bool:
-        """Whether one of the types is among those it names, or those that its keywords imply."""
+        """Whether the schema allows one of these types here, by `type` or implied by other
+        keywords.
+        """
         return any(name in types for schema in self._schemas for name in _types(schema))
 
     def property(self, name: str) -> "Shape":
-        """What it wants of a property."""
-        return self._below(found for schema in self._schemas for found in _of_name(schema, name))
+        """Return the shape of the property `name`."""
+        return self._below(
+            subschema for schema in self._schemas for subschema in _of_name(schema, name)
+        )
 
     def has_property(self, name: str) -> bool:
-        """Whether it knows one of this name."""
+        """Whether the schema defines a property `name` here."""
         return any(
             isinstance(properties := schema.get("properties"), dict) and name in properties
             for schema in self._schemas
         )
 
     def required(self) -> set[str]:
-        """Names of properties that must be there."""
+        """Return the names of the required properties."""
         return {
             name
             for schema in self._schemas
@@ -68,26 +75,30 @@ class Shape:
             if isinstance(name, str)
         }
 
-    def item(self, place: int) -> "Shape":
-        """What it wants of a list's item; the first is in place 0."""
-        return self._below(found for schema in self._schemas for found in _at(schema, place))
+    def item(self, index: int) -> "Shape":
+        """Return the shape of a list item; `index` counts from 0."""
+        return self._below(
+            subschema for schema in self._schemas for subschema in _at(schema, index)
+        )
 
     def _below(self, schemas: Iterator[JsonValue]) -> "Shape":
         return Shape({"anyOf": list(schemas)}, self._root)
 
 
 def scalar(text: str, shape: Shape) -> JsonValue:
-    """A text as the first of null, boolean, integer and number that it can be, else as it is."""
+    """Parse a text as null, boolean, integer or number where the schema allows it; else keep the
+    text.
+    """
     return scalar_reader(shape)(text)
 
 
 def scalar_reader(shape: Shape) -> Callable[[str], JsonValue]:
-    """`scalar` for many texts at one place."""
+    """Return a function like `scalar` that parses many texts for the same shape."""
     null, boolean = shape.wants("null"), shape.wants("boolean")
     number = shape.wants("number")
     integer = number or shape.wants("integer")
 
-    def read(text: str) -> JsonValue:
+    def parse_scalar(text: str) -> JsonValue:
         bare = text.strip()
         if null and bare in {"", "null"}:
             return None
@@ -99,19 +110,23 @@ def scalar_reader(shape: Shape) -> Callable[[str], JsonValue]:
             return float(bare)
         return text
 
-    return read
+    return parse_scalar
 
 
 def _of_name(schema: dict[str, JsonValue], name: str) -> list[JsonValue]:
-    """What a schema says of a property, by its name, by patterns, or as one of the others."""
+    """Return the subschemas for a property: by name, by pattern, or else those for additional
+    properties.
+    """
     properties, patterns = schema.get("properties"), schema.get("patternProperties")
-    found = []
+    subschemas = []
     if isinstance(properties, dict) and name in properties:
-        found.append(properties[name])
+        subschemas.append(properties[name])
     if isinstance(patterns, dict):
-        found += [wanted for pattern, wanted in patterns.items() if _matches(pattern, name)]
+        subschemas += [
+            subschema for pattern, subschema in patterns.items() if _matches(pattern, name)
+        ]
     others = [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
-    return found or [wanted for wanted in others if isinstance(wanted, dict)]
+    return subschemas or [subschema for subschema in others if isinstance(subschema, dict)]
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -121,23 +136,23 @@ def _matches(pattern: str, name: str) -> bool:
         return False
 
 
-def _at(schema: dict[str, JsonValue], place: int) -> list[JsonValue]:
-    """What a schema says of the item in a place, in the words of any draft."""
+def _at(schema: dict[str, JsonValue], index: int) -> list[JsonValue]:
+    """Return the subschemas for the item at `index`, in the keywords of any draft."""
     items = schema.get("items")
     first = items if isinstance(items, list) else schema.get("prefixItems")
-    if isinstance(first, list) and place < len(first):
-        return [first[place]]
+    if isinstance(first, list) and index < len(first):
+        return [first[index]]
     others = [items, schema.get("additionalItems"), schema.get("unevaluatedItems")]
-    return [wanted for wanted in others if isinstance(wanted, dict)]
+    return [subschema for subschema in others if isinstance(subschema, dict)]
 
 
 def _types(schema: dict[str, JsonValue]) -> list[str]:
-    """The types that a schema names, or else those of the values and parts that it allows."""
-    named = schema.get("type")
-    if isinstance(named, str):
-        return [named]
-    if isinstance(named, list):
-        return [name for name in named if isinstance(name, str)]
+    """Return the types that a schema names, or else those that its values and keywords imply."""
+    type_names = schema.get("type")
+    if isinstance(type_names, str):
+        return [type_names]
+    if isinstance(type_names, list):
+        return [name for name in type_names if isinstance(name, str)]
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     allowed = values if isinstance(values, list) else []
     implied = [name for keyword, name in _IMPLIED.items() if keyword in schema]
@@ -159,23 +174,23 @@ def _type_of(value: JsonValue) -> str:
 
 
 def _spread(schema: JsonValue, root: JsonValue) -> Iterator[dict[str, JsonValue]]:
-    """A schema with all that it refers to at the same place, each once."""
-    waiting, seen = [schema], set[int]()
+    """Yield a schema and all schemas that it refers to for the same place, each once."""
+    waiting, visited = [schema], set[int]()
     while waiting:
-        each = waiting.pop()
-        if not isinstance(each, dict) or id(each) in seen:
+        subschema = waiting.pop()
+        if not isinstance(subschema, dict) or id(subschema) in visited:
             continue
-        seen.add(id(each))
-        yield each
-        waiting.append(_target(each.get("$ref"), root))
+        visited.add(id(subschema))
+        yield subschema
+        waiting.append(_target(subschema.get("$ref"), root))
         for name in _BRANCHES:
-            if isinstance(branches := each.get(name), list):
+            if isinstance(branches := subschema.get(name), list):
                 waiting.extend(branches)
-        waiting.extend(each.get(name) for name in _CONDITIONS)
+        waiting.extend(subschema.get(name) for name in _CONDITIONS)
 
 
 def _target(reference: JsonValue, root: JsonValue) -> JsonValue:
-    """Where a local reference leads; None for any other."""
+    """Return the target of a local reference; None for any other reference."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     target = root

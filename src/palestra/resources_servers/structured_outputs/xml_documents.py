@@ -1,12 +1,12 @@
-"""XML as a JSON value, by the schema that it is to fit.
+"""Convert XML into a JSON value that fits a schema.
 
-- The root element is the whole value, whatever its name; or, where the schema has a property of
-  that name, the one property of an object.
-- Child elements and attributes are properties. A list is its element repeated
+- The root element is the whole value, whatever its name. If the schema has a property of that name,
+  the root can also be the only property of an object.
+- Child elements and attributes are properties. A list is a repeated element
   (`<tag>a</tag><tag>b</tag>`), or one element around its items (`<tags><tag>a</tag>…</tags>`).
-- Text is a number, a boolean or null where the schema wants one and it can be read as one.
+- Text becomes a number, a boolean or null where the schema allows it and the text can be parsed so.
 
-A document type declaration is refused, and with it every entity but the five of XML.
+A document type declaration is rejected. So no entities exist but the five of XML.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from palestra.resources_servers.structured_outputs.shapes import (
 )
 
 TEXT: Final = "#text"
-"""The property of text that stands beside elements, which no schema asks for."""
+"""The property for text next to child elements. No schema asks for it."""
 
 
 @dataclass(slots=True)
 class Element:
-    """An element as it was written; names without their prefix."""
+    """An XML element; names have no namespace prefix."""
 
     tag: str
     attributes: dict[str, str] = field(default_factory=dict)
@@ -38,12 +38,12 @@ class Element:
 
     @property
     def text(self) -> str:
-        """Its own text, without that of its children."""
+        """The element's own text, without the text of its children."""
         return "".join(self.texts).strip()
 
 
 def read_xml(text: str, shape: Shape) -> Iterator[JsonValue]:
-    """The values that a document may stand for. Raises NoDocument."""
+    """Yield the possible values of a document. Raises NoDocument: the text is not XML."""
     root = parse_xml(text)
     yield _value(root, shape)
     if shape.has_property(root.tag):
@@ -51,7 +51,7 @@ def read_xml(text: str, shape: Shape) -> Iterator[JsonValue]:
 
 
 def parse_xml(text: str) -> Element:
-    """The root element. Raises NoDocument."""
+    """Return the root element. Raises NoDocument: the text is not XML."""
     builder = _Builder()
     try:
         parser = expat.ParserCreate()
@@ -77,8 +77,8 @@ class _Builder:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._open) > MOST_LEVELS:
             raise NoDocument(f"more than {MOST_LEVELS} levels")
-        own = {_local(n): v for n, v in attributes.items() if n.split(":", 1)[0] != "xmlns"}
-        element = Element(_local(name), own)
+        unqualified = {_local(n): v for n, v in attributes.items() if n.split(":", 1)[0] != "xmlns"}
+        element = Element(_local(name), unqualified)
         self._open[-1].children.append(element)
         self._open.append(element)
 
@@ -114,7 +114,7 @@ def _value(element: Element, shape: Shape) -> JsonValue:
 
 
 def _property(elements: list[Element], shape: Shape) -> JsonValue:
-    """What the elements of one name within their parent stand for."""
+    """Convert the elements of one name under the same parent into a value."""
     if not shape.wants("array"):
         values = [_value(element, shape) for element in elements]
         return values[0] if len(values) == 1 else values
@@ -128,10 +128,10 @@ def _property(elements: list[Element], shape: Shape) -> JsonValue:
 
 
 def _items(elements: list[Element], shape: Shape) -> JsonValue:
-    return [_value(element, shape.item(place)) for place, element in enumerate(elements)]
+    return [_value(element, shape.item(index)) for index, element in enumerate(elements)]
 
 
 def _is_around_items(element: Element, item: Shape) -> bool:
-    """Whether an element holds a list's items, rather than being the only one of them."""
+    """Whether an element contains the items of a list, and is not itself the only item."""
     tags = {child.tag for child in element.children}
     return len(tags) == 1 and not any(map(item.has_property, tags))

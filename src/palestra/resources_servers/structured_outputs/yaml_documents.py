@@ -1,8 +1,7 @@
-"""YAML as a JSON value: one document, of the core schema of YAML 1.2.
+"""Parse YAML as a JSON value: one document, in the core schema of YAML 1.2.
 
-So `yes` and `2024-01-31` are texts, `true` and `~` are not. Values are built from the parser's
-events, one after the other, so that neither depth nor aliases can blow anything up, and no tag
-makes an object.
+So `yes` and `2024-01-31` are texts, but `true` and `~` are not. Values are built from the parser's
+events, one after another. So depth and aliases cannot exhaust memory, and no tag creates an object.
 """
 
 import re
@@ -31,7 +30,7 @@ _MOST_DIGITS: Final = 400
 
 
 def read_yaml(text: str) -> JsonValue:
-    """The value of the only document. Raises NoDocument."""
+    """Return the value of the only document. Raises NoDocument: not exactly one YAML document."""
     builder = _Builder()
     try:
         for event in yaml.parse(text, Loader=_LOADER):
@@ -39,12 +38,12 @@ def read_yaml(text: str) -> JsonValue:
     except yaml.YAMLError as error:
         raise NoDocument(f"not YAML: {' '.join(str(error).split())[:200]}") from None
     except UnicodeEncodeError:
-        raise NoDocument("half a surrogate pair is no text") from None
+        raise NoDocument("half a surrogate pair is not text") from None
     return builder.document()
 
 
 class _Builder:
-    """Takes the events of a document."""
+    """Builds a value from the events of the YAML parser."""
 
     def __init__(self) -> None:
         self._documents: list[JsonValue] = []
@@ -124,7 +123,7 @@ class _Builder:
 
 
 def _resolved(text: str) -> JsonValue:
-    """What a plain scalar stands for."""
+    """Convert a plain scalar into null, a boolean, a number or text."""
     if text in _WORDS:
         return _WORDS[text]
     if len(text) <= _MOST_DIGITS:

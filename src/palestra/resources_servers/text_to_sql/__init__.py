@@ -1,1 +1,1 @@
-"""Questions about a database, answered with a query."""
+"""Questions about a database, which the model answers with a SQL query."""

@@ -1,7 +1,7 @@
-"""`TextToSqlServer`: a query is right when it means what the reference query means.
+"""`TextToSqlServer`: a query is right when it means the same as the reference query.
 
-SQLite's queries are run, both of them, on the row's database and on variants of it. Other dialects
-have no database here: a judge compares the queries.
+For SQLite, both queries run on the row's database and on variants of it. Other dialects have no
+database here, so a judge compares the queries.
 """
 
 from functools import cached_property
@@ -73,56 +73,57 @@ of its own."""
 
 
 class TextToSqlConfig(JudgeConfig):
-    """Settings of the environment."""
+    """The settings of the environment."""
 
     default_system: ClassVar[str] = SYSTEM
     default_template: ClassVar[str] = TEMPLATE
     places: ClassVar[tuple[str, ...]] = (FIRST, SECOND)
 
     execution_limit_s: float = Field(default=30.0, gt=0)
-    """Seconds that running both queries may take; beyond it the model's query is wrong."""
+    """The seconds for running both queries. When they take longer, the model's query counts as
+    wrong."""
 
     reward_if_swap_fails: float = 0.0
-    """The reward when the judge calls the queries equal in one order and not in the other."""
+    """The reward when the judge calls the queries equal in the first order but not when swapped."""
 
 
 class TextToSqlVerifyRequest(VerifyRequest):
-    """What a row must say for its answer to be verified."""
+    """The fields that a row needs for its answer to be verified."""
 
     sql: str
     """The reference query."""
 
     sql_context: str
-    """The schema, with rows: a script that makes the database."""
+    """A script that creates the database: the schema, with rows."""
 
     sql_dialect: str = "sqlite"
     sql_prompt: str = ""
-    """The question."""
+    """The question that the query answers."""
 
 
 class TextToSqlServer(AttemptsServer):
-    """Reads one query from the model's last message."""
+    """A resources server that verifies one query from the model's last message."""
 
     config: TextToSqlConfig
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The row's own query."""
+        """Return a response with the row's reference query."""
         return response_of(f"```sql\n{row['sql']}\n```")
 
     async def verify(self, body: TextToSqlVerifyRequest) -> VerifyResponse:
-        """1.0 when the query means what the reference means; else 0.0.
+        """Return reward 1.0 when the query means the same as the reference query; else 0.0.
 
-        Raises JudgeFailure when the judge fails or says neither, and RowError when the row's own
-        query cannot be run and there is no judge.
+        Raises JudgeFailure: the judge fails, or gives no verdict. Raises RowError: the row's own
+        query cannot be run, and no judge is configured.
         """
         query = extract_sql(body.response.final_text)
         if query is None:
-            return self._told(body, None, 0.0, NO_SQL)
+            return self._failure(body, None, 0.0, NO_SQL)
         hearing = self._judge.hearing(body)
         # A row whose judge has spoken is verified again by what it said.
         if not hearing.has_recorded:
             if same_text(query, body.sql):
-                return self._told(body, query, 1.0, NONE)
+                return self._failure(body, query, 1.0, NONE)
             if body.sql_dialect.strip().lower() in SQLITE:
                 return await self._run(body, query, hearing)
         return await self._judged(body, query, hearing)
@@ -132,13 +133,13 @@ class TextToSqlServer(AttemptsServer):
     ) -> VerifyResponse:
         verdict, why = await self._executed(body, query)
         if verdict == SAME:
-            return self._told(body, query, 1.0, NONE, execution=why)
+            return self._failure(body, query, 1.0, NONE, execution=why)
         if verdict in {DIFFERENT, FAILED}:
             reason = EXECUTION_DIFFERS if verdict == DIFFERENT else EXECUTION_FAILED
-            return self._told(body, query, 0.0, reason, execution=why)
+            return self._failure(body, query, 0.0, reason, execution=why)
         if not self._judge.name:
             raise RowError(
-                f"running the queries decides nothing: {why}",
+                f"running the queries does not show which is right: {why}",
                 hint="a row whose `sql` runs on its `sql_context`, or judge_model_server",
             )
         return await self._judged(body, query, hearing)
@@ -147,17 +148,19 @@ class TextToSqlServer(AttemptsServer):
         compared = await self._compared(body, query)
         if isinstance(compared, str):
             # Both queries ran there: the row's own must not be what the model's is blamed for.
-            alone = await self._compared(body, body.sql)
-            if isinstance(alone, str):
+            reference_alone = await self._compared(body, body.sql)
+            if isinstance(reference_alone, str):
                 raise RowError(
-                    f"the row's own `sql` does not end within the limits: {alone}",
+                    f"the row's own `sql` does not end within the limits: {reference_alone}",
                     hint="a row with less to compute, or a higher execution_limit_s",
                 )
             return FAILED, compared
         return compared
 
     async def _compared(self, body: TextToSqlVerifyRequest, query: str) -> tuple[str, str] | str:
-        """What comparing says and why; or what ended the comparison."""
+        """Compare the queries. Return the verdict and the reason, or one text when the call was
+        stopped.
+        """
         call = Call(f"{_EXECUTION}:compare", (body.sql_context, body.sql, query))
         outcome = await outcome_of(self._workers, call, self.config.execution_limit_s)
         match outcome:
@@ -178,7 +181,7 @@ class TextToSqlServer(AttemptsServer):
     async def _judged(
         self, body: TextToSqlVerifyRequest, query: str, hearing: Hearing
     ) -> VerifyResponse:
-        told = {
+        details = {
             "sql_dialect": body.sql_dialect,
             "sql_context": body.sql_context,
             "sql_prompt": body.sql_prompt,
@@ -186,17 +189,17 @@ class TextToSqlServer(AttemptsServer):
         compared = FIRST, SECOND
         reference = body.sql.strip()
         ruling = await hearing.compare(
-            self.config.question({**told, FIRST: reference, SECOND: query}, compared),
-            self.config.question({**told, FIRST: query, SECOND: reference}, compared),
+            self.config.question({**details, FIRST: reference, SECOND: query}, compared),
+            self.config.question({**details, FIRST: query, SECOND: reference}, compared),
         )
         reward, reason = {
             Ruling.EQUAL: (1.0, NONE),
             Ruling.NOT_EQUAL: (0.0, JUDGED_DIFFERENT),
             Ruling.ORDER_MATTERS: (self.config.reward_if_swap_fails, ORDER_MATTERS),
         }[ruling]
-        return self._told(body, query, reward, reason, evaluations=hearing.evaluations)
+        return self._failure(body, query, reward, reason, evaluations=hearing.evaluations)
 
-    def _told(
+    def _failure(
         self,
         body: TextToSqlVerifyRequest,
         query: str | None,
@@ -217,7 +220,7 @@ class TextToSqlServer(AttemptsServer):
         )
 
     async def stop(self) -> None:
-        """End the worker processes."""
+        """Stop the worker processes."""
         await self._workers.close()
 
     @cached_property

@@ -1,9 +1,9 @@
-"""What two queries speak of: the constants that they compare columns with, NULL, case and now.
+"""Find the constants in a query: values compared with columns, and its uses of NULL, case and now.
 
-A variant of a database shows the difference between `> 5` and `>= 5` where a 5 is in that column.
-So the constants are read with the columns that they stand beside, in a comparison each:
-`WHERE city = 'Porto' AND pages > 200` has two. Reading is by tokens, not by grammar: what it
-misses makes variants less telling, never wrong.
+A variant of a database shows the difference between `> 5` and `>= 5` only if the column contains a
+5. So constants are read together with their columns, one comparison at a time: `WHERE city =
+'Porto' AND pages > 200` has two comparisons. A query is read by tokens, without a grammar. A missed
+constant makes variants find fewer differences, but never makes a result wrong.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Final
 from palestra.resources_servers.text_to_sql.values import Number
 
 MOST_CONSTANTS = 50
-"""Of one query and kind; the others are left out."""
+"""The most constants of one kind that are kept from a comparison."""
 LONGEST_TEXT = 200
 
 _TOKEN = re.compile(
@@ -47,65 +47,79 @@ _COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 @dataclass(slots=True)
 class ColumnComparison:
-    """One comparison of a query: what it names, and the constants in it."""
+    """One comparison in a query: its columns and constants."""
 
     columns: set[str] = field(default_factory=set)
-    """In lower case, without the table."""
+    """The column names, in lower case and without the table."""
     numbers: list[Number] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     patterns: list[str] = field(default_factory=list)
-    """Texts that match one with a wildcard."""
+    """Texts that match a pattern with a wildcard."""
     marks: set[str] = field(default_factory=set)
     calls: bool = False
-    """Whether a function is called in it."""
+    """Whether the comparison calls a function."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether its patterns see letter case."""
+        """Whether its patterns are case-sensitive."""
         return "glob" in self.marks
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What a query speaks of."""
+    """The comparisons of a query, and whether it depends on the time or on letter case."""
 
     comparisons: tuple[ColumnComparison, ...]
     now: bool
     letter_case: bool
-    """It compares without regard to case somewhere, or changes it."""
+    """Whether the query ignores letter case in a comparison, or changes the case of a text."""
 
     paired: frozenset[str] = frozenset()
-    """Columns by which an outer join pairs rows: `IS NULL` asks there for rows without a partner."""
+    """Columns that pair rows in an outer join. There, `IS NULL` finds rows without a partner."""
 
     def numbers(self, column: str) -> list[Number]:
-        """The numbers that a column is compared with."""
-        return [number for one in self._of(column) for number in one.numbers]
+        """Return the numbers that a column is compared with."""
+        return [number for comparison in self._of(column) for number in comparison.numbers]
 
     def texts(self, column: str) -> list[str]:
-        """The texts that a column itself is compared with, whole."""
-        return [text for one in self._of(column) if not one.calls for text in one.texts]
-
-    def likes(self, column: str) -> list[str]:
-        """Texts that match a pattern of LIKE, which sees no letter case."""
-        return [text for one in self._of(column) if not one.is_exact for text in one.patterns]
-
-    def parts(self, column: str) -> list[str]:
-        """Texts that match a pattern of GLOB, or that a function of the column is compared with."""
+        """Return the texts that a column itself is compared with as a whole."""
         return [
             text
-            for one in self._of(column)
+            for comparison in self._of(column)
+            if not comparison.calls
+            for text in comparison.texts
+        ]
+
+    def likes(self, column: str) -> list[str]:
+        """Return texts that match a LIKE pattern, which ignores letter case."""
+        return [
+            text
+            for comparison in self._of(column)
+            if not comparison.is_exact
+            for text in comparison.patterns
+        ]
+
+    def parts(self, column: str) -> list[str]:
+        """Return texts that match a GLOB pattern, or that a function of the column is compared
+        with.
+        """
+        return [
+            text
+            for comparison in self._of(column)
             for text in (
-                *(one.patterns if one.is_exact else ()),
-                *(one.texts if one.calls else ()),
+                *(comparison.patterns if comparison.is_exact else ()),
+                *(comparison.texts if comparison.calls else ()),
             )
         ]
 
     def joined(self) -> frozenset[frozenset[str]]:
-        """Pairs of columns, by name, that are equated."""
+        """Return the pairs of columns, by name, that the query requires to be equal."""
         return frozenset(
-            frozenset(one.columns)
-            for one in self.comparisons
-            if one.marks & {"=", "=="} and len(one.columns) == 2 and not one.calls
+            frozenset(comparison.columns)
+            for comparison in self.comparisons
+            if comparison.marks & {"=", "=="}
+            and len(comparison.columns) == 2
+            and not comparison.calls
         )
 
     def compares(self, column: str) -> bool:
@@ -113,88 +127,106 @@ class Spoken:
         return any(True for _ in self._of(column))
 
     def null(self, column: str) -> bool:
-        """Whether it asks if a column is NULL in its own table."""
+        """Whether the query tests if a column is NULL in the column's own table."""
         return column.lower() not in self.paired and any(
-            {"is", "null"} <= one.marks for one in self._of(column)
+            {"is", "null"} <= comparison.marks for comparison in self._of(column)
         )
 
     def all_numbers(self) -> list[Number]:
-        """All numbers, whatever they are compared with."""
-        return [number for one in self.comparisons for number in one.numbers]
+        """Return all numbers in comparisons."""
+        return [number for comparison in self.comparisons for number in comparison.numbers]
 
     def all_texts(self) -> list[str]:
-        """All texts and patterns, whatever they are compared with."""
-        return [text for one in self.comparisons for text in (*one.texts, *one.patterns)]
+        """Return all texts and patterns in comparisons."""
+        return [
+            text
+            for comparison in self.comparisons
+            for text in (*comparison.texts, *comparison.patterns)
+        ]
 
     def _of(self, column: str) -> Iterator[ColumnComparison]:
         name = column.lower()
-        return (one for one in self.comparisons if name in one.columns and one.marks & _COMPARES)
+        return (
+            comparison
+            for comparison in self.comparisons
+            if name in comparison.columns and comparison.marks & _COMPARES
+        )
 
 
 def spoken_of(query: str, columns: Collection[str]) -> Spoken:
-    """Read a query about tables that have `columns`; never raises."""
-    known = {name.lower() for name in columns}
-    read = [one for one in _comparisons(query, known) if one.numbers or one.texts or one.marks]
+    """Read the comparisons of a query about tables that have `columns`. Never raises."""
+    known_columns = {name.lower() for name in columns}
+    useful = [
+        comparison
+        for comparison in _comparisons(query, known_columns)
+        if comparison.numbers or comparison.texts or comparison.marks
+    ]
     bare = _COMMENT.sub(" ", query)
-    paired = _paired(bare, read) if _OUTER_JOIN.search(bare) else frozenset()
-    return Spoken(tuple(read), bool(_NOW.search(bare)), bool(_CASE.search(bare)), paired)
+    paired = _paired(bare, useful) if _OUTER_JOIN.search(bare) else frozenset()
+    return Spoken(tuple(useful), bool(_NOW.search(bare)), bool(_CASE.search(bare)), paired)
 
 
-def _paired(query: str, read: Collection[ColumnComparison]) -> frozenset[str]:
-    """The columns by which tables are joined, in lower case."""
+def _paired(query: str, comparisons: Collection[ColumnComparison]) -> frozenset[str]:
+    """Return the columns that join tables, in lower case."""
     equated = (
-        one.columns
-        for one in read
-        if one.marks & {"=", "=="} and not (one.numbers or one.texts or one.calls)
+        comparison.columns
+        for comparison in comparisons
+        if comparison.marks & {"=", "=="}
+        and not (comparison.numbers or comparison.texts or comparison.calls)
     )
-    named = (
+    pairs = (
         name.strip(' "`[]').lower() for using in _USING.findall(query) for name in using.split(",")
     )
-    return frozenset().union(*equated, named)
+    return frozenset().union(*equated, pairs)
 
 
-def _comparisons(query: str, known: set[str]) -> Iterator[ColumnComparison]:
-    one, depth, between, named = ColumnComparison(), 0, False, False
+def _comparisons(query: str, known_columns: set[str]) -> Iterator[ColumnComparison]:
+    comparison, depth, between, is_named = ColumnComparison(), 0, False, False
     for match in _TOKEN.finditer(query):
         kind, token = match.lastgroup, match[0]
         word = token.lower() if kind in {"word", "mark"} else ""
         depth += (word == "(") - (word == ")")
         ends = word in _BETWEEN_COMPARISONS or (word == "," and depth <= 0)
         if ends and not (word == "and" and between):
-            yield one
-            one, depth = ColumnComparison(), 0
+            yield comparison
+            comparison, depth = ColumnComparison(), 0
         between = word == "between" or (between and word != "and")
-        one.calls |= word == "(" and named
-        named = kind == "word" and word not in _COMPARES and not ends
-        _take(one, kind, token, known)
-    yield one
+        comparison.calls |= word == "(" and is_named
+        is_named = kind == "word" and word not in _COMPARES and not ends
+        _take(comparison, kind, token, known_columns)
+    yield comparison
 
 
-def _take(one: ColumnComparison, kind: str | None, token: str, known: set[str]) -> None:
-    """Add a token to the comparison that it stands in."""
+def _take(
+    comparison: ColumnComparison, kind: str | None, token: str, known_columns: set[str]
+) -> None:
+    """Add a token to its comparison."""
     word = token.lower()
-    if kind == "number" and len(one.numbers) < MOST_CONSTANTS and len(token) < 16:
-        one.numbers.append(float(token) if "." in token else int(token))
+    if kind == "number" and len(comparison.numbers) < MOST_CONSTANTS and len(token) < 16:
+        comparison.numbers.append(float(token) if "." in token else int(token))
     elif kind == "text":
-        _take_text(one, token[1:-1].replace("''", "'"))
+        _take_text(comparison, token[1:-1].replace("''", "'"))
     elif kind == "quoted":
         inside = token[1:-1].replace('""', '"')
-        if inside.lower() in known:
-            one.columns.add(inside.lower())
+        if inside.lower() in known_columns:
+            comparison.columns.add(inside.lower())
         elif token[0] == '"':
             # SQLite takes a quoted name that is none for a text.
-            _take_text(one, inside)
-    elif word in known:
-        one.columns.add(word)
+            _take_text(comparison, inside)
+    elif word in known_columns:
+        comparison.columns.add(word)
     elif word in _COMPARES or word == "null":
-        one.marks.add(word)
+        comparison.marks.add(word)
 
 
-def _take_text(one: ColumnComparison, text: str) -> None:
-    if len(text) > LONGEST_TEXT or len(one.texts) + len(one.patterns) >= MOST_CONSTANTS:
+def _take_text(comparison: ColumnComparison, text: str) -> None:
+    if (
+        len(text) > LONGEST_TEXT
+        or len(comparison.texts) + len(comparison.patterns) >= MOST_CONSTANTS
+    ):
         return
-    if one.marks & {"like", "glob"} and set(text) & set("%_*?"):
+    if comparison.marks & {"like", "glob"} and set(text) & set("%_*?"):
         core = re.sub(r"[_?]", "a", re.sub(r"[%*]", "", text))
-        one.patterns += [core, f"Q{core}", f"{core}q"] if core else []
+        comparison.patterns += [core, f"Q{core}", f"{core}q"] if core else []
     else:
-        one.texts.append(text)
+        comparison.texts.append(text)

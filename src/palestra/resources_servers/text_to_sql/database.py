@@ -1,10 +1,9 @@
-"""SQLite in memory, made safe for statements that somebody else wrote.
+"""An SQLite database in memory that is safe for statements from others.
 
-There is no clock but the one that is set, no file to reach (no ATTACH, no extension, no virtual
-table), nothing to switch (PRAGMA does nothing), nothing to change while a query runs, and a limit
-on steps, rows and sizes. Steps are counted in instructions of SQLite's machine, not in seconds, so
-that a query ends the same way on every machine. What native code does within one instruction can
-still be long: run this in a process that can be killed.
+The clock is fixed. No file can be reached (no ATTACH, no extension, no virtual table). PRAGMA has
+no effect. A query cannot change anything. Steps, rows and sizes are limited. Steps are instructions
+of SQLite's virtual machine, not seconds, so a query ends the same way on every machine. A single
+instruction may still run for long in native code: use this module in a process that can be killed.
 """
 
 import sqlite3
@@ -16,7 +15,7 @@ from typing import Any, Final, final
 MOST_STEPS: Final = 20_000_000
 MOST_ROWS: Final = 20_000
 LONGEST_VALUE: Final = 1_000_000
-"""Bytes of one text or blob, and of one statement."""
+"""The most bytes of one text or blob, and of one statement."""
 
 _STEPS_AT_ONCE: Final = 10_000
 _LIMITS: Final = (
@@ -61,7 +60,8 @@ _PLACE_OF_THE_TIME: Final = {
     "unixepoch": 0,
     "strftime": 1,
 }
-"""SQLite's functions of a time, which means now where it is left out."""
+"""SQLite's time functions, with the position of the time argument. Without this argument they use
+the present time."""
 
 _KEYWORDS: Final = {
     "current_date": "date",
@@ -73,15 +73,14 @@ _Value = str | int | float | bytes | None
 
 
 class Refused(Exception):
-    """A statement failed, or went beyond a limit; the message says which."""
+    """Raised when a statement fails or exceeds a limit; the message names the cause."""
 
 
 @final
 class Database:
-    """One database in memory, made by a script. Use as a context manager.
+    """A database in memory, created by a script. Use as a context manager.
 
-    `now`: what its queries take for the present (UTC). Raises Refused when the script cannot be
-    run.
+    `now`: the present time (UTC) for all queries. Raises Refused: the script cannot be run.
     """
 
     def __init__(self, script: str, now: datetime) -> None:
@@ -103,7 +102,7 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Forget the database; again is the same as once."""
+        """Close the database; closing it twice does no harm."""
         self._connection.close()
         self._clock.close()
 
@@ -113,10 +112,10 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _authorize(self, action: int, name: str | None, other: str | None, *_: Any) -> int:
+    def _authorize(self, action: int, name: str | None, second_name: str | None, *_: Any) -> int:
         if action == sqlite3.SQLITE_PRAGMA:
             return sqlite3.SQLITE_IGNORE
-        function = (other or name or "").lower() if action == sqlite3.SQLITE_FUNCTION else ""
+        function = (second_name or name or "").lower() if action == sqlite3.SQLITE_FUNCTION else ""
         if action in _NEVER or function in _NO_FUNCTIONS:
             return sqlite3.SQLITE_DENY
         if self._reading and action not in _OF_A_QUERY:
@@ -128,9 +127,10 @@ class Database:
         return int(self._steps > MOST_STEPS)
 
     def query(self, statement: str, *, backwards: bool = False) -> list[Row]:
-        """The rows of one query, which can change nothing. Raises Refused.
+        """Return the rows of a query, which cannot change anything. Raises Refused: it fails or
+        exceeds a limit.
 
-        `backwards`: rows that no ORDER BY tells apart come in the opposite order.
+        `backwards`: return rows that ORDER BY does not order in the opposite order.
         """
         if backwards:
             self._pragma("reverse_unordered_selects = ON")
@@ -148,13 +148,15 @@ class Database:
         return rows
 
     def change(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """Run a statement of our own; how many rows it changed. Raises Refused."""
+        """Run a statement of our own; return the number of changed rows. Raises Refused: it fails."""
         self._steps = 0
         with _refusing():
             return self._connection.execute(statement, values).rowcount
 
     def describe(self, pragma: str, name: str) -> list[Row]:
-        """What a pragma says of a table or an index, such as its columns. Raises Refused."""
+        """Return the result of a pragma for a table or an index, such as its columns. Raises
+        Refused: it fails.
+        """
         return self._pragma(f"{pragma}({quoted(name)})")
 
     def _pragma(self, pragma: str) -> list[Row]:
@@ -167,7 +169,7 @@ class Database:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes it."""
+    """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -180,33 +182,34 @@ def _refusing() -> Iterator[None]:
 
 
 def _set_clock(connection: sqlite3.Connection, now: datetime) -> sqlite3.Connection:
-    """Make `now` (UTC) the time of a connection; what is returned is to be closed with it.
+    """Make `now` (UTC) the present time of a connection. Return a helper connection to close with
+    it.
 
-    One instant for all queries of a comparison: two queries that are run one after the other would
-    else see two, and a verdict on dates could not be repeated. In whole seconds, so that
-    CURRENT_TIMESTAMP is no other instant than 'now'.
+    All queries of a comparison get the same time. Otherwise two queries, run one after another,
+    would see different times, and a verdict about dates could not be repeated. The time has whole
+    seconds, so that CURRENT_TIMESTAMP equals 'now'.
     """
-    told = now.strftime("%Y-%m-%d %H:%M:%S")
+    time_text = now.strftime("%Y-%m-%d %H:%M:%S")
     plain = sqlite3.connect(":memory:", isolation_level=None)
-    for name, place in _PLACE_OF_THE_TIME.items():
-        function = _clock_function(plain, name, place, told)
+    for name, argument_index in _PLACE_OF_THE_TIME.items():
+        function = _clock_function(plain, name, argument_index, time_text)
         connection.create_function(name, -1, function, deterministic=True)
     for keyword, name in _KEYWORDS.items():
-        function = _clock_function(plain, name, 0, told)
+        function = _clock_function(plain, name, 0, time_text)
         connection.create_function(keyword, 0, function, deterministic=True)
     return plain
 
 
 def _clock_function(
-    plain: sqlite3.Connection, name: str, place: int, told: str
+    plain: sqlite3.Connection, name: str, argument_index: int, time_text: str
 ) -> Callable[..., _Value]:
-    def function(*given: _Value) -> _Value:
-        args = [told if _is_now(arg) else arg for arg in given]
-        if len(args) == place:
-            args.append(told)
-        places = ", ".join("?" * len(args))
-        found: _Value = plain.execute(f"SELECT {name}({places})", args).fetchone()[0]
-        return found
+    def function(*arguments: _Value) -> _Value:
+        args = [time_text if _is_now(arg) else arg for arg in arguments]
+        if len(args) == argument_index:
+            args.append(time_text)
+        placeholders = ", ".join("?" * len(args))
+        value: _Value = plain.execute(f"SELECT {name}({placeholders})", args).fetchone()[0]
+        return value
 
     return function
 

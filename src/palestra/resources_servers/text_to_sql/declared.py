@@ -1,6 +1,6 @@
-"""What a schema declares of a table, and the rows that the table has.
+"""Read the tables of a database: columns, keys and references from the schema, and the rows.
 
-A table without rows gets some: nothing is known of them but their columns' names and types.
+An empty table gets made-up rows, from the names and types of its columns only.
 """
 
 import re
@@ -11,14 +11,14 @@ from typing import Any, Final
 from palestra.resources_servers.text_to_sql.database import Database, Row, quoted
 
 MOST_ROWS_READ = 5000
-"""Rows of a table that show what holds in it."""
+"""The most rows of a table that are read to analyze it."""
 
 Places = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column as the schema declares it."""
+    """A column as declared in the schema."""
 
     name: str
     declared: str
@@ -28,7 +28,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Columns of a table that name a row of another by columns of that one."""
+    """A foreign key: columns of a table that point to a row of another table by columns of that
+    table.
+    """
 
     places: Places
     parent: str
@@ -37,7 +39,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A table as it was read, before it is known what holds in it."""
+    """A table as read from the database, before its rows are analyzed."""
 
     name: str
     columns: tuple[Column, ...]
@@ -55,13 +57,13 @@ class Declared:
 
 
 def read_table(database: Database, name: str) -> Declared:
-    """Read a table. Raises Refused."""
+    """Read a table. Raises Refused: it cannot be read."""
     described = database.describe("table_info", name)
     columns = tuple(
         Column(column, str(declared).upper(), bool(required), bool(key))
         for _, column, declared, required, _, key in described
     )
-    places = {column.name.lower(): place for place, column in enumerate(columns)}
+    indices = {column.name.lower(): index for index, column in enumerate(columns)}
     listed = ", ".join(quoted(column.name) for column in columns)
     rows = database.query(f"SELECT {listed} FROM {quoted(name)} LIMIT {MOST_ROWS_READ}")  # noqa: S608
     key = tuple(row[0] for row in sorted(described, key=lambda row: row[5]) if row[5])
@@ -70,26 +72,26 @@ def read_table(database: Database, name: str) -> Declared:
         if not is_unique or is_partial or origin == "pk":
             continue
         indexed = [row[2] for row in database.describe("index_info", index)]
-        if all(column is not None and column.lower() in places for column in indexed):
-            unique.append(tuple(places[column.lower()] for column in indexed))
-    return Declared(name, columns, tuple(rows), _references(database, name, places), tuple(unique))
+        if all(column is not None and column.lower() in indices for column in indexed):
+            unique.append(tuple(indices[column.lower()] for column in indexed))
+    return Declared(name, columns, tuple(rows), _references(database, name, indices), tuple(unique))
 
 
-def _references(database: Database, name: str, places: dict[str, int]) -> tuple[Reference, ...]:
-    """The references that the schema declares, to tables that there are."""
-    found: dict[int, list[Row]] = {}
+def _references(database: Database, name: str, indices: dict[str, int]) -> tuple[Reference, ...]:
+    """Return the references that the schema declares to existing tables."""
+    rows_by_reference: dict[int, list[Row]] = {}
     for row in database.describe("foreign_key_list", name):
-        found.setdefault(row[0], []).append(row)
-    made = []
-    for rows in found.values():
+        rows_by_reference.setdefault(row[0], []).append(row)
+    references = []
+    for rows in rows_by_reference.values():
         rows.sort(key=lambda row: row[1])
         described = database.describe("table_info", rows[0][2])
         key = [row[1] for row in sorted(described, key=lambda row: row[5]) if row[5]]
         columns = [row[4] for row in rows] if rows[0][4] is not None else key
         if described and len(columns) == len(rows):
-            own = tuple(places[row[3].lower()] for row in rows)
-            made.append(Reference(own, rows[0][2], tuple(columns)))
-    return tuple(made)
+            columns_here = tuple(indices[row[3].lower()] for row in rows)
+            references.append(Reference(columns_here, rows[0][2], tuple(columns)))
+    return tuple(references)
 
 
 MADE_UP_ROWS = 6
@@ -98,11 +100,11 @@ KEY_NAME: Final = (
     r"(?:^|_)(?:u?uid|guid|key|code|no|num|number|isbn|sku|ean|upc|e?_?mail|phone|tel|user_?name"
     r"|login|handle|slug|url|title|ssn|vin|plate|serial|iban|symbol|ticker)$|id$|name$"
 )
-"""How columns of keys and names are called, in lower case."""
+"""Matches the lower-case names of columns that contain keys or names."""
 
 
 def made_up(columns: Sequence[Column]) -> tuple[Row, ...]:
-    """Rows for a table that has none."""
+    """Make up rows for an empty table."""
     return tuple(tuple(first_value(column, n) for column in columns) for n in range(MADE_UP_ROWS))
 
 
@@ -129,10 +131,10 @@ _GUESSES: Final[tuple[tuple[str, str, Callable[[str, int], Any]], ...]] = (
 
 
 def first_value(column: Column, number: int) -> Any:
-    """A value for a column of which nothing but its name and type is known; number: below 10."""
+    """Return a value for a column, from its name and type only; `number`: below 10."""
     name = column.name.lower()
     return next(
         guess(column.name, number)
-        for named, declared, guess in _GUESSES
-        if re.search(named, name) and re.search(declared, column.declared)
+        for name_pattern, declared, guess in _GUESSES
+        if re.search(name_pattern, name) and re.search(declared, column.declared)
     )

@@ -1,12 +1,13 @@
-"""Whether two queries give the same result, by running them: on the rows at hand and on variants.
+"""Whether two queries give the same result: run them on the given rows and on variants.
 
-Called in a worker process that can be killed: `compare` is given and gives plain values.
+`compare` runs in a worker process that can be killed. It takes and returns plain values.
 
-- The same columns' values in the same order count; names of columns do not.
-- The order of rows counts where the reference has an ORDER BY of its own.
-- Where the reference itself gives another result when tables are read backwards, or equals for
-  its ORDER BY come the other way (under a LIMIT, say), that database decides nothing; where only
-  its order is another, any order is right.
+- Results are equal when they have the same values in the same column order. Column names do not
+  count.
+- The order of rows counts only if the reference has an ORDER BY at its top level.
+- The reference may give another result when tables are read backwards, or when rows equal under
+  its ORDER BY are swapped (with a LIMIT, for example). Then this database decides nothing. If only
+  the row order changes, any order is right.
 """
 
 from collections import Counter
@@ -31,10 +32,10 @@ Plain = Sequence[tuple[str, str]]
 def compare(
     context: str, reference: str, candidate: str, now: datetime | None = None
 ) -> tuple[str, str]:
-    """A verdict and what it rests on. `now`: what both take for the present (UTC).
+    """Compare two queries; return a verdict and its reason. `now`: the present time (UTC) for both.
 
-    `same`, `different`; `failed`: the candidate is no query that runs here; `undecided`: the
-    reference is none, or its result is empty or arbitrary wherever it was run.
+    Verdicts: `same`; `different`; `failed`: the candidate is not a query that runs here;
+    `undecided`: the reference does not run, or its result was empty or arbitrary on every database.
     """
     now = now or datetime.now(UTC)
     try:
@@ -47,28 +48,30 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """What the reference gives; several results of the rows at hand may be equally right."""
+    """The result of the reference. On the given rows, several results may be equally right."""
 
     results: tuple[Sequence[Plain], ...]
     ordered: bool
 
     @property
     def says_nothing(self) -> bool:
-        """No row, or one that is what is told of no rows: a count of 0, a sum of NULL."""
+        """Whether the result has no rows, or only a row typical of no data: a count of 0, a sum of
+        NULL.
+        """
         return not any(self.results) or all(
             len(result) == 1 and all(value in _NOTHING for value in result[0])
             for result in self.results
         )
 
-    def has_the_rows_of(self, found: Sequence[Plain]) -> bool:
-        return any(Counter(found) == Counter(result) for result in self.results)
+    def has_the_rows_of(self, rows: Sequence[Plain]) -> bool:
+        return any(Counter(rows) == Counter(result) for result in self.results)
 
-    def has_the_order_of(self, found: Sequence[Plain]) -> bool:
-        return not self.ordered or found in self.results
+    def has_the_order_of(self, rows: Sequence[Plain]) -> bool:
+        return not self.ordered or rows in self.results
 
 
 class _Comparison:
-    """Both queries on one database, whose content is replaced by that of its variants."""
+    """Compares both queries on one database, whose rows are replaced by those of each variant."""
 
     def __init__(self, database: Database, reference: str, candidate: str) -> None:
         self._database = database
@@ -77,76 +80,82 @@ class _Comparison:
         self._decided = 0
 
     def on_the_rows_at_hand(self) -> tuple[str, str] | None:
-        """A verdict, or None where they agree. Raises Refused when the reference cannot be run."""
+        """Return a verdict, or None where the queries agree. Raises Refused: the reference cannot
+        be run.
+        """
         result = self._run(self._reference)
         others = self._other_orders(result)
-        if any(Counter(result) != Counter(other) for other in others):
+        if any(Counter(result) != Counter(other_result) for other_result in others):
             return self._verdict(_Expected((result, *others), ordered=False), "the given database")
         return self._verdict(self._with_order(result, others), "the given database")
 
     def on_variants(self, now: datetime) -> tuple[str, str]:
-        """The verdict. Raises Refused when the database cannot be read."""
+        """Return the verdict from the variants. Raises Refused: the database cannot be read."""
         columns = self._columns()
         reference, candidate = (
             spoken_of(query, columns) for query in (self._reference, self._candidate)
         )
-        made = plan(self._database, Said(reference, candidate, now))
+        variants = plan(self._database, Said(reference, candidate, now))
         self._drop_triggers()
         for number in range(1, VARIANTS + 1):
             try:
-                fill(self._database, made, number)
+                fill(self._database, variants, number)
                 result = self._run(self._reference)
                 others = self._other_orders(result)
             except Refused:
                 continue
-            wanted = self._with_order(result, others)
-            if any(Counter(result) != Counter(other) for other in others):
+            expected = self._with_order(result, others)
+            if any(Counter(result) != Counter(other_result) for other_result in others):
                 continue
             where = f"variant {number} of the database"
-            if wanted.says_nothing:
-                natural = made.manner(number).exchanges_only
+            if expected.says_nothing:
+                natural = variants.manner(number).exchanges_only
                 verdict = self._something_for_nothing(where) if natural else None
             else:
-                verdict = self._verdict(wanted, where)
+                verdict = self._verdict(expected, where)
             if verdict:
                 return verdict
         if not self._decided:
             return UNDECIDED, "the reference's result is empty or arbitrary on every database"
         return SAME, f"the same result on {self._decided} databases where it says something"
 
-    def _verdict(self, wanted: _Expected, where: str) -> tuple[str, str] | None:
+    def _verdict(self, expected: _Expected, where: str) -> tuple[str, str] | None:
         try:
-            found = self._run(self._candidate)
+            result = self._run(self._candidate)
         except Refused as error:
             return FAILED, str(error)
-        if not wanted.has_the_rows_of(found):
+        if not expected.has_the_rows_of(result):
             return DIFFERENT, f"another result on {where}"
-        if not wanted.has_the_order_of(found):
+        if not expected.has_the_order_of(result):
             return DIFFERENT, f"another order on {where}"
-        self._decided += not wanted.says_nothing
+        self._decided += not expected.says_nothing
         return None
 
     def _something_for_nothing(self, where: str) -> tuple[str, str] | None:
-        """A verdict where the reference says nothing on rows in which all that it names is there.
+        """Return a verdict for a variant that keeps all old values but gives the reference an empty
+        result.
 
-        None where the candidate says no more, though it may be a NULL or a 0.
+        `different` if the candidate's result has data. None if it is empty too, or a single row
+        with a NULL or a 0.
         """
         try:
-            found = self._run(self._candidate)
+            result = self._run(self._candidate)
         except Refused:
             return None
-        if len(found) <= 1 and all(any(v in _NOTHING for v in row) for row in found):
+        if len(result) <= 1 and all(any(v in _NOTHING for v in row) for row in result):
             return None
         return DIFFERENT, f"a result where there is none, on {where}"
 
     def _with_order(self, result: Sequence[Plain], others: Sequence[Sequence[Plain]]) -> _Expected:
-        ordered = is_ordered(self._reference) and all(result == other for other in others)
+        ordered = is_ordered(self._reference) and all(
+            result == other_result for other_result in others
+        )
         return _Expected((result,), ordered)
 
     def _other_orders(self, result: Sequence[Plain]) -> Sequence[Sequence[Plain]]:
-        """Results that are as right: with tables read backwards, and with equals either way.
+        """Return equally right results: with tables read backwards, and with ties broken both ways.
 
-        Raises Refused.
+        Raises Refused: the reference cannot be run.
         """
         others = [self._run(self._reference, backwards=True)]
         columns = len(result[0]) if result else 0
@@ -166,7 +175,7 @@ class _Comparison:
         return {column[1] for columns in described for column in columns}
 
     def _drop_triggers(self) -> None:
-        """A variant's rows are meant as they are."""
+        """Drop all triggers, so that they do not change the rows of a variant."""
         for (name,) in self._database.query(
             "SELECT name FROM sqlite_master WHERE type = 'trigger'"
         ):
@@ -181,7 +190,7 @@ _NOTHING: Final = (("null", ""), ("number", "0"))
 
 
 def _value(value: Any) -> tuple[str, str]:
-    """A value as it is compared: 1 is 1.0, and a sum in another order is the same sum."""
+    """Return a value in a comparable form: 1 equals 1.0, and the rounding of sums does not count."""
     if value is None:
         return "null", ""
     if isinstance(value, int | float):
@@ -192,7 +201,9 @@ def _value(value: Any) -> tuple[str, str]:
 
 
 def _number(value: float) -> str:
-    """Eight digits, since a time between two moments is known to no more in days; large ones all."""
+    """Write a number with eight digits, the precision of time differences in days; a large whole
+    number in full.
+    """
     if abs(value) < 10**8:
         return f"{value + 0.0:.8g}"
     if isinstance(value, int) or value.is_integer():

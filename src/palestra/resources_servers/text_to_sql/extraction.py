@@ -1,6 +1,6 @@
-r"""`extract_sql`: the query in a model's text, in whichever of the usual ways it is given.
+"""`extract_sql`: find the query in a model's text, in any of the usual formats.
 
-Pure functions of text, linear in its length, that never raise.
+Pure functions that never raise and take linear time.
 """
 
 import re
@@ -11,7 +11,7 @@ from palestra.resources_servers.latex_text import last_box
 from palestra.resources_servers.text_to_sql.queries import without_quotes
 
 LONGEST_QUERY = 50_000
-"""Characters; a longer text is no answer to a question."""
+"""The longest query in characters; a longer text is not accepted."""
 
 _BLOCK = re.compile(
     r"(?P<fence>```|~~~)[ \t]*(?P<language>[\w+-]*)[ \t]*\r?\n(?P<inside>.*?)(?P=fence)", re.DOTALL
@@ -40,10 +40,11 @@ _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 
 
 def extract_sql(text: str) -> str | None:
-    """The last closed block that holds a query, one marked as SQL before others; or a bare query.
+    """Return the query in a model's text; None when there is none.
 
-    Then what is marked as a query in another way. A block that begins like no query (its result,
-    say) is taken where there is nothing else.
+    A closed block with a query is preferred, first one marked as SQL; then a bare query; then a
+    query marked in another way. A block that does not start like a query (a result, for example) is
+    used only when nothing else is found.
     """
     blocks = [
         (match["inside"].strip(), bool(_SQL.search(match["language"])))
@@ -62,17 +63,17 @@ def extract_sql(text: str) -> str | None:
         [block for block, is_marked in blocks if is_marked],
         [block for block, _ in blocks],
     )
-    found = next((kind[-1] for kind in ranked if kind), "")
-    return found if 0 < len(found) <= LONGEST_QUERY else None
+    query = next((kind[-1] for kind in ranked if kind), "")
+    return query if 0 < len(query) <= LONGEST_QUERY else None
 
 
-def _queries(found: Iterator[str]) -> list[str]:
-    """Those that begin like a query."""
-    return [one.strip() for one in found if _BEGINS.match(one)]
+def _queries(candidates: Iterator[str]) -> list[str]:
+    """Return the candidates that start like a query."""
+    return [candidate.strip() for candidate in candidates if _BEGINS.match(candidate)]
 
 
 def _bare(text: str) -> list[str]:
-    """A query outside of any block: the whole text, or one statement with blocks behind it."""
+    """Return a query outside of any block: the whole text, or one statement before the first block."""
     first = _BLOCK.search(text)
     bare = text[: first.start()].strip() if first else text.strip()
     if _FENCE.search(bare) or not _BEGINS.match(bare):
@@ -81,14 +82,14 @@ def _bare(text: str) -> list[str]:
 
 
 def _statement(text: str) -> str:
-    """The one that a text begins with: up to a semicolon, else to a blank line."""
+    """Return the first statement of a text: up to a semicolon, else up to a blank line."""
     end = without_quotes(text).find(";") + 1
     blank = _BLANK_LINE.search(text)
     return text[:end] if end else text[: blank.start()] if blank else text
 
 
 def _tagged(text: str) -> Iterator[str]:
-    """What is between `<sql>` and `</sql>`."""
+    """Yield the texts between `<sql>` and `</sql>`."""
     opened: int | None = None
     for tag in _TAG.finditer(text):
         if tag[0][1] != "/":
@@ -99,21 +100,21 @@ def _tagged(text: str) -> Iterator[str]:
 
 
 def _labelled(text: str) -> Iterator[str]:
-    """The statement behind the last `SQL:` that begins a line."""
+    """Yield the statement after the last `SQL:` at the start of a line."""
     for label in deque(_LABEL.finditer(text), maxlen=1):
         if not _FENCE.search(text, label.end()):
             yield _statement(text[label.end() :].strip())
 
 
 def _boxed(text: str) -> Iterator[str]:
-    r"""What the last box holds, which may be in `\text{}`."""
+    r"""Yield the content of the last box, without a `\text{}` around it."""
     inside = (last_box(text) or "").strip()
     as_text = _TEXT.fullmatch(inside)
     yield as_text[1] if as_text else inside
 
 
 def _unclosed(text: str) -> Iterator[str]:
-    """What a block holds that opens last and is never closed."""
+    """Yield the content of a last block that is never closed."""
     end = max((match.end() for match in _BLOCK.finditer(text)), default=0)
     fences = list(_FENCE.finditer(text, end))
     opened = _OPENED.match(text, fences[0].start()) if len(fences) == 1 else None

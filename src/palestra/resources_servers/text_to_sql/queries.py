@@ -1,6 +1,6 @@
-"""Reading queries: what can be told of one without running it.
+"""Read properties of a query without running it.
 
-Pure functions of text, linear in its length, that never raise.
+Pure functions that never raise and take linear time.
 """
 
 import re
@@ -12,38 +12,38 @@ _AFTER_ORDER = re.compile(r"\blimit\b|\boffset\b|;", re.IGNORECASE)
 
 
 def same_text(first: str, second: str) -> bool:
-    """Whether two queries differ in blanks and a last semicolon at most."""
+    """Whether two queries are the same text except for blanks and a last semicolon."""
     if any(mark in query for query in (first, second) for mark in ("--", "/*")):
         return first == second
     return _tokens(first) == _tokens(second)
 
 
 def is_ordered(query: str) -> bool:
-    """Whether the order of the rows is part of the result: it has an ORDER BY of its own."""
+    """Whether the query has an ORDER BY at its top level, so that the order of rows counts."""
     return _ORDER_BY.search(_outside(query)) is not None
 
 
 def with_equals_told_apart(query: str, columns: int, *, descending: bool) -> str:
-    """The query with its columns added to its own ORDER BY, so that no rows are equals for it."""
+    """Add all columns to the query's own ORDER BY, so that no two different rows are tied."""
     outside = _outside(query)
-    found = list(_ORDER_BY.finditer(outside))
-    if not found:
+    order_clauses = list(_ORDER_BY.finditer(outside))
+    if not order_clauses:
         return query
-    rest = _AFTER_ORDER.search(outside, found[-1].end())
-    end = rest.start() if rest else len(outside)
+    remainder = _AFTER_ORDER.search(outside, order_clauses[-1].end())
+    end = remainder.start() if remainder else len(outside)
     way = " DESC" if descending else ""
-    more = "".join(f", {number}{way}" for number in range(1, columns + 1))
+    tie_breakers = "".join(f", {number}{way}" for number in range(1, columns + 1))
     # On a line of its own, behind a comment that may stand before it.
-    return f"{query[:end]}\n{more} {query[end:]}"
+    return f"{query[:end]}\n{tie_breakers} {query[end:]}"
 
 
 def without_quotes(query: str) -> str:
-    """The query with blanks for what is quoted or commented; as long as it is."""
+    """Replace quoted parts and comments of a query by blanks of the same length."""
     return _COMMENT.sub(_blank, _QUOTED.sub(_blank, query))
 
 
 def _outside(query: str) -> str:
-    """The query with blanks for what is quoted, commented or in parentheses; as long as it is."""
+    """Replace quoted parts, comments and parentheses of a query by blanks of the same length."""
     depth, outside = 0, []
     for part in re.split(r"([()])", without_quotes(query)):
         if part == "(":
@@ -59,7 +59,7 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _tokens(query: str) -> list[str]:
-    """What a query consists of, its quoted parts whole and its other words one by one."""
+    """Split a query into words; each quoted part is one token."""
     tokens: list[str] = []
     last = 0
     for quoted in _QUOTED.finditer(query):

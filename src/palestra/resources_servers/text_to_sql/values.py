@@ -1,6 +1,6 @@
-"""`Domain`: the values that a column could hold, and drawing one of them.
+"""Domains: the values that a column could hold, and random draws from them.
 
-Dates and times are texts: in the way in which a column writes them, and near a query's words.
+Dates and times are texts in the column's own format, near the moments that the queries name.
 """
 
 import re
@@ -42,7 +42,9 @@ _AGES_IN_DAYS_LONG: Final = (89, 90, 91, 92, 120, 179, 183, 184, 200, 300, 364, 
 
 
 def format_of(values: Sequence[Any]) -> str | None:
-    """The format in which all values are written, if there is one and they are any."""
+    """Return the format in which all values are written; None when there are none or no format
+    fits.
+    """
     if not values or not all(isinstance(value, str) for value in values):
         return None
     return next((written for written in FORMATS if _all_written(values, written)), None)
@@ -56,12 +58,12 @@ def _all_written(values: Sequence[str], written: str) -> bool:
 
 
 def read(value: str, written: str) -> datetime:
-    """A moment as a column writes it. Raises ValueError."""
+    """Parse a moment in the column's format. Raises ValueError: it has another format."""
     return datetime.strptime(value, written)  # noqa: DTZ007  # a column's moments have no zone
 
 
 def moved(moment: datetime, by: timedelta) -> datetime:
-    """A moment later or earlier, within the years that can be written."""
+    """Return a moment shifted by `by`, within the years that can be written."""
     try:
         return max(moment + by, _EARLIEST)
     except OverflowError:
@@ -69,21 +71,21 @@ def moved(moment: datetime, by: timedelta) -> datetime:
 
 
 def has_a_date(written: str) -> bool:
-    """Whether a format is of more than a time of day."""
+    """Whether a format contains a date, not only a time of day."""
     return "%Y" in written
 
 
 def around(texts: Iterable[str], numbers: Iterable[int | float]) -> list[datetime]:
-    """Moments at and beside what is written in constants: days, and a month's or year's ends."""
+    """Return moments at and next to the dates in constants: days, and the ends of months and years."""
     years = [str(number) for number in numbers if isinstance(number, int)]
-    found: list[datetime] = []
+    candidates: list[datetime] = []
     for text in (*texts, *years):
         for match in _WRITTEN.finditer(text):
-            found += _beside(match)
-    return found
+            candidates += _neighbours(match)
+    return candidates
 
 
-def _beside(match: re.Match[str]) -> Iterator[datetime]:
+def _neighbours(match: re.Match[str]) -> Iterator[datetime]:
     year, month, day, hour, minute, second = (int(group or 0) for group in match.groups())
     try:
         start = datetime(year, month or 1, day or 1, hour, minute, second)  # noqa: DTZ001
@@ -100,7 +102,9 @@ def _beside(match: re.Match[str]) -> Iterator[datetime]:
 
 
 def near(now: datetime, texts: Iterable[str], numbers: Iterable[int | float]) -> list[datetime]:
-    """Days before `now`; half of them about as long before it as the constants say."""
+    """Return days before `now`. About half of them lie at distances that the constants state, like
+    30 days.
+    """
     ages = [*_AGES_IN_DAYS, *_AGES_IN_DAYS_LONG]
     spans = [
         abs(int(amount)) * _DAYS_OF[unit.lower()]
@@ -109,58 +113,62 @@ def near(now: datetime, texts: Iterable[str], numbers: Iterable[int | float]) ->
     ]
     spans += [abs(number) * days for number in numbers for days in (1.0, 30.44, 365.25)]
     spans = [span for span in spans if span < _LONGEST_DAYS]
-    said = [int(span) + more for span in spans for more in (-2, -1, -1, 0, 0, 1, 1, 2, 20)]
-    more = said * (len(ages) // len(said) + 1) if said else []
+    near_numbers = [
+        int(span) + offset for span in spans for offset in (-2, -1, -1, 0, 0, 1, 1, 2, 20)
+    ]
+    offset = near_numbers * (len(ages) // len(near_numbers) + 1) if near_numbers else []
     at = now.replace(tzinfo=None, microsecond=0)
-    return [at - age * DAY for age in (*ages, *more) if age >= 0]
+    return [at - age * DAY for age in (*ages, *offset) if age >= 0]
 
 
 Number = int | float
 
 FAR_SHARE = 0.15
-"""How many of the numbers that are drawn are far above those there are, where some may be."""
+"""The share of random numbers that are far above the column's own, where this is possible."""
 
 
-class Domain(Protocol):
-    """Values that a column could hold."""
+class ValueDomain(Protocol):
+    """The values that a column could hold."""
 
-    def another(self, random: Random, held: Any, /) -> Any:
-        """A value in place of `held`: one that the queries speak of, one beside it, or a new one."""
+    def another(self, random: Random, current: Any, /) -> Any:
+        """Return a random value to replace `current`: one that the queries name, a neighbour, or a
+        new one.
+        """
 
-    def fresh(self, random: Random, held: Any, /) -> Any:
-        """A new value like `held`, for columns in which none comes twice."""
+    def fresh(self, random: Random, current: Any, /) -> Any:
+        """Return a new value like `current`, for columns with unique values."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """No values but those that are known."""
+    """A domain of only the known values."""
 
     values: Sequence[Any]
 
-    def another(self, random: Random, held: Any, /) -> Any:
-        """One of them."""
-        return random.choice(self.values) if self.values else held
+    def another(self, random: Random, current: Any, /) -> Any:
+        """Return a random known value."""
+        return random.choice(self.values) if self.values else current
 
-    def fresh(self, random: Random, held: Any, /) -> Any:
-        """One of them: there is no new one."""
-        return self.another(random, held)
+    def fresh(self, random: Random, current: Any, /) -> Any:
+        """Return a random known value, because no new ones exist."""
+        return self.another(random, current)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class NumberDomain:
-    """Numbers from `low` to `high`, a few up to `furthest`, and `points` of interest."""
+    """The numbers from `low` to `high`, a few up to `furthest`, and `points` from the queries."""
 
     low: Number
     high: Number
     furthest: Number
     decimals: int | None
-    """None: whole numbers."""
+    """The number of decimals; None for whole numbers."""
     points: Sequence[Number]
 
-    def another(self, random: Random, _held: Any, /) -> Any:
-        """A point, or any number in between."""
+    def another(self, random: Random, _current: Any, /) -> Any:
+        """Return one of `points`, or a random number in the range."""
         if self.points and random.random() < 0.6:
             return random.choice(self.points)
         is_far = self.furthest > self.high and random.random() < FAR_SHARE
@@ -169,8 +177,8 @@ class NumberDomain:
             return random.randint(int(low), int(high))
         return round(random.uniform(low, high), self.decimals)
 
-    def fresh(self, random: Random, _held: Any, /) -> Any:
-        """A point, or a number above all others."""
+    def fresh(self, random: Random, _current: Any, /) -> Any:
+        """Return one of `points`, or a number above `high`."""
         if self.points and random.random() < 0.3:
             return random.choice(self.points)
         return type(self.high)(self.high + random.randint(1, 100))
@@ -179,34 +187,39 @@ class NumberDomain:
 @final
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Dates or times from `first` to `last` as a column writes them, and `points` of interest."""
+    """The dates or times from `first` to `last` in the column's format, and `points` from the
+    queries.
+    """
 
     written: str
     first: datetime
     last: datetime
     latest: datetime
-    """Beyond `last`, no moment is after this: now, unless there are moments of the future."""
+    """The latest possible moment beyond `last`: the present, or later if the column has moments in
+    the future."""
     points: Sequence[datetime]
 
-    def another(self, random: Random, held: Any, /) -> str:
-        """A point, the same day of another year, or any moment in between."""
+    def another(self, random: Random, current: Any, /) -> str:
+        """Return one of `points`, the same day of another year, or a random moment in the range."""
         chance = random.random()
         if self.points and chance < 0.6:
             return random.choice(self.points).strftime(self.written)
-        if chance < 0.8 and has_a_date(self.written) and isinstance(held, str):
-            then = moved(read(held, self.written), random.choice((-2, -1, 1, 2)) * YEAR)
+        if chance < 0.8 and has_a_date(self.written) and isinstance(current, str):
+            then = moved(read(current, self.written), random.choice((-2, -1, 1, 2)) * YEAR)
             if then <= self.latest:
                 return then.strftime(self.written)
-        return self.fresh(random, held)
+        return self.fresh(random, current)
 
-    def as_far(self, value: str, one: str, other: str) -> str | None:
-        """A moment as far from `value` as `other` is from `one`; None beyond the latest."""
-        apart = read(other, self.written) - read(one, self.written)
+    def as_far(self, value: str, earlier: str, later: str) -> str | None:
+        """Return a moment as far from `value` as `later` is from `earlier`; None when it is after
+        `latest`.
+        """
+        apart = read(later, self.written) - read(earlier, self.written)
         then = moved(read(value, self.written), apart)
         return then.strftime(self.written) if apart and then <= self.latest else None
 
-    def fresh(self, random: Random, _held: Any, /) -> str:
-        """Any moment in between."""
+    def fresh(self, random: Random, _current: Any, /) -> str:
+        """Return a random moment in the range."""
         seconds = int((self.last - self.first).total_seconds())
         return (self.first + random.randint(0, seconds) * SECOND).strftime(self.written)
 
@@ -214,38 +227,40 @@ class Moments:
 @final
 @dataclass(frozen=True, slots=True)
 class TextDomain:
-    """Texts of the shape that a column's have; `points` are those that queries speak of."""
+    """Texts of the same shape as a column's texts; `points`: the texts that the queries name."""
 
     points: Sequence[str]
     changes_case: bool
 
-    def another(self, random: Random, held: Any, /) -> str:
-        """A point, the same in other letters, or a new text."""
+    def another(self, random: Random, current: Any, /) -> str:
+        """Return one of `points`, `current` in another letter case, or a new text."""
         chance = random.random()
         if self.points and chance < 0.6:
             return random.choice(self.points)
         if self.changes_case and chance < 0.8:
-            return random.choice((str(held).swapcase(), str(held).upper(), str(held).lower()))
-        return self.fresh(random, held)
+            return random.choice(
+                (str(current).swapcase(), str(current).upper(), str(current).lower())
+            )
+        return self.fresh(random, current)
 
-    def fresh(self, random: Random, held: Any, /) -> str:
-        """`held` with a few of its letters, or digits where it has them in a code, changed."""
-        text = str(held)
+    def fresh(self, random: Random, current: Any, /) -> str:
+        """Return `current` with a few letters changed, or digits if it is a code with digits."""
+        text = str(current)
         runs = list(re.finditer(r"[^\W\d_]+", text)) or list(re.finditer(r"\d+", text))
         if re.search(r"\d", text) and not re.search(r"[^\W\d_]{3}|@", text):
             runs = list(re.finditer(r"\d+", text))
         if not runs:
             return text
         run = random.choice(runs[:-1] if len(runs) > 1 and "@" in text else runs)
-        places = range(run.start() + (len(run[0]) > 1), run.end())
+        positions = range(run.start() + (len(run[0]) > 1), run.end())
         changed = list(text)
-        for place in random.sample(places, min(2, len(places))):
-            changed[place] = _like(random, text[place])
+        for position in random.sample(positions, min(2, len(positions))):
+            changed[position] = _like(random, text[position])
         return "".join(changed)
 
 
 def _like(random: Random, letter: str) -> str:
     if letter.isdigit():
         return random.choice("0123456789")
-    made = random.choice("abcdefghijklmnopqrstuvwxyz")
-    return made.upper() if letter.isupper() else made
+    new_letter = random.choice("abcdefghijklmnopqrstuvwxyz")
+    return new_letter.upper() if letter.isupper() else new_letter

@@ -1,1 +1,3 @@
-"""An office of tools (mail, calendar, tasks, customers, analytics): were the right changes made."""
+"""An office with tools (mail, calendar, tasks, customers, analytics): did the model make the right
+changes?
+"""

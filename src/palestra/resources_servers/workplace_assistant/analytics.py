@@ -1,4 +1,4 @@
-"""The tools of the website's analytics."""
+"""The tools for website analytics."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ PLOTS = ("bar", "line", "scatter", "histogram")
 
 
 class AnalyticsTools(Desk):
-    """Count visits, and draw plots of them."""
+    """Tools that count website visits and draw plots of them."""
 
     @tool
     async def analytics_get_visitor_information_by_id(
@@ -104,7 +104,7 @@ class AnalyticsTools(Desk):
         for visit in self._visits(session, time_min, time_max):
             seconds = int(visit["session_duration_seconds"])
             durations.setdefault(visit["date_of_visit"], []).append(seconds)
-        return output({day: sum(held) / len(held) for day, held in sorted(durations.items())})
+        return output({day: sum(values) / len(values) for day, values in sorted(durations.items())})
 
     def _visits(
         self, session: Session, time_min: str | None, time_max: str | None

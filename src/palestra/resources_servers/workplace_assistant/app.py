@@ -1,8 +1,8 @@
-"""`WorkplaceServer`: an office of 27 tools; a rollout is judged by what it changed.
+"""`WorkplaceServer`: an office with 27 tools; a rollout is verified by the changes it made.
 
-The trajectory's calls and the row's gold calls are each replayed on an office of its own, and the
-effects compared. So the way does not matter, nor what was only read, and a stored rollout can be
-judged again.
+The calls of the trajectory and the gold calls of the row are each replayed on a separate office,
+and their effects are compared. So the order of steps and read-only calls do not count, and a stored
+rollout can be verified again.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ RECORDS = Path(__file__).with_name("data") / "office.json"
 _CHANGES = re.compile(r"_(create|update|delete|send|forward|reply|add)_")
 
 _MADE = re.compile(r"\S*\d\S*")
-"""An id, or a path: one word with digits."""
+"""Matches an id or a path: one word with digits."""
 
 _ECHOED = re.compile(r"\S+@\S+|'[^']*'|\"[^\"]*\"")
-"""What a sentence repeats of the call."""
+"""Matches the parts of a sentence that repeat the call's arguments."""
 
 _REFUSES = re.compile(
     r"\b(?:no|not|none|never|nothing|cannot|\w+n['\u2019]t|unable|fail\w*|invalid|missing|must"
@@ -64,39 +64,43 @@ class RecordedOutput:
     """The recorded output of one call."""
 
     answer: object
-    """As a tool of this office would have answered: `{"output": ...}`."""
+    """The output in the form of this office's tools: `{"output": ...}`."""
     is_refused: bool
 
 
 def read_output(text: str) -> RecordedOutput:
-    """Read an output; never raises.
+    """Read a recorded output. Never raises.
 
-    Whether it was refused is told by its shape wherever that tells: an object with an `error` is a
-    refusal; a record, an id, a path is what was made. A plain sentence is read, those of other
-    offices as well.
+    The form of the output shows whether the call was refused where possible: an object with an
+    `error` is a refusal; a record, an id or a path is a result. A plain sentence is searched for
+    words of refusal, also in the wording of other offices.
     """
     try:
-        held = orjson.loads(text)
+        decoded = orjson.loads(text)
     except ValueError:
-        held = text
-    if isinstance(held, dict) and "output" not in held and held.keys() & {"error", "detail"}:
-        return RecordedOutput(held, is_refused=True)
-    answer = held if isinstance(held, dict) and "output" in held else {"output": held}
+        decoded = text
+    if (
+        isinstance(decoded, dict)
+        and "output" not in decoded
+        and decoded.keys() & {"error", "detail"}
+    ):
+        return RecordedOutput(decoded, is_refused=True)
+    answer = decoded if isinstance(decoded, dict) and "output" in decoded else {"output": decoded}
     return RecordedOutput(answer, _is_refusal(answer["output"]))
 
 
-def _is_refusal(said: object) -> bool:
-    if not isinstance(said, str) or _MADE.fullmatch(said.strip()):
+def _is_refusal(message: object) -> bool:
+    if not isinstance(message, str) or _MADE.fullmatch(message.strip()):
         return False
-    return _REFUSES.search(_ECHOED.sub(" ", said)) is not None
+    return _REFUSES.search(_ECHOED.sub(" ", message)) is not None
 
 
 class GoldCall(WireModel):
-    """One call that does a part of the task."""
+    """One of the calls that solve the task."""
 
     name: str
     arguments: str
-    """A JSON object, as a model would write it."""
+    """The arguments as a model writes them: a JSON object."""
 
     @field_validator("arguments", mode="before")
     @classmethod
@@ -108,23 +112,23 @@ class GoldCall(WireModel):
 
 
 class WorkplaceVerifyRequest(VerifyRequest):
-    """What a row must say for its rollout to be judged."""
+    """The fields that a row needs for its rollout to be verified."""
 
     ground_truth: list[GoldCall]
-    """Calls that do the task; empty when nothing is to be changed."""
+    """The calls that solve the task; empty when nothing must be changed."""
 
 
 class WorkplaceServerConfig(ResourcesServerConfig):
-    """Settings of this environment."""
+    """The settings of this environment."""
 
     records: Path = Field(default=RECORDS)
-    """The office's records, as `make_office.py` writes them."""
+    """The file of the office's records, written by `make_office.py`."""
 
 
 class WorkplaceServer(
     MailTools, CalendarTools, ProjectTools, CustomerTools, AnalyticsTools, ResourcesServer
 ):
-    """Holds an office for each session."""
+    """A resources server with one office per session."""
 
     repeatable: ClassVar[bool | None] = True
 
@@ -134,34 +138,38 @@ class WorkplaceServer(
     _office: Office | None = PrivateAttr(default=None)
 
     async def start(self) -> None:
-        """Read the records before the first request."""
+        """Read the office's records before the first request."""
         self._office = await asyncio.to_thread(Office.load, self.config.records)
 
     def office(self) -> Office:
-        """The records as they are at first."""
+        """Return the office's original records."""
         if self._office is None:
             self._office = Office.load(self.config.records)
         return self._office
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The gold calls; where nothing is to be changed, most answers are right."""
+        """Return the gold calls; None where no change is expected, because most answers are right
+        then.
+        """
         gold = enumerate(row["ground_truth"])
         calls = [called(call["name"], call["arguments"], f"call_{number}") for number, call in gold]
         return response_of(*calls) if calls else None
 
     async def verify(self, body: WorkplaceVerifyRequest) -> VerifyResponse:
-        """1.0 when exactly the changes were made that the gold calls make; else 0.0."""
-        done = await self._done(body.response)
-        asked = await self._asked(body.ground_truth)
+        """Return reward 1.0 when the rollout made exactly the changes of the gold calls; else 0.0."""
+        effects = await self._effects_of(body.response)
+        expected_effects = await self._expected_effects(body.ground_truth)
         return self.reply(
             body,
-            float(done == asked),
-            changes_made=_count(done),
-            changes_expected=_count(asked),
+            float(effects == expected_effects),
+            changes_made=_count(effects),
+            changes_expected=_count(expected_effects),
         )
 
-    async def _done(self, response: Response) -> Effects:
-        """What the calls of a trajectory changed; those without an output were never run."""
+    async def _effects_of(self, response: Response) -> Effects:
+        """Return the changes that the calls of a trajectory made. A call without an output was
+        never run.
+        """
         outputs: dict[str, list[str]] = {}
         for item in response.output:
             if isinstance(item, FunctionCallOutput):
@@ -172,21 +180,21 @@ class WorkplaceServer(
                 arguments = json_object(item.arguments)
                 recorded = read_output(outputs[item.call_id].pop(0))
                 if arguments is not None:
-                    await self._again(session, item.name, arguments, recorded)
+                    await self._replay(session, item.name, arguments, recorded)
         return self.at(session).effects()
 
-    async def _again(
+    async def _replay(
         self,
         session: Session,
         name: str,
         arguments: JsonObject,
         recorded: RecordedOutput,
     ) -> None:
-        """Make a call again that was answered so when it was made.
+        """Replay a call whose output is recorded.
 
-        One that is answered in the same way does what it did: refused then, it is refused again
-        and changes nothing. Where the answers differ, the call was made over other records: what
-        was recorded is believed.
+        If the replay gives the recorded output, it did the same as the original call: a refused
+        call is refused again and changes nothing. If the outputs differ, the original call ran on
+        other records, and the recorded output counts.
         """
         before = self.at(session).copy()
         self.take_on_trust(session, on=False)
@@ -198,7 +206,7 @@ class WorkplaceServer(
             self.take_on_trust(session, on=True)
             await self._replayed(session, name, arguments)
 
-    async def _asked(self, gold: list[GoldCall]) -> Effects:
+    async def _expected_effects(self, gold: list[GoldCall]) -> Effects:
         session = Session("asked")
         self.take_on_trust(session, on=True)
         for number, call in enumerate(gold):
@@ -210,19 +218,22 @@ class WorkplaceServer(
         return self.at(session).effects()
 
     async def _replayed(self, session: Session, name: str, arguments: JsonObject) -> Output | None:
-        """What a call is answered that could change anything; None where there is no such call."""
+        """Run a call and return its output; None when it names no tool or has invalid arguments.
+
+        A call that changes nothing is not run; its output is empty.
+        """
         method = self._tool_methods.get(name)
         if method is None:
             return None
         model = arguments_model(method)
         try:
-            given = model.model_validate(dict(arguments))
+            validated = model.model_validate(dict(arguments))
         except ValidationError:
             return None
         if not _CHANGES.search(name):
             return {}
         answer: Output = await method(
-            session=session, **{key: getattr(given, key) for key in model.model_fields}
+            session=session, **{key: getattr(validated, key) for key in model.model_fields}
         )
         return answer
 

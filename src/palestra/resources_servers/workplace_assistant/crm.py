@@ -1,4 +1,4 @@
-"""The tools of the customer relationship manager."""
+"""The tools for customer relationship management."""
 
 from palestra.resources_servers.workplace_assistant.desk import (
     PAGE_SIZE,
@@ -16,7 +16,7 @@ PRODUCTS = ("Software", "Hardware", "Services", "Consulting", "Training")
 
 
 class CustomerTools(Desk):
-    """Search, add, change and delete customers."""
+    """Tools that search, add, change and delete customers."""
 
     @tool
     async def customer_relationship_manager_search_customers(
@@ -48,7 +48,7 @@ class CustomerTools(Desk):
         page: Page number of results to return
         page_size: Number of customers per page
         """
-        wanted = {
+        filters = {
             "customer_name": customer_name,
             "customer_email": customer_email,
             "product_interest": product_interest,
@@ -59,13 +59,13 @@ class CustomerTools(Desk):
             "last_contact_date": (last_contact_date_min, last_contact_date_max),
             "follow_up_by": (follow_up_by_min, follow_up_by_max),
         }
-        found = (
+        customers = (
             customer
             for customer in self.at(session).all("customers")
-            if all(contains(text, customer[name]) for name, text in wanted.items())
+            if all(contains(text, customer[name]) for name, text in filters.items())
             and all(within(low, customer[name], high) for name, (low, high) in dates.items())
         )
-        return page_of(found, "customers", page, page_size)
+        return page_of(customers, "customers", page, page_size)
 
     @tool
     async def customer_relationship_manager_update_customer(
@@ -134,8 +134,8 @@ class CustomerTools(Desk):
 
 
 def _unknown(values: dict[str, str]) -> str:
-    """What is wrong with a status or product that there is not."""
-    for field, known in (("status", STATUSES), ("product_interest", PRODUCTS)):
-        if values.get(field) and values[field] not in known:
-            return f"{field} must be one of: {', '.join(known)}."
+    """Return the error for an unknown status or product; empty when there is none."""
+    for field, allowed in (("status", STATUSES), ("product_interest", PRODUCTS)):
+        if values.get(field) and values[field] not in allowed:
+            return f"{field} must be one of: {', '.join(allowed)}."
     return ""

@@ -1,4 +1,4 @@
-"""`Desk`: what every group of tools needs of the server that has them, and lists in pages."""
+"""`Desk`: the base class of the tool groups, and helpers for search results in pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,25 +12,26 @@ Output = dict[str, object]
 
 
 def output(value: object) -> Output:
-    """A tool's answer, in the shape of all of them."""
+    """Wrap a value in the common form of tool outputs."""
     return {"output": value}
 
 
 def holds_words(query: str, record: Record, fields: Sequence[str]) -> bool:
-    """Whether every word of the query is in one of the fields."""
+    """Whether every word of the query occurs in at least one of the fields."""
     text = " ".join(record[name] for name in fields).casefold()
     return all(word in text for word in query.casefold().split())
 
 
-def contains(wanted: str | None, value: str) -> bool:
-    """Whether nothing is wanted, or the value has it in it."""
-    return wanted is None or wanted.casefold() in value.casefold()
+def contains(pattern: str | None, value: str) -> bool:
+    """Whether `value` contains `pattern`, ignoring case. True when `pattern` is None."""
+    return pattern is None or pattern.casefold() in value.casefold()
 
 
 def within(low: str | None, value: str, high: str | None) -> bool:
-    """Whether a date or time lies between the two, both included; ISO texts compare as they are.
+    """Whether a date or time lies between two bounds, both included. ISO texts are compared as
+    texts.
 
-    A bound that is a date alone holds the whole day.
+    A bound that is only a date includes the whole day.
     """
     if low is not None and value[: len(low)] < low:
         return False
@@ -38,54 +39,54 @@ def within(low: str | None, value: str, high: str | None) -> bool:
 
 
 def page_of(records: Iterable[Record], what: str, page: int, page_size: int) -> Output:
-    """One page of what was found, with how many pages there are."""
-    found = [dict(record) for record in records]
-    if not found:
+    """Return one page of the results, with the number of pages."""
+    matches = [dict(record) for record in records]
+    if not matches:
         return output(f"No {what} found.")
     size = min(max(page_size, 1), LARGEST_PAGE)
-    pages = -(-len(found) // size)
-    shown = found[(max(page, 1) - 1) * size : max(page, 1) * size]
+    pages = -(-len(matches) // size)
+    page_records = matches[(max(page, 1) - 1) * size : max(page, 1) * size]
     return output(
-        {what: shown, "page": page, "pages": pages, "total": len(found)}
-        if shown
+        {what: page_records, "page": page, "pages": pages, "total": len(matches)}
+        if page_records
         else f"There is no page {page}: there are {pages}."
     )
 
 
 NOW = "2023-11-30 23:59:00"
-"""When every task takes place, as their prompts say."""
+"""The present time of every task, as its prompt states."""
 
 _WORKPLACE = "workplace"
 _UNSEEN = "taken_on_trust"
 
 
 class Desk:
-    """A rollout's office, by its session."""
+    """The tools' access to the office of a rollout, by session."""
 
     def office(self) -> Office:
-        """The records as they are at first."""
+        """Return the office's original records."""
         raise NotImplementedError
 
     def at(self, session: Session) -> Workplace:
-        """The session's office, opened on its first use."""
-        found = session.state.get(_WORKPLACE)
-        if not isinstance(found, Workplace):
-            found = session.state[_WORKPLACE] = Workplace(self.office())
-        return found
+        """Return the session's office, created on its first use."""
+        stored = session.state.get(_WORKPLACE)
+        if not isinstance(stored, Workplace):
+            stored = session.state[_WORKPLACE] = Workplace(self.office())
+        return stored
 
     def put_back(self, session: Session, workplace: Workplace) -> None:
-        """Make the session's office what it was."""
+        """Replace the session's office, for example by an earlier copy."""
         session.state[_WORKPLACE] = workplace
 
     def take_on_trust(self, session: Session, *, on: bool) -> None:
-        """Whether changes of records that this office does not have count as done.
+        """Set whether changes to records that this office does not have succeed.
 
-        For rows that were made over other records: their right answers name ids of those.
+        Needed for rows written for other records: their right answers name ids of those records.
         """
         session.state[_UNSEEN] = on
 
     def looked_up(self, session: Session, table: str, number: str, field: str) -> Output:
-        """One field of one record."""
+        """Return one field of one record, or an error text."""
         record = self.at(session).find(table, number)
         if record is None:
             return output(f"No {_thing(table)} with the ID {number}.")
@@ -100,7 +101,7 @@ class Desk:
         fields = TABLES[table][1:]
         if unknown := [name for name in changes if name not in fields]:
             return output(_no_field(unknown[0], fields))
-        record = self._known(session, table, number)
+        record = self._record(session, table, number)
         if record is None:
             return output(f"No {_thing(table)} with the ID {number}.")
         self.at(session).put(table, number, {**record, **changes})
@@ -108,7 +109,7 @@ class Desk:
 
     def deleted(self, session: Session, table: str, number: str) -> Output:
         """Delete one record."""
-        if self._known(session, table, number) is None:
+        if self._record(session, table, number) is None:
             return output(f"No {_thing(table)} with the ID {number}.")
         self.at(session).put(table, number, None)
         return output(f"The {_thing(table)} was deleted.")
@@ -117,7 +118,7 @@ class Desk:
         """Add a record."""
         return output(self.at(session).add(table, record))
 
-    def _known(self, session: Session, table: str, number: str) -> Mapping[str, str] | None:
+    def _record(self, session: Session, table: str, number: str) -> Mapping[str, str] | None:
         workplace = self.at(session)
         record = workplace.find(table, number)
         if (

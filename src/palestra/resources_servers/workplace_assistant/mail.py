@@ -1,4 +1,4 @@
-"""The tools of the directory and the mail."""
+"""The tools for the directory and the mail."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from palestra.server import Session, tool
 
 
 class MailTools(Desk):
-    """Find people; search, send, answer, forward and delete mail."""
+    """Tools that find people, and search, send, answer, forward and delete mail."""
 
     @tool
     async def company_directory_find_email_address(self, name: str = "") -> Output:
@@ -25,8 +25,8 @@ class MailTools(Desk):
 
         name: Name or partial name to search for in email addresses
         """
-        found = [address for address in self.office().addresses if contains(name, address)]
-        return output(found if name and found else "No email address found.")
+        matches = [address for address in self.office().addresses if contains(name, address)]
+        return output(matches if name and matches else "No email address found.")
 
     @tool
     async def email_get_email_information_by_id(
@@ -58,14 +58,14 @@ class MailTools(Desk):
         page_size: Number of emails per page
         """
         fields = ("subject", "body", "sender/recipient")
-        found = [
+        matches = [
             mail
             for mail in self.at(session).all("emails")
             if holds_words(query, mail, fields)
             and within(date_min, mail["sent_datetime"], date_max)
         ]
-        found.sort(key=lambda mail: mail["sent_datetime"], reverse=True)
-        return page_of(found, "emails", page, page_size)
+        matches.sort(key=lambda mail: mail["sent_datetime"], reverse=True)
+        return page_of(matches, "emails", page, page_size)
 
     @tool
     async def email_send_email(
@@ -79,7 +79,7 @@ class MailTools(Desk):
         """
         if "@" not in recipient:
             return output(f"{recipient!r} is not an email address.")
-        return self._sent(
+        return self._send(
             session, {"sender/recipient": recipient, "subject": subject, "body": body}
         )
 
@@ -98,14 +98,14 @@ class MailTools(Desk):
         email_id: Unique ID of the email to be forwarded
         recipient: Email address of the recipient
         """
-        mail = self._known(session, "emails", email_id)
+        mail = self._record(session, "emails", email_id)
         if mail is None:
             return output(f"No email with the ID {email_id}.")
         if "@" not in recipient:
             return output(f"{recipient!r} is not an email address.")
         subject = f"FW: {mail.get('subject', email_id)}"
         body = mail.get("body", "")
-        return self._sent(
+        return self._send(
             session, {"sender/recipient": recipient, "subject": subject, "body": body}
         )
 
@@ -116,13 +116,13 @@ class MailTools(Desk):
         email_id: Unique ID of the email to be replied
         body: Body content of the email
         """
-        mail = self._known(session, "emails", email_id)
+        mail = self._record(session, "emails", email_id)
         if mail is None:
             return output(f"No email with the ID {email_id}.")
         to = mail.get("sender/recipient", email_id)
         subject = mail.get("subject", email_id)
-        return self._sent(session, {"sender/recipient": to, "subject": subject, "body": body})
+        return self._send(session, {"sender/recipient": to, "subject": subject, "body": body})
 
-    def _sent(self, session: Session, mail: Mapping[str, str]) -> Output:
+    def _send(self, session: Session, mail: Mapping[str, str]) -> Output:
         self.added(session, "emails", {"inbox/outbox": "outbox", "sent_datetime": NOW, **mail})
         return output("The email was sent.")

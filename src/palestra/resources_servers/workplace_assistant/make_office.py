@@ -1,4 +1,4 @@
-"""Writes `data/office.json`: the records of an office that never was, the same each time."""
+"""Write `data/office.json`: the records of an invented office, the same on every run."""
 
 import random
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ SOURCES = ("direct", "referral", "search engine", "social media")
 
 
 def office(seed: int = 7) -> JsonDict:
-    """All records."""
+    """Return all records of the office."""
     rng = random.Random(seed)
     addresses = [f"{name}@example.com" for name in PEOPLE]
     return {
@@ -44,19 +44,19 @@ def _subject(rng: random.Random) -> str:
 
 
 def _day(rng: random.Random, first: int, last: int) -> datetime:
-    """Midnight of a day, counted from today."""
+    """Return midnight of a random day, `first` to `last` days from today."""
     return NOW.replace(hour=0, minute=0) + timedelta(days=rng.randint(first, last))
 
 
 def _email(rng: random.Random, number: int, addresses: list[str]) -> dict[str, str]:
-    sent = _day(rng, -60, -1) + timedelta(minutes=rng.randint(8 * 60, 18 * 60))
+    sent_at = _day(rng, -60, -1) + timedelta(minutes=rng.randint(8 * 60, 18 * 60))
     subject = _subject(rng)
     return {
         "email_id": f"{number:08d}",
         "inbox/outbox": rng.choice(("inbox", "inbox", "outbox")),
         "sender/recipient": rng.choice(addresses),
         "subject": subject,
-        "sent_datetime": f"{sent:%Y-%m-%d %H:%M:%S}",
+        "sent_datetime": f"{sent_at:%Y-%m-%d %H:%M:%S}",
         "body": f"Hello, this is about: {subject}. Could you have a look by {_day(rng, 1, 20):%A}?",
     }
 

@@ -1,4 +1,4 @@
-"""The tools of the calendar."""
+"""The tools for the calendar."""
 
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ _FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 class CalendarTools(Desk):
-    """Search, create, change and delete events."""
+    """Tools that search, create, change and delete events."""
 
     @tool
     async def calendar_get_event_information_by_id(
@@ -47,15 +47,15 @@ class CalendarTools(Desk):
         page: Page number of results to return
         page_size: Number of events per page
         """
-        found = [
+        matches = [
             event
             for event in self.at(session).all("events")
             if holds_words(query, event, ("event_name", "participant_email"))
             and (time_min is None or _end(event)[: len(time_min)] >= time_min)
             and (time_max is None or event["event_start"][: len(time_max)] <= time_max)
         ]
-        found.sort(key=lambda event: event["event_start"])
-        return page_of(found, "events", page, page_size)
+        matches.sort(key=lambda event: event["event_start"])
+        return page_of(matches, "events", page, page_size)
 
     @tool
     async def calendar_create_event(
@@ -103,7 +103,7 @@ class CalendarTools(Desk):
 
 
 def _end(event: Record) -> str:
-    """When the event is over; when it starts, if one of both cannot be read."""
+    """Return the end of an event; its start when the start or the duration cannot be read."""
     try:
         start = datetime.strptime(event["event_start"], _FORMAT)  # noqa: DTZ007  # office time
         return (start + timedelta(minutes=int(event["duration"]))).strftime(_FORMAT)

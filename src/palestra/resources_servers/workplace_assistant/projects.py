@@ -1,4 +1,4 @@
-"""The tools of the project boards."""
+"""The tools for the project boards."""
 
 from palestra.resources_servers.workplace_assistant.desk import Desk, Output, contains, output
 from palestra.server import Session, tool
@@ -8,7 +8,7 @@ BOARDS = ("Back end", "Front end", "Design")
 
 
 class ProjectTools(Desk):
-    """Search, create, change and delete tasks."""
+    """Tools that search, create, change and delete tasks."""
 
     @tool
     async def project_management_get_task_information_by_id(
@@ -39,19 +39,19 @@ class ProjectTools(Desk):
         due_date: Due date of the task in YYYY-MM-DD format
         board: Name of the board the task belongs to
         """
-        wanted = {
+        filters = {
             "task_name": task_name,
             "assigned_to_email": assigned_to_email,
             "list_name": list_name,
             "due_date": due_date,
             "board": board,
         }
-        found = [
+        tasks = [
             dict(task)
             for task in self.at(session).all("tasks")
-            if all(contains(text, task[name]) for name, text in wanted.items())
+            if all(contains(text, task[name]) for name, text in filters.items())
         ]
-        return output(found or "No tasks found.")
+        return output(tasks or "No tasks found.")
 
     @tool
     async def project_management_create_task(
@@ -106,8 +106,8 @@ class ProjectTools(Desk):
 
 
 def _misplaced(values: dict[str, str]) -> str:
-    """What is wrong with a list or board that there is not."""
-    for field, known in (("list_name", LISTS), ("board", BOARDS)):
-        if field in values and values[field] not in known:
-            return f"{field} must be one of: {', '.join(known)}."
+    """Return the error for an unknown list or board; empty when there is none."""
+    for field, allowed in (("list_name", LISTS), ("board", BOARDS)):
+        if field in values and values[field] not in allowed:
+            return f"{field} must be one of: {', '.join(allowed)}."
     return ""

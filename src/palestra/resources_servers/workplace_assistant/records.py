@@ -1,7 +1,7 @@
-"""The office's records, and what one rollout changes of them.
+"""The office's records, and the changes of one rollout.
 
-`Office` is loaded once and never changed. `Workplace` is one rollout's view of it: it keeps only
-what the rollout changed, so that a session costs what it did and not a copy of everything.
+`Office` is loaded once and never changed. `Workplace` is the view of one rollout. It stores only
+the rollout's changes, so a session needs no copy of all records.
 """
 
 from collections import Counter
@@ -51,23 +51,25 @@ TABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
-"""Column names by table; the first is the record's id, eight digits."""
+"""The column names by table. The first column is the id of the record, eight digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Office:
-    """All records by table and id, in order, and the people's addresses."""
+    """All records by table and id, in order, and the email addresses of all people."""
 
     tables: Mapping[str, Mapping[str, Record]]
     addresses: tuple[str, ...]
 
     @classmethod
     def load(cls, path: Path) -> "Office":
-        """Read `{addresses: [...], emails: [{...}], ...}`. Raises ConfigError naming what is wrong."""
+        """Read `{addresses: [...], emails: [{...}], ...}`. Raises ConfigError: the file is not
+        valid.
+        """
         try:
-            held = orjson.loads(path.read_bytes())
-            tables = {name: _by_id(name, held[name]) for name in TABLES}
-            return cls(tables, tuple(map(str, held["addresses"])))
+            decoded = orjson.loads(path.read_bytes())
+            tables = {name: _by_id(name, decoded[name]) for name in TABLES}
+            return cls(tables, tuple(map(str, decoded["addresses"])))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{path} is not the records of an office: {error!r}",
@@ -82,20 +84,20 @@ def _by_id(table: str, rows: list[dict[str, object]]) -> dict[str, Record]:
 
 @dataclass(slots=True)
 class Workplace:
-    """One rollout's office."""
+    """The office of one rollout: the original records and its own changes."""
 
     office: Office
     changed: dict[tuple[str, str], Record | None] = field(default_factory=dict)
-    """By table and id, records as they are now; None for one that was deleted."""
+    """The current state of changed records, by table and id; None for a deleted record."""
     added: dict[tuple[str, str], Record] = field(default_factory=dict)
     plots: list[str] = field(default_factory=list)
 
     def copy(self) -> "Workplace":
-        """The same as it is now; what is changed later is changed in one of them."""
+        """Return an independent copy of the current state."""
         return Workplace(self.office, dict(self.changed), dict(self.added), list(self.plots))
 
     def all(self, table: str) -> Iterator[Record]:
-        """The records of a table as they are now, in order; new ones last."""
+        """Yield the current records of a table in order, new ones last."""
         for number, record in self.office.tables[table].items():
             now = self.changed.get((table, number), record)
             if now is not None:
@@ -106,18 +108,18 @@ class Workplace:
                 yield now
 
     def find(self, table: str, number: str) -> Record | None:
-        """One record as it is now."""
+        """Return the current state of a record; None when it does not exist."""
         key = (table, number)
         if key in self.changed:
             return self.changed[key]
         return self.added.get(key) or self.office.tables[table].get(number)
 
     def put(self, table: str, number: str, record: Record | None) -> None:
-        """Change a record, or with None delete it."""
+        """Change a record; None deletes it."""
         self.changed[table, number] = record
 
     def add(self, table: str, record: Record) -> str:
-        """Add a record under a new id, which it returns."""
+        """Add a record and return its new id."""
         name = TABLES[table][0]
         new = sum(kind == table for kind, _ in self.added)
         number = f"{max(map(int, self.office.tables[table]), default=0) + new + 1:08d}"
@@ -125,7 +127,7 @@ class Workplace:
         return number
 
     def effects(self) -> "Effects":
-        """What is different from the office as it was, whatever the way it came about."""
+        """Return the differences from the original office, however they were made."""
         edits = {
             key: None if now is None else _folded(now)
             for key, now in self.changed.items()
@@ -139,7 +141,9 @@ class Workplace:
         return Effects(edits, born, Counter(plot.casefold() for plot in self.plots))
 
     def _differs(self, key: tuple[str, str], now: Record | None) -> bool:
-        """Whether a record is not as it was; one that this office never had surely is not."""
+        """Whether a record differs from its original. A record that this office never had always
+        differs.
+        """
         table, number = key
         before = self.office.tables[table]
         return number not in before or now != before[number]
@@ -147,16 +151,16 @@ class Workplace:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Two rollouts that did the same to the office have equal effects."""
+    """The effects of a rollout on the office. Rollouts that changed the same have equal effects."""
 
     edits: Mapping[tuple[str, str], Mapping[str, str] | None]
     born: Counter[tuple[str, tuple[tuple[str, str], ...]]]
-    """New records by content: their ids depend on the order in which they were made."""
+    """New records by content, because their ids depend on the order in which they were made."""
     plots: Counter[str]
 
 
 def _folded(record: Record) -> dict[str, str]:
-    """Case does not matter: nobody is told how names are spelt."""
+    """Convert a record to lower case, because prompts do not state how names are spelled."""
     return {name: value.casefold() for name, value in record.items()}
 
 

@@ -1,1 +1,1 @@
-"""Function calling: which calls did the model make, with which arguments."""
+"""Function calling: did the model make the right calls with the right arguments?"""

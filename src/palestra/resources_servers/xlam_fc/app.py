@@ -1,7 +1,7 @@
-"""`XlamServer`: the calls of the trajectory against the calls that answer the question.
+"""`XlamServer`: compares the calls of the trajectory with the calls that answer the question.
 
-The order of calls does not matter, and a call that was made twice counts twice: what matters is
-that the calls made are exactly the expected ones.
+The order of calls does not count. A call made twice counts twice. The calls must be exactly the
+expected ones.
 """
 
 from palestra.resources_servers.arguments import Called, ExpectedCall
@@ -18,51 +18,54 @@ from palestra.server import ResourcesServer, ResourcesServerConfig
 
 
 class XlamVerifyRequest(VerifyRequest):
-    """What a row must say for its calls to be judged."""
+    """The fields that a row needs for its calls to be verified."""
 
     expected_answers: list[ExpectedCall]
-    """Empty when the right answer is to call nothing."""
+    """The calls that answer the question; empty when the model must call nothing."""
 
 
 class XlamServer(ResourcesServer):
-    """Judges every function call of the trajectory."""
+    """A resources server that verifies every function call of the trajectory."""
 
     config: ResourcesServerConfig
 
     def gold_response(self, row: JsonObject) -> Response | None:
-        """The expected calls."""
-        wanted = enumerate(row["expected_answers"])
+        """Return the expected calls."""
+        expected = enumerate(row["expected_answers"])
         return response_of(
-            *(called(call["name"], call["arguments"], f"call_{number}") for number, call in wanted)
+            *(
+                called(call["name"], call["arguments"], f"call_{number}")
+                for number, call in expected
+            )
         )
 
     async def verify(self, body: XlamVerifyRequest) -> VerifyResponse:
-        """1.0 when the calls made are exactly the expected ones; else 0.0."""
-        made = [Called.of(item) for item in body.response.output if isinstance(item, FunctionCall)]
-        correct = matched(body.expected_answers, made)
+        """Return reward 1.0 when the calls are exactly the expected ones; else 0.0."""
+        calls = [Called.of(item) for item in body.response.output if isinstance(item, FunctionCall)]
+        correct = matched(body.expected_answers, calls)
         expected = len(body.expected_answers)
         return self.reply(
             body,
-            float(correct == expected == len(made)),
+            float(correct == expected == len(calls)),
             num_expected=expected,
-            num_predicted=len(made),
+            num_predicted=len(calls),
             num_correct=correct,
-            predicted_calls=[{"name": call.name, "arguments": call.arguments} for call in made],
+            predicted_calls=[{"name": call.name, "arguments": call.arguments} for call in calls],
         )
 
 
-def matched(expected: list[ExpectedCall], made: list[Called]) -> int:
-    """How many of the expected calls were made, each of them answering for one call."""
-    left = list(expected)
-    for call in made:
+def matched(expected: list[ExpectedCall], calls: list[Called]) -> int:
+    """Return how many expected calls were made. Each expected call matches at most one call."""
+    unmatched = list(expected)
+    for call in calls:
         at = next(
             (
-                place
-                for place, wanted in enumerate(left)
-                if call.is_call(wanted.name, wanted.arguments)
+                index
+                for index, expected in enumerate(unmatched)
+                if call.is_call(expected.name, expected.arguments)
             ),
             None,
         )
         if at is not None:
-            del left[at]
-    return len(expected) - len(left)
+            del unmatched[at]
+    return len(expected) - len(unmatched)

@@ -1,1 +1,1 @@
-"""Plays episodes: the environment answers each turn of the model, as Gymnasium does."""
+"""An agent that plays episodes: the environment answers each model turn, as in Gymnasium."""

@@ -1,11 +1,12 @@
-"""`GymnasiumAgent`: reset, then model turn and environment step in turn until the episode ends.
+"""`GymnasiumAgent`: one `/reset`, then model turn and environment step alternate until the episode
+ends.
 
-The environment's words are user's messages to the model. The first, from `/reset`, joins the
-task's input; the later ones stand in the trajectory, between the model's turns. The episode ends
-when
+The model reads the environment's observations as user messages. The observation of `/reset` is
+added to the task's input; later observations stand in the trajectory, between the model's turns.
+The episode ends when
 
-- a step says `terminated` or `truncated`,
-- a turn is incomplete (`incomplete_details`): half an action is none, so it is not stepped, or
+- a step returns `terminated` or `truncated`,
+- a turn is incomplete (`incomplete_details`): half an action is not sent to `/step`, or
 - `max_steps` turns were played.
 """
 
@@ -32,19 +33,23 @@ _make_message = maker(Message)
 
 
 class GymnasiumAgentConfig(BoundAgentConfig):
-    """Settings of the agent."""
+    """The settings of `GymnasiumAgent`."""
 
     max_steps: int | None = Field(default=None, ge=1)
-    """Most turns of one episode; None leaves it to the environment."""
+    """The maximum number of model turns in one episode; None: the environment's own limit applies.
+    """
 
 
 class GymnasiumAgent(BoundAgent):
-    """The loop above."""
+    """An agent that alternates model turns and environment steps; see the module's docstring."""
 
     config: GymnasiumAgentConfig
 
     async def run(self, body: RunRequest) -> VerifyResponse:
-        """One episode, scored. The row that is verified has the opening in its input."""
+        """Play one episode and return its verification.
+
+        The row sent to `/verify` contains the observation of `/reset` in its input.
+        """
         environment = self.server_client.peer(self.environment_name())
         model = self.server_client.peer(self.model_name())
         row = {**body.__dict__, **(body.model_extra or {})}
@@ -61,9 +66,10 @@ class GymnasiumAgent(BoundAgent):
     async def respond(
         self, params: ResponseCreateParams, *, environment: Peer, model: Peer
     ) -> Response:
-        """The episode as one response: the turns of both, the model's usage summed.
+        """Play the episode and return it as one response: model turns and observations, with summed
+        usage.
 
-        Raises `CallError` when the model or the environment gave no answer.
+        Raises `CallError`: the model or the environment gave no answer.
         """
         request = params
         trajectory: list[OutputItem] = []

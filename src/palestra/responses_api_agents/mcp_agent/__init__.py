@@ -1,1 +1,3 @@
-"""The tool-calling loop over MCP: the environment's tools, and those of any MCP server."""
+"""An agent with the tool-calling loop over MCP: it uses the environment's tools and those of any
+MCP server.
+"""

@@ -1,8 +1,8 @@
-"""`McpAgent`: the loop of `SimpleAgent`, with tools that are found over MCP.
+"""`McpAgent`: the loop of `SimpleAgent`, with tools that it lists over MCP.
 
-Tools come from the environment's `/mcp`, in the rollout's session, and from the MCP servers of
-the settings. A row that names no tools gets all of them; a row that names some gets those. What
-no MCP server offers is asked of the environment, as `simple_agent` does.
+The tools come from the environment's `/mcp`, in the rollout's session, and from the MCP servers in
+the settings. A row without tools gets all of them; a row with tools keeps its own list. A call of a
+tool that no MCP server lists goes to the environment, as in `simple_agent`.
 """
 
 from collections.abc import Mapping
@@ -23,27 +23,30 @@ from palestra.transport import Peer
 
 
 class McpAgentConfig(SimpleAgentConfig):
-    """Settings of the agent, beside those of the simple one."""
+    """The settings of `McpAgent`, in addition to those of `SimpleAgent`."""
 
     environment_tools: bool = True
-    """Use the tools at the environment's `/mcp`; it must have `expose_tools_over_mcp: true`."""
+    """Whether to use the tools at the environment's `/mcp`; the environment must set
+    `expose_tools_over_mcp: true`."""
 
     mcp_servers: Mapping[str, McpServerSettings] = Field(default_factory=dict)
-    """MCP servers by name, whose tools the model may call too."""
+    """More MCP servers, by name. The model may call their tools too."""
 
 
 class McpAgent(SimpleAgent):
-    """See the module's docstring."""
+    """A tool-calling agent whose tools come from MCP servers; see the module's docstring."""
 
     config: McpAgentConfig
 
     async def start(self) -> None:
-        """Find the library that talks to MCP servers, before the first row."""
+        """Check, before the first row, that the `mcp` library is installed if `mcp_servers` are
+        set.
+        """
         if self.config.mcp_servers:
             required_library()
 
     async def stop(self) -> None:
-        """End the connections that rollouts share."""
+        """Close the connections that rollouts share."""
         await self._shared.close()
 
     @cached_property
@@ -53,7 +56,10 @@ class McpAgent(SimpleAgent):
     async def respond(
         self, params: ResponseCreateParams, *, environment: Peer, model: Peer
     ) -> Response:
-        """The loop of `SimpleAgent` with the tools found. Raises as that does."""
+        """Run the loop of `SimpleAgent` with the tools of all sources.
+
+        Raises the same errors as `SimpleAgent.respond`.
+        """
         async with AsyncExitStack() as connections:
             toolbox = Toolbox(environment)
             if self.config.environment_tools:

@@ -1,7 +1,7 @@
-"""Connections to MCP servers, each of which the `mcp` library keeps in a task of its own.
+"""Connections to MCP servers. Each connection runs in its own asyncio task.
 
-The library's contexts end in the task that began them and wrap what passes through them in
-exception groups; neither may happen to a rollout.
+The `mcp` library's contexts must be closed by the task that opened them, and they wrap errors in
+exception groups. The separate task keeps both effects away from the rollout.
 """
 
 import asyncio
@@ -20,37 +20,44 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult, Tool
 
 STOP_WITHIN_S: Final = 10.0
-"""A command gets 2 s to end by itself, 2 s after SIGTERM, and is then killed, with its children."""
+"""Seconds that closing a connection may take.
+
+A command gets 2 s to end by itself and 2 s after SIGTERM; then it is killed with its child
+processes.
+"""
 
 
 class McpServerSettings(BaseModel):
-    """One MCP server: a command that speaks over its standard input and output, or a URL."""
+    """The settings of one MCP server: either a command that uses standard input and output, or a
+    URL.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     command: str | None = None
-    """The program to start; with `args`, `env` (added to a minimal environment) and `cwd`."""
+    """The program to start, with the arguments `args`, the variables `env` (added to a minimal
+    environment) and the working directory `cwd`."""
     args: list[str] = Field(default_factory=list)
     env: dict[str, str] = Field(default_factory=dict)
     cwd: str | None = None
 
     url: str | None = None
-    """Where a running server speaks Streamable HTTP."""
+    """The URL of a running server that uses Streamable HTTP."""
     headers: dict[str, str] = Field(default_factory=dict)
-    """Sent with every request to the URL."""
+    """The headers sent with every request to the URL."""
 
     tools: list[str] | None = None
-    """The tools that the model may use; None for all."""
+    """The names of the tools that the model may use; None for all."""
 
     shared: bool = False
-    """Use one connection, and one process of a command, for all rollouts: for tools without state.
-    Otherwise each rollout has its own."""
+    """Whether all rollouts use one connection, and one process of a command. Only for stateless
+    tools. When false, each rollout has its own connection."""
 
     start_timeout_s: float = Field(default=60.0, gt=0)
-    """Seconds for the server to start and say what it offers."""
+    """Seconds for the server to start and, separately, to list its tools."""
 
     call_timeout_s: float = Field(default=60.0, gt=0)
-    """Seconds for one tool call; the model is told when there was no answer by then."""
+    """Seconds for one tool call. After a timeout, the model reads an error as the tool's output."""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
@@ -60,12 +67,12 @@ class McpServerSettings(BaseModel):
 
 
 class NoAnswerInTime(Exception):
-    """The tool did not answer within its limit."""
+    """The error for a tool that did not answer within `call_timeout_s`."""
 
 
 @final
 class McpConnection:
-    """One live connection. `open` first, `close` at last."""
+    """One connection to an MCP server. Call `open` first and `close` at the end."""
 
     def __init__(self, name: str, settings: McpServerSettings) -> None:
         self.name = name
@@ -79,11 +86,11 @@ class McpConnection:
 
     @property
     def alive(self) -> bool:
-        """Whether the connection is open, as far as is known."""
+        """Whether the connection was opened and its task still runs."""
         return self._client is not None and self._task is not None and not self._task.done()
 
     async def open(self) -> None:
-        """Start or reach the server. Raises InfraError when it does not answer."""
+        """Start the command or connect to the URL. Raises InfraError: the server does not answer."""
         self._task = asyncio.create_task(self._hold(), name=f"mcp {self.name}")
         try:
             async with asyncio.timeout(self.settings.start_timeout_s):
@@ -97,7 +104,7 @@ class McpConnection:
             raise
 
     async def close(self) -> None:
-        """End the connection, and the process of a command. Raises nothing of the server's."""
+        """Close the connection and end the command's process. The server's errors are not raised."""
         self._stop.set()
         self._client = None
         if self._task is None:
@@ -109,7 +116,7 @@ class McpConnection:
         self._log.close()
 
     async def tools(self) -> list["Tool"]:
-        """What the server offers, page by page, of what the settings allow."""
+        """Return the server's tools, read page by page, that the setting `tools` allows."""
         tools: list[Tool] = []
         cursor: str | None = None
         try:
@@ -121,12 +128,16 @@ class McpConnection:
                     if not cursor:
                         break
         except Exception as error:
-            raise self._lost("does not list its tools", error) from error
+            raise self._lost("does not answer the question for its tools", error) from error
         allowed = self.settings.tools
         return [tool for tool in tools if allowed is None or tool.name in allowed]
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> "CallToolResult":
-        """Raises the library's MCPError for what the server refuses, NoAnswerInTime, InfraError."""
+        """Call `tool` and return its result.
+
+        Raises the library's MCPError: the server refuses the call. NoAnswerInTime: the call timed
+        out. InfraError: the connection failed.
+        """
         from mcp import MCPError
 
         try:
@@ -144,7 +155,9 @@ class McpConnection:
             raise self._lost(f"gave no answer to {tool}", error) from error
 
     def _refused(self, error: Any) -> bool:
-        """Whether the server itself answered so: parameters that are wrong, a tool unknown."""
+        """Whether the server itself sent this error, such as for invalid parameters or an unknown
+        tool.
+        """
         from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
         answers = {INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND}
@@ -193,7 +206,7 @@ class McpConnection:
         )
 
     def _last_lines(self) -> list[str]:
-        """What a command last said on its standard error."""
+        """Return the last lines of the command's standard error."""
         if self._log.closed:
             return []
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 2_000))
@@ -207,7 +220,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def required_library() -> None:
-    """Raises ConfigError, naming the extra, when the `mcp` package is not there."""
+    """Raise ConfigError, which names the extra to install, when the `mcp` package is not installed."""
     try:
         import mcp  # noqa: F401  # whether it can be imported is the question
     except ModuleNotFoundError:
@@ -218,9 +231,9 @@ def required_library() -> None:
 
 @final
 class SharedServers:
-    """Connections of one agent: each rollout's own, or one that all rollouts share.
+    """The MCP connections of one agent: one per rollout, or one that all rollouts share.
 
-    A shared one is opened on its first use, and anew when it broke.
+    A shared connection is opened on its first use, and opened again after it broke.
     """
 
     def __init__(self) -> None:
@@ -230,9 +243,10 @@ class SharedServers:
     async def connection(
         self, name: str, settings: McpServerSettings, rollout: AsyncExitStack
     ) -> McpConnection:
-        """An open connection; one of the rollout's own is closed with `rollout`.
+        """Return an open connection; a connection that is not shared is closed when `rollout`
+        closes.
 
-        Raises InfraError when the server cannot be reached.
+        Raises InfraError: the server cannot be reached.
         """
         if settings.shared:
             return await self._shared(name, settings)
@@ -242,7 +256,7 @@ class SharedServers:
         return connection
 
     async def close(self) -> None:
-        """End all of them."""
+        """Close all shared connections."""
         while self._open:
             _, connection = self._open.popitem()
             await connection.close()

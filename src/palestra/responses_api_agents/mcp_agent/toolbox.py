@@ -1,4 +1,4 @@
-"""The tools of one rollout, from wherever they come, under names that differ."""
+"""The tools of one rollout, collected from several sources under unique names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _MCP = "/mcp"
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A tool as its server describes it."""
+    """One tool, as its server describes it."""
 
     name: str
     description: str
@@ -27,22 +27,27 @@ class Offered:
 
 
 class ToolSource(Protocol):
-    """Where tools come from."""
+    """A server that provides tools."""
 
     @property
     def name(self) -> str:
         """The server's name."""
 
     async def offered(self) -> Sequence[Offered]:
-        """Its tools. Raises `CallError` when it does not say."""
+        """Return the server's tools. Raises `CallError`: the server does not list them."""
 
     async def call(self, tool: str, arguments: JsonObject, /) -> str:
-        """What a tool says, its errors included. Raises `CallError` when it gave no answer."""
+        """Return the output of a tool, including the tool's errors.
+
+        Raises `CallError`: the tool gave no answer.
+        """
 
 
 @final
 class Toolbox:
-    """Tools of several sources. Where two have the same name, the later is `<server>__<tool>`."""
+    """The tools of several sources. When two tools have the same name, the later one is named
+    `<server>__<tool>`.
+    """
 
     def __init__(self, environment: Peer) -> None:
         self._environment = environment
@@ -51,7 +56,7 @@ class Toolbox:
         """What the model is told of them."""
 
     async def add(self, source: ToolSource) -> None:
-        """Take the tools of a source. Raises as its `offered` does."""
+        """Add the tools of `source`. Raises the errors of `source.offered`."""
         for tool in await source.offered():
             name = tool.name if tool.name not in self._tools else f"{source.name}__{tool.name}"
             self._tools[name] = (source, tool.name)
@@ -66,7 +71,7 @@ class Toolbox:
             )
 
     async def call(self, name: str, arguments: JsonObject) -> str:
-        """Run a tool; one of no source is the environment's to answer."""
+        """Run a tool. When no source has the tool, the call goes to the environment."""
         source, tool = self._tools.get(name, (None, name))
         if source is None:
             return await self._environment.call_tool(name, arguments)
@@ -99,9 +104,9 @@ class _Answer(WireModel):
 
 @final
 class EnvironmentTools:
-    """The tools at the `/mcp` of the environment, called in the rollout's session.
+    """The tools at the environment's `/mcp`, called in the rollout's session.
 
-    They are asked for without a handshake, which our `/mcp` does not need.
+    The requests skip the MCP handshake, which Palestra's `/mcp` does not need.
     """
 
     def __init__(self, environment: Peer) -> None:
@@ -109,11 +114,14 @@ class EnvironmentTools:
 
     @property
     def name(self) -> str:
-        """The environment's instance."""
+        """The instance name of the environment."""
         return self._environment.name
 
     async def offered(self) -> Sequence[Offered]:
-        """Raises WrongSetting when the environment does not offer its tools over MCP."""
+        """Return the environment's tools.
+
+        Raises WrongSetting: the environment does not provide its tools over MCP.
+        """
         try:
             answer = await self._ask("tools/list", {})
         except CallError as error:
@@ -129,7 +137,7 @@ class EnvironmentTools:
         return [Offered(tool.name, tool.description, tool.inputSchema) for tool in tools]
 
     async def call(self, tool: str, arguments: JsonObject, /) -> str:
-        """The tool's text; what the server refuses is an answer too."""
+        """Return the tool's text. An error from the server is returned as text too."""
         answer = await self._ask("tools/call", {"name": tool, "arguments": dict(arguments)})
         if answer.result is None:
             return _error(answer.error.message if answer.error else "no result")
@@ -142,7 +150,7 @@ class EnvironmentTools:
 
 @final
 class OutsideTools:
-    """The tools of an MCP server of the settings."""
+    """The tools of one MCP server from the agent's settings."""
 
     def __init__(self, connection: McpConnection) -> None:
         self._connection = connection
@@ -153,14 +161,14 @@ class OutsideTools:
         return self._connection.name
 
     async def offered(self) -> Sequence[Offered]:
-        """Raises InfraError when the server does not say."""
+        """Return the server's tools. Raises InfraError: the server does not list them."""
         return [
             Offered(tool.name, tool.description or "", tool.input_schema)
             for tool in await self._connection.tools()
         ]
 
     async def call(self, tool: str, arguments: JsonObject, /) -> str:
-        """The tool's text; what the server refuses, or does not answer in time, is told too."""
+        """Return the tool's text. A refusal or a timeout is returned as text too."""
         from mcp import MCPError
 
         try:
@@ -174,7 +182,9 @@ class OutsideTools:
 
 
 def _text(result: "CallToolResult") -> str:
-    """The text of an answer; of other content, what kind it is."""
+    """Return the text of a tool result; content that is not text is shown by its type, as
+    `[image]`.
+    """
     parts = [str(part.text) if part.type == "text" else f"[{part.type}]" for part in result.content]
     if not parts and result.structured_content is not None:
         return encode_json(result.structured_content).decode()

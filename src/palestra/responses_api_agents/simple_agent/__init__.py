@@ -1,1 +1,1 @@
-"""The plain tool-calling loop; `app.py` holds it."""
+"""The plain tool-calling agent; its loop is in `app.py`."""

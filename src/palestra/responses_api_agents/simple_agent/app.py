@@ -1,13 +1,13 @@
-"""`SimpleAgent`: call the model, run the tools it asked for, repeat until it answers.
+"""`SimpleAgent`: call the model, run the tools that it calls, and repeat until a turn has no call.
 
-One turn is one model call and the function calls in its answer. The loop ends when a turn
+One turn is one model call plus the function calls in its answer. The loop ends when a turn
 
 - is incomplete (`incomplete_details`: the model hit its token limit or was filtered),
-- holds no function call, whether or not it holds a message, or
-- is the last one that `max_steps` allows; its calls are not run.
+- contains no function call, with or without a message, or
+- is the last turn that `max_steps` allows; its calls are not run.
 
-What a model wrote wrongly (arguments that are no JSON object, a tool that does not exist, a
-tool that raised) goes back to it as the tool's output and never ends the rollout.
+Errors in the model's calls (arguments that are not a JSON object, an unknown tool, a tool that
+raised) are sent back to the model as the tool's output. They never end the rollout.
 """
 
 import asyncio
@@ -38,39 +38,44 @@ from palestra.transport import Peer
 _make_output = maker(FunctionCallOutput)
 
 CallTool = Callable[[str, JsonObject], Awaitable[str]]
-"""Run a tool by name with its arguments: what the model reads of it, errors of the tool included.
-Raises `CallError` when there is no answer."""
+"""A function that runs a tool by name with its arguments and returns the text for the model.
+
+The text includes the tool's errors. Raises `CallError`: there is no answer.
+"""
 
 
 class SimpleAgentConfig(BoundAgentConfig):
-    """Settings of the simple agent."""
+    """The settings of `SimpleAgent`."""
 
     max_steps: int | None = Field(default=None, ge=1)
-    """Most model calls of one rollout; None leaves it to the model and its context."""
+    """The maximum number of model calls in one rollout; None: no limit besides the model's context.
+    """
 
     independent_tool_calls: bool = False
-    """Run the function calls of one turn concurrently: only for an environment whose tools do
-    not depend on each other's order. Outputs keep the order of the calls either way."""
+    """Whether to run the function calls of one turn concurrently. Only for environments whose tools
+    may run in any order. The outputs keep the order of the calls in both cases."""
 
 
 class SimpleAgent(BoundAgent):
-    """The loop above; see the module's docstring for when it ends."""
+    """An agent that runs the plain tool-calling loop; the module's docstring says when the loop
+    ends.
+    """
 
     config: SimpleAgentConfig
 
     def respond(
         self, params: ResponseCreateParams, *, environment: Peer, model: Peer
     ) -> Coroutine[Any, Any, Response]:
-        """The last turn's response, with the items of all turns and their summed usage.
+        """Return the last turn's response, with the items of all turns and their summed usage.
 
-        Raises `CallError` when the model or the environment gave no answer.
+        Raises `CallError`: the model or the environment gave no answer.
         """
         return self.play(params, model, environment.call_tool)
 
     async def play(
         self, params: ResponseCreateParams, model: Peer, call_tool: CallTool
     ) -> Response:
-        """The loop, with the tools behind `call_tool`. Raises as `respond`."""
+        """Run the loop; `call_tool` runs the tools. Raises the same errors as `respond`."""
         request = params
         trajectory: list[OutputItem] = []
         usage: Usage | None = None

@@ -1,1 +1,1 @@
-"""Runs environments written for the `verifiers` library, with our models behind them."""
+"""An agent that runs environments of the `verifiers` library with Palestra's model servers."""

@@ -1,7 +1,8 @@
-"""`VerifiersAgent`: one rollout of an environment of the `verifiers` library.
+"""`VerifiersAgent`: runs one rollout of an environment of the `verifiers` library.
 
-The library's environment is agent, tools and verifier in one: it is given the row and a client
-that asks our model server, and its rubric gives the reward. So there is no resources server here.
+The library's environment is agent, tools and verifier in one. It gets the row and a client that
+calls a Palestra model server, and its rubric computes the reward. So this agent needs no resources
+server.
 """
 
 import asyncio
@@ -34,24 +35,25 @@ from palestra.schema import (
 from palestra.server import Endpoint, Server, ServerConfig, ServerReference
 
 _OF_THE_MODEL = frozenset({"EmptyModelResponseError", "InvalidModelResponseError"})
-"""Errors of a rollout that are the model's answer, and scored as that."""
+"""The names of rollout errors caused by the model's answer. Such a rollout is scored, not failed.
+"""
 
 
 class VerifiersAgentConfig(ServerConfig):
-    """Settings of the agent."""
+    """The settings of `VerifiersAgent`."""
 
     model_server: ServerReference
-    """The model that answers as the policy."""
+    """The model server of the policy."""
 
     env_id: str
     """The environment's id: the name of an installed module that has `load_environment`."""
 
     env_args: JsonDict = Field(default_factory=dict)
-    """Arguments of its `load_environment`."""
+    """The arguments for the environment's `load_environment`."""
 
 
 class VerifiersTask(WireModel):
-    """What of a row the environment is given, besides the prompt."""
+    """The fields of a row that the environment gets besides the prompt."""
 
     example_id: int = 0
     answer: Any = None
@@ -59,26 +61,27 @@ class VerifiersTask(WireModel):
 
 
 class VerifiersRunRequest(RunRequest):
-    """A row, as the agent's `rows` module writes it."""
+    """A row, as `verifiers_agent.rows` writes it."""
 
     verifiers: VerifiersTask = Field(default_factory=VerifiersTask, alias=ROW_FIELD)
 
 
 class VerifiersAgent(Server):
-    """See the module's docstring."""
+    """An agent that runs environments of the `verifiers` library; see the module's docstring."""
 
     config: VerifiersAgentConfig
 
     @property
     def palestra_type(self) -> str:
-        """It is an agent."""
+        """The server type `agent`."""
         return ServerType.AGENT
 
     async def start(self) -> None:
-        """Load the environment, with its dataset where it needs one.
+        """Load the environment, including its dataset if needed.
 
-        Here on the loop, which nobody else waits for yet: the library sets signal handlers, which
-        it may only on the main thread. The fleet's own are put back.
+        Loading runs on the event loop, which serves no requests yet: the library sets signal
+        handlers, and Python allows that on the main thread only. Afterwards the fleet's own
+        handlers are restored.
         """
         try:
             with _own_signal_handlers():
@@ -104,7 +107,10 @@ class VerifiersAgent(Server):
         return verifiers.load_environment(self.config.env_id, **self.config.env_args)
 
     async def run(self, body: VerifiersRunRequest) -> VerifyResponse:
-        """One rollout, scored by the environment's rubric. Raises `CallError` when there is none."""
+        """Run one rollout and return the reward of the environment's rubric.
+
+        Raises `CallError`: a model call failed, or there is no valid reward.
+        """
         from palestra.responses_api_agents.verifiers_agent.client import PeerClient
 
         model = self.server_client.peer(self.config.model_server.name)
@@ -136,7 +142,7 @@ class VerifiersAgent(Server):
         )
 
     def _check(self, output: Any) -> None:
-        """Whether there is a reward to report."""
+        """Raise an error when the environment failed or the reward is not a finite number."""
         error = output.get("error")
         if error is not None and error["error"] not in _OF_THE_MODEL:
             raise EnvironmentFault(
@@ -148,7 +154,9 @@ class VerifiersAgent(Server):
             raise VerifierError(f"{self.name}: the environment's reward is {reward!r}")
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """Metrics over many rollouts: means, and pass@k, of what the rubric reports."""
+        """Return metrics over many rollouts: means and pass@k of the values that the rubric
+        reports.
+        """
         metrics = await asyncio.to_thread(
             partial(
                 aggregate_metrics,
@@ -160,7 +168,11 @@ class VerifiersAgent(Server):
         return AggregateMetrics.model_validate(metrics)
 
     def routes(self) -> list[Endpoint]:
-        """Run and aggregate: the loop alone, without its environment, there is not."""
+        """Return the endpoints `/run` and `/aggregate_metrics`.
+
+        There is no endpoint for the loop alone, because the library's environment contains the
+        loop.
+        """
         return [
             self.endpoint(self.run, "/run"),
             self.endpoint(self.aggregate_metrics, "/aggregate_metrics"),
@@ -169,7 +181,7 @@ class VerifiersAgent(Server):
 
 @contextlib.contextmanager
 def _own_signal_handlers() -> Iterator[None]:
-    """Undo what the body does to the handlers of the signals that end a process."""
+    """Restore the handlers of SIGINT and SIGTERM after the `with` block, if the block changed them."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

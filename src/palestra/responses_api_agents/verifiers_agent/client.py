@@ -1,7 +1,7 @@
-"""The library's model client over a model server of the fleet.
+"""A `verifiers` model client that calls a model server of the fleet.
 
-So a rollout's model calls carry its identity and deadline, and a failure keeps its cause: the
-library makes of every exception an error of its own, and a reward of zero.
+So model calls carry the rollout's identity and deadline, and a failure keeps its cause. The library
+would turn every exception into its own error and a reward of 0.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from palestra.transport import Peer
 
 @final
 class PeerClient(OpenAIChatCompletionsClient):  # type: ignore[misc]  # the library has no types
-    """One rollout's client. `failure`: why a call got no answer, when one did not."""
+    """The model client of one rollout. `failure`: the error of a call without an answer, or None."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(peer)
@@ -35,7 +35,11 @@ class PeerClient(OpenAIChatCompletionsClient):  # type: ignore[misc]  # the libr
         tools: Sequence[Any] | None = None,
         **_options: Any,
     ) -> NativeCompletion:
-        """Ask the model server. Raises what the library makes a failed rollout of."""
+        """Call the model server and return its answer.
+
+        Raises `CallError`, which is also stored in `failure`; the library then counts the rollout
+        as failed.
+        """
         messages = [
             {name: value for name, value in message.items() if value is not None}
             for message in prompt
@@ -54,4 +58,4 @@ class PeerClient(OpenAIChatCompletionsClient):  # type: ignore[misc]  # the libr
         return NativeCompletion.model_validate_json(encode_json(answer))
 
     async def close(self) -> None:
-        """Nothing to close: the fleet owns the connections."""
+        """Do nothing: the fleet owns the connections."""

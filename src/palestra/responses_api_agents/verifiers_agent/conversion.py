@@ -1,4 +1,4 @@
-"""Between our rows and responses and what the `verifiers` library reads and writes: chats."""
+"""Convert Palestra's rows and responses to and from the chat messages of the `verifiers` library."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens"
 
 
 def input_of(params: ResponseCreateParams, task: JsonObject) -> JsonDict:
-    """The library's input for a row: its prompt as chat messages, and the task's fields."""
+    """Return the library's input for a row: the prompt as chat messages, and the fields of `task`."""
     conversation = params.input
     prompt = (
         [{"role": "user", "content": conversation}]
@@ -26,13 +26,15 @@ def input_of(params: ResponseCreateParams, task: JsonObject) -> JsonDict:
 
 
 def sampling_of(params: ResponseCreateParams) -> JsonDict:
-    """The row's sampling settings under their names in Chat Completions."""
+    """Return the row's sampling settings under their Chat Completions names."""
     sampling = {theirs: getattr(params, ours) for ours, theirs in _SAMPLING.items()}
     return {name: value for name, value in sampling.items() if value is not None}
 
 
 def response_of(output: JsonObject, *, model: str) -> Response:
-    """The rollout's completion as one response; what the environment said is a user's message."""
+    """Return the rollout's completion as one response; the environment's messages become user
+    messages.
+    """
     usage = output.get("token_usage") or {}
     input_tokens, written = (int(usage.get(f"{kind}_tokens") or 0) for kind in ("input", "output"))
     response: JsonDict = {
@@ -53,7 +55,7 @@ def response_of(output: JsonObject, *, model: str) -> Response:
 
 
 def _chat(items: list[Any]) -> list[JsonDict]:
-    """Messages of a row as chat messages; parts of a content under their names there."""
+    """Convert the messages of a row to chat messages, including their content parts."""
     chat = []
     for item in items:
         fields = orjson.loads(orjson.dumps(fields_of(item), default=fields_of))
@@ -81,13 +83,13 @@ def _items(messages: list[JsonObject]) -> Iterator[JsonDict]:
                 "output": content,
             }
         elif role == "assistant":
-            yield from _said(message, content)
+            yield from _message_items(message, content)
         else:
             yield {"type": "message", "role": role or "user", "content": content}
 
 
-def _said(message: JsonObject, content: str) -> Iterator[JsonDict]:
-    """One turn of the model: what it thought, said, and called."""
+def _message_items(message: JsonObject, content: str) -> Iterator[JsonDict]:
+    """Yield the items of one model turn: reasoning, message and function calls."""
     if thought := message.get("reasoning_content"):
         summary = [{"type": "summary_text", "text": thought}]
         yield {"type": "reasoning", "id": f"rs_{new_id()}", "summary": summary}
@@ -105,7 +107,9 @@ def _said(message: JsonObject, content: str) -> Iterator[JsonDict]:
 
 
 def _call(call: Any) -> JsonDict:
-    """A tool call, which some releases write as JSON text."""
+    """Convert a tool call to a `function_call` item. Some releases of the library write the call as
+    JSON text.
+    """
     call_fields: JsonObject = orjson.loads(call) if isinstance(call, str) else call
     function = call_fields.get("function") or call_fields
     return {

@@ -1,9 +1,9 @@
-"""Writes the rows of a `verifiers` environment: one per example of its dataset.
+"""Write the rows of a `verifiers` environment: one row per example of its dataset.
 
     python -m palestra.responses_api_agents.verifiers_agent.rows my-env out.jsonl --count 100
 
-With `--split eval` its evaluation set; `--args '{"difficulty": 3}'` are those of its
-`load_environment`. Run it where the library and the environment's package are installed.
+`--split eval` selects the evaluation set. `--args '{"difficulty": 3}'` sets arguments of
+`load_environment`. The library and the environment's package must be installed.
 """
 
 import argparse
@@ -17,13 +17,13 @@ import orjson
 from palestra.schema import JsonDict, JsonObject, encode_json
 
 ROW_FIELD: Final = "verifiers"
-"""The row's field with what the environment needs besides the prompt."""
+"""The name of the row's field for the environment's values besides the prompt."""
 
 _KEPT = ("example_id", "answer", "info")
 
 
 def row_of(example: JsonObject) -> JsonDict:
-    """One example of an environment's dataset as a row."""
+    """Convert one example of an environment's dataset to a row."""
     task = {name: example[name] for name in _KEPT if example.get(name) is not None}
     messages = [
         {name: value for name, value in message.items() if value is not None}
@@ -33,14 +33,14 @@ def row_of(example: JsonObject) -> JsonDict:
 
 
 def rows_of(environment: Any, *, split: str = "train", count: int = -1) -> Iterator[JsonDict]:
-    """Rows of a loaded environment, in its order; all of them where `count` is negative."""
+    """Yield the rows of a loaded environment, in its order. A negative `count` means all rows."""
     take = environment.get_eval_dataset if split == "eval" else environment.get_dataset
     for example in take(n=count):
         yield row_of(example)
 
 
 def main(arguments: list[str]) -> None:
-    """The command."""
+    """Run the command: load the environment and write its rows to the output file."""
     import verifiers  # type: ignore[import-not-found]  # not installed beside our tools
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])

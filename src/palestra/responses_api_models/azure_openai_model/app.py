@@ -1,4 +1,4 @@
-"""`azure_openai_model`: a deployment of Azure OpenAI, through its Chat Completions."""
+"""`azure_openai_model`: a deployment of Azure OpenAI, called through Chat Completions."""
 
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -8,21 +8,24 @@ from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelC
 
 
 class AzureOpenAIModelConfig(ChatModelConfig):
-    """Settings of `azure_openai_model`."""
+    """The settings of `azure_openai_model`."""
 
     base_url: str | list[str]
-    """Where the resource is: `https://NAME.openai.azure.com`, without a path."""
+    """The URL of the Azure resource, without a path: `https://NAME.openai.azure.com`."""
     model: str
-    """The name of the deployment, which need not be the model's."""
+    """The name of the deployment, which may differ from the model's name."""
     api_version: str = ""
-    """Of the dated API, such as `2024-10-21`; empty is the undated one below `/openai/v1`."""
+    """The version of the dated API, such as `2024-10-21`. Empty: the undated API below
+    `/openai/v1`."""
     uses_reasoning_parser: bool = True
     uses_interleaved_reasoning: bool = False
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
 
 
 class AzureOpenAIModel(ChatCompletionsServer):
-    """The Responses API in front of a deployment; the key goes into the header `api-key`."""
+    """A model server in front of an Azure OpenAI deployment. It sends the key in the header
+    `api-key`.
+    """
 
     config: AzureOpenAIModelConfig
     key_header: ClassVar[str] = "api-key"

@@ -1,9 +1,9 @@
-"""What model servers in front of Chat Completions endpoints share.
+"""Code shared by the model servers in front of Chat Completions endpoints.
 
-`request` and `response` convert (pure functions), `provider_errors` says what refusals mean, by
-their status and their `wordings`, `upstream` sends, `answers` reads what comes back, `server` puts
-them together. A model server of its own folder subclasses `ChatCompletionsServer`; this folder has
-no entrypoint and is no implementation.
+`request` and `response` convert (pure functions). `provider_errors` classifies refusals by status
+and, with `wordings`, by text. `upstream` sends requests, `answers` reads the answers, and `server`
+combines all of them. A model server in another folder subclasses `ChatCompletionsServer`; this
+folder itself contains no runnable server.
 """
 
 from palestra.responses_api_models.chat.messages import to_messages

@@ -1,11 +1,11 @@
-"""`ChatAnswerReader`: what one provider's answers mean, to the rollout that asked."""
+"""`ChatAnswerReader`: decodes a provider's answers and turns refusals into errors of the rollout."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, final
 
 from msgspec.structs import replace
 
-from palestra.errors import Evidence, Hop, Hopeless, ModelError, add_hop, excerpt, mask_error
+from palestra.errors import CallEvidence, Hop, Hopeless, ModelError, add_hop, excerpt, mask_error
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
     check_whole,
@@ -17,34 +17,35 @@ from palestra.transport import AnsweredRollouts, HttpReply, current_call
 
 
 class CompletionChoice(Protocol):
-    """One of a completion's."""
+    """One choice of a chat completion."""
 
     @property
     def finish_reason(self) -> str | None:
-        """Why it ended, in the endpoint's word."""
+        """The endpoint's `finish_reason`: why the choice ended."""
 
 
 class Completion(Protocol):
-    """A chat completion, decoded one way or another."""
+    """A chat completion, decoded by any of several decoders."""
 
     @property
     def choices(self) -> Sequence[CompletionChoice]:
-        """As many as were asked for."""
+        """The choices of the completion; their number is the number that the request asked for."""
 
 
 C = TypeVar("C", bound=Completion)
 T = TypeVar("T")
 
 _UNREADABLE = (ValueError, LookupError, TypeError, RecursionError)
-"""What decoders raise. RecursionError: some thousand brackets, which none of them follows."""
+"""The errors that decoders raise. RecursionError: more nested brackets (thousands) than a decoder
+can follow."""
 
 
 @final
 class ChatAnswerReader:
-    """Reads bodies, and refusals.
+    """A reader of an endpoint's answers and refusals.
 
-    `server` is the model server's instance name, under which failures are reported; `mask` takes
-    secrets out of a text, as an answer may quote them.
+    `server`: the model server's instance name, used in error messages. `mask`: removes secrets from
+    a text, because an answer may quote them.
     """
 
     def __init__(
@@ -63,9 +64,10 @@ class ChatAnswerReader:
     def read(
         self, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], C]
     ) -> C | ContextOverflow:
-        """The whole completion in a success; an overflow stays one.
+        """Decode a successful answer and return the completion. A `ContextOverflow` is returned
+        unchanged.
 
-        Raises `CallError` when there is none, or one that the endpoint broke off.
+        Raises `CallError`: the body holds no completion, or the endpoint broke the answer off.
         """
         if isinstance(body, ContextOverflow):
             return body
@@ -87,10 +89,10 @@ class ChatAnswerReader:
     def read_as(
         self, expected: str, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], T]
     ) -> T | ContextOverflow:
-        """What `decode` makes of a success; an overflow stays one.
+        """Return `decode(body)` of a successful answer. A `ContextOverflow` is returned unchanged.
 
-        `decode` raises ValueError, LookupError or TypeError for a body that is no `expected`. Raises
-        `CallError` then.
+        `decode` raises ValueError, LookupError or TypeError when the body is not what `expected`
+        names. This method then raises `CallError`.
         """
         if isinstance(body, ContextOverflow):
             return body
@@ -100,15 +102,19 @@ class ChatAnswerReader:
             return self.no_answer(url, body, expected, error)
 
     def failed(self, url: str, body: bytes, error: ModelError) -> ModelError:
-        """`error`, which a success was found to tell of, with where and what was answered."""
+        """Add the URL and the answered body to `error`, mask its secrets, and return it.
+
+        For an answer of status 200 whose body reports a failure.
+        """
         mask_error(error, self._mask)
         add_hop(error, Hop(self._server, url, 200, self._mask(excerpt(body))))
         return error
 
     def no_answer(self, url: str, body: bytes, expected: str, error: Exception) -> ContextOverflow:
-        """What a success means that holds no answer: some routers report failures that way.
+        """Classify an answer of status 200 that holds no completion: some routers report failures
+        that way.
 
-        Raises `CallError`, but for a context that is full.
+        Returns ContextOverflow: the context is full. Raises `CallError`: any other failure.
         """
         status = failure_status(body)
         if status is None:
@@ -116,17 +122,20 @@ class ChatAnswerReader:
         return self.refused(url, HttpReply(status=status, body=body))
 
     def unreadable(self, url: str, body: bytes, expected: str, error: Exception) -> ModelError:
-        """A success whose body is not what was asked for."""
+        """Return the error for an answer of status 200 whose body is not what `expected` names."""
         text = self._mask(excerpt(body))
         return ModelError(
             f"{self._server}: {url} answered 200 with what is no {expected} "
             f"({self._mask(why_unreadable(body, error))}): {text[:500]}",
             hint="does the base_url point to an OpenAI-compatible endpoint, /v1 included?",
-            evidence=Evidence(hops=(Hop(self._server, url, 200, text),)),
+            evidence=CallEvidence(hops=(Hop(self._server, url, 200, text),)),
         )
 
     def refused(self, url: str, reply: HttpReply) -> ContextOverflow:
-        """What an answer of status 300 or more means. Raises `CallError`, but for a full context."""
+        """Classify an answer of status 300 or more.
+
+        Returns ContextOverflow: the context is full. Raises `CallError`: any other refusal.
+        """
         reply = replace(reply, body=self._mask(reply.body.decode("utf-8", "replace")).encode())
         failure = classify(reply, server=self._server, url=url, model=self._model)
         if isinstance(failure, ContextOverflow):
@@ -134,21 +143,25 @@ class ChatAnswerReader:
         raise failure
 
     def overflow(self, sentence: str, hop: Hop) -> ContextOverflow:
-        """A full context in the rollout of the current call."""
+        """Return the `ContextOverflow` for the rollout of the current call."""
         return ContextOverflow(sentence, hop, self._answered.knows(current_call()))
 
     def answered(self) -> None:
-        """The model has answered the current call; `read` notes it by itself."""
+        """Record that the model has answered in the current call's rollout. `read` does this by
+        itself.
+        """
         self._answered.note(current_call())
 
     def raise_hopeless(self, url: str, reply: HttpReply) -> None:
-        """Raises `Hopeless` for a refusal that looks like one to wait for, and is none."""
+        """Raise `Hopeless` when the refusal looks temporary, but no retry can help."""
         failure = classify(reply, server=self._server, url=url, model=self._model)
         if isinstance(failure, Hopeless):
             raise failure
 
     def hop(self, url: str, reply: HttpReply | None) -> Hop:
-        """A call of the endpoint, with what it answered, if it did."""
+        """Return the record of one call of the endpoint, with the answer in `reply` if there was
+        one.
+        """
         if reply is None:
             return Hop(self._server, url)
         return Hop(self._server, url, reply.status, self._mask(excerpt(reply.body)))

@@ -1,18 +1,18 @@
-"""`Endpoints`: which of several endpoints a request goes to. Decides only, and sends nothing.
+"""`Endpoints`: chooses the endpoint of a model server for each request. It sends nothing itself.
 
 Rules:
 
-- A session stays on its endpoint, which has the beginning of the conversation in its cache.
-- A new session goes where the fewest requests are under way, of those that answer.
-- An endpoint whose connections fail is left: its sessions move to others at their next request,
-  and stay there. After a pause, which doubles up to half a minute, one request tries it again; the
-  others follow once that was answered.
-- An endpoint that is busy (429, 503) is left for as long as it asks, and one that answered 500
-  several times in a row for a pause: meanwhile its sessions are guests of another one, and then
-  they go back to where the beginning of their conversation is.
-- When all are left, requests try the one whose pause ends first.
-- A session with many requests at once is no conversation (a client that keeps cookies, say): what
-  is too much goes where there is room.
+- A session stays on its endpoint, whose cache contains the beginning of the conversation.
+- A new session goes to the working endpoint with the fewest requests under way.
+- An endpoint whose connections fail is avoided. Its sessions move to other endpoints at their
+  next request, and stay there. After a pause, which doubles up to 30 s, one request tries the
+  endpoint again; other requests follow when it has answered.
+- A busy endpoint (429, 503) is avoided for as long as it asks. An endpoint that answered 500
+  several times in a row is avoided for a pause. Meanwhile its sessions use another endpoint as
+  guests. Afterwards they return, because its cache contains their conversation.
+- When all endpoints are avoided, requests go to the one whose pause ends first.
+- A session with many concurrent requests is not one conversation (for example, a client that
+  keeps cookies): its requests beyond `AT_ONCE` go to the least loaded endpoint.
 """
 
 import asyncio
@@ -30,54 +30,59 @@ logger = logging.getLogger("palestra.models")
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 FORGOTTEN_AFTER_S = 900.0
-"""A session unused for so long has no cache to go back to."""
+"""Seconds after which an unused session is forgotten: its conversation is no longer in any cache.
+"""
 ERRORS_IN_A_ROW = 3
-"""Answers of status 500, with none other between them, after which an endpoint is left for a
-pause: one or two may be the requests' fault."""
+"""The number of consecutive answers of status 500 after which an endpoint is avoided for a pause.
+One or two may be caused by the requests."""
 AT_ONCE = 4
-"""Requests of one session under way that still count as one conversation."""
+"""The maximum number of concurrent requests of one session that still count as one conversation."""
 
 
 @dataclass(slots=True, eq=False)
 class ProviderEndpoint:
-    """One base URL, and what is known about it by now."""
+    """One endpoint: its base URL and its current state."""
 
     url: str
     in_flight: int = 0
     sessions: int = 0
     failures: int = 0
-    """Connections that failed since the last answer."""
+    """The number of failed connections since the last answer."""
     errors: int = 0
-    """Answers of status 500 since the last other one."""
+    """The number of consecutive answers of status 500."""
     pauses: int = 0
-    """Times in a row that it was left, broken or busy."""
+    """The number of consecutive pauses, after broken connections, errors or busy answers."""
     left_until: float = 0.0
-    """No request before this moment, by the clock of its `Endpoints`."""
+    """The time until which the endpoint gets no requests, by the clock of `Endpoints`."""
     on_trial: bool = False
-    """Whether one request is finding out if it is back."""
+    """Whether one request is testing if the failed endpoint works again."""
     last_heard: float = 0.0
     strikes: int = 0
-    """Questions whether it is alive that stayed without an answer."""
+    """The number of consecutive liveness checks without an answer."""
     waits: set[asyncio.Timeout] = field(default_factory=set)
-    """Of the requests under way: what ends them when it turns out to be dead."""
+    """The timeouts of the requests under way. They are triggered when the endpoint turns out to be
+    dead."""
     told: set[str] = field(default_factory=set)
-    """Why its sessions had to go elsewhere for a while, as far as that was said already."""
+    """The reasons for which the endpoint was avoided for a while and which were already logged."""
 
 
 @dataclass(slots=True)
 class _Stay:
-    """A session on its endpoint."""
+    """The endpoint that a session uses."""
 
     endpoint: ProviderEndpoint
     host: ProviderEndpoint | None = None
-    """Where it is a guest while its endpoint is busy: one and the same, for its cache too."""
+    """The other endpoint that serves the session while its own is busy. It stays the same, for its
+    cache."""
     in_flight: int = 0
     last_used: float = 0.0
 
 
 @final
 class Endpoints:
-    """The endpoints of one model server, in one process. `server` is its name, for the log."""
+    """The endpoints of one model server, in one process. `server`: the model server's name, for the
+    log.
+    """
 
     def __init__(
         self, urls: Sequence[str], *, server: str, clock: Callable[[], float] = time.monotonic
@@ -89,7 +94,9 @@ class Endpoints:
         """By session, the one used last at the end."""
 
     def home(self, session: str) -> ProviderEndpoint:
-        """Where the session's next request goes. Raises `ModelError` when there is no endpoint."""
+        """Return the endpoint of the session's next request. Raises `ModelError`: there is no
+        endpoint.
+        """
         endpoint = self._choose(session, ())
         if endpoint is None:
             raise ModelError(f"{self._server} has no endpoint yet", hint="its start() must set one")
@@ -98,9 +105,10 @@ class Endpoints:
     def enter(
         self, session: str, tried: Collection[ProviderEndpoint] = ()
     ) -> ProviderEndpoint | None:
-        """Where a request of the session goes now, which is counted there until `leave`.
+        """Choose the endpoint for a request of the session, and count the request there until
+        `leave`.
 
-        None when all that is worth trying is among `tried`.
+        `tried`: endpoints to skip. Returns None when no endpoint outside `tried` is worth a try.
         """
         endpoint = self._choose(session, tried)
         if endpoint is None:
@@ -113,14 +121,16 @@ class Endpoints:
         return endpoint
 
     def leave(self, session: str, endpoint: ProviderEndpoint) -> None:
-        """The request that `enter` counted has ended, however it did."""
+        """Stop counting a request that `enter` counted; it has ended, with or without success."""
         endpoint.in_flight -= 1
         endpoint.on_trial = False
         if stay := self._stays.get(session):
             stay.in_flight -= 1
 
     def answered(self, endpoint: ProviderEndpoint) -> None:
-        """It gave an answer: whatever was wrong is over, but for a pause that it asked for."""
+        """Record that the endpoint answered. Its failures are forgotten; a pause that it asked for
+        stays.
+        """
         self._heard(endpoint)
         if endpoint.failures:
             if len(self.all) > 1:
@@ -129,7 +139,7 @@ class Endpoints:
         endpoint.failures = endpoint.errors = endpoint.pauses = 0
 
     def lost(self, endpoint: ProviderEndpoint, why: str) -> None:
-        """No connection, or one that broke: leave it, and say so once."""
+        """Record a connection that failed or broke: avoid the endpoint, and log it once."""
         if not endpoint.failures and len(self.all) > 1:
             # Before it is marked, as its sessions move one by one.
             logger.warning(
@@ -144,13 +154,17 @@ class Endpoints:
         self._pause(endpoint, None)
 
     def busy(self, endpoint: ProviderEndpoint, asked_s: float | None, status: int = 429) -> None:
-        """It is there and cannot take more: leave it for as long as it asks."""
+        """Record that the endpoint is overloaded: avoid it for `asked_s` seconds, or for the usual
+        pause if None.
+        """
         self._heard(endpoint)
         self._pause(endpoint, asked_s)
         self._tell_of_guests(endpoint, f"it is busy, status {status}")
 
     def broken(self, endpoint: ProviderEndpoint) -> None:
-        """It answered 500: leave it when it does nothing else."""
+        """Record an answer of status 500. After `ERRORS_IN_A_ROW` of them, avoid the endpoint for a
+        pause.
+        """
         self._heard(endpoint)
         endpoint.errors += 1
         if endpoint.errors >= ERRORS_IN_A_ROW:
@@ -158,11 +172,11 @@ class Endpoints:
             self._tell_of_guests(endpoint, f"{ERRORS_IN_A_ROW} answers of status 500 in a row")
 
     def soonest_s(self) -> float:
-        """In how many seconds the first of them may be asked again; 0 when one may be now."""
+        """Return the seconds until the first endpoint accepts requests again; 0 when one does now."""
         return max(0.0, min(endpoint.left_until for endpoint in self.all) - self._clock())
 
     def silent(self, endpoint: ProviderEndpoint, *, since_s: float) -> bool:
-        """Whether requests wait there and nothing was heard from it for `since_s`."""
+        """Whether requests wait at the endpoint and it has sent nothing for `since_s` seconds."""
         return endpoint.in_flight > 0 and self._clock() - endpoint.last_heard > since_s
 
     def _heard(self, endpoint: ProviderEndpoint) -> None:
@@ -218,9 +232,12 @@ class Endpoints:
         return endpoint
 
     def _anywhere(self, tried: Collection[ProviderEndpoint], now: float) -> ProviderEndpoint | None:
-        """Where there is most room, else the first to come back; where it was, no request goes."""
-        if (found := self._least_loaded(tried, now)) is not None or tried:
-            return found
+        """Return the least loaded usable endpoint outside `tried`.
+
+        When none is usable: the endpoint whose pause ends first if `tried` is empty, else None.
+        """
+        if (free_endpoint := self._least_loaded(tried, now)) is not None or tried:
+            return free_endpoint
         return min(self.all, key=lambda endpoint: endpoint.left_until, default=None)
 
     def _is_open(self, endpoint: ProviderEndpoint, now: float) -> bool:

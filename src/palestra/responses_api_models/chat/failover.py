@@ -1,4 +1,4 @@
-"""`FailoverRoute`: one request, tried at one endpoint after the other until one takes it."""
+"""`FailoverRoute`: tries one request at several endpoints in turn, until one accepts it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,11 +11,14 @@ from palestra.responses_api_models.chat.endpoints import Endpoints, ProviderEndp
 from palestra.transport import BUSY_STATUSES, ConnectionFailed, HttpReply, retry_after_s
 
 MOST_LOST = 3
-"""Connections that may break over one request before it is held to be what breaks them."""
+"""After this number of broken connections during one request, the request itself is considered the
+cause."""
 
 
 def url_of(base_url: str, path: str) -> str:
-    """`path` below the base URL; one that begins with `../` is at the server's root."""
+    """Return the URL of `path` below the base URL. A path that begins with `../` is at the server's
+    root.
+    """
     if path.startswith("../"):
         return base_url.removesuffix("/v1") + path[2:]
     return base_url + path
@@ -23,10 +26,10 @@ def url_of(base_url: str, path: str) -> str:
 
 @final
 class FailoverRoute:
-    """The way of one request through the endpoints of its session.
+    """One request and the endpoints that it tries for its session.
 
-    `send` is one exchange with a URL, given the seconds left, as `HttpTransport.send`; `moved` is
-    told of each that is made again elsewhere.
+    `send`: sends the request to a URL, with the seconds left, like `HttpTransport.send`. `moved`:
+    called each time the request is sent again to another endpoint.
     """
 
     __slots__ = (
@@ -61,10 +64,10 @@ class FailoverRoute:
         """Where it went last."""
 
     async def send(self, remaining_s: float | None) -> HttpReply:
-        """Try one endpoint after the other, until one takes the request or none is left to try.
+        """Try one endpoint after the other, until one accepts the request or none is left.
 
-        As with a single endpoint, raises what the last one raised or returns what it answered;
-        but a busy one's `Retry-After` is the shortest wait of all.
+        As with a single endpoint, the last endpoint's error is raised or its answer returned. But
+        the `Retry-After` of a busy answer becomes the shortest wait of all endpoints.
         """
         deadline = None if remaining_s is None else asyncio.get_running_loop().time() + remaining_s
         tried: set[ProviderEndpoint] = set()
@@ -117,12 +120,12 @@ class FailoverRoute:
         except TimeoutError as error:
             raise ConnectionFailed(
                 f"{self.url} does not answer, and its host does not say that it is alive",
-                sent=True,
+                was_sent=True,
             ) from error
 
     def _note_loss(self, endpoint: ProviderEndpoint, error: ConnectionFailed) -> None:
         self._endpoints.lost(endpoint, error.message)
-        self._lost += error.sent
+        self._lost += error.was_sent
         if self._lost >= MOST_LOST:
             failure = ModelError(
                 f"{self._lost} connections broke over this request, the last one at "
@@ -133,7 +136,9 @@ class FailoverRoute:
             raise failure from error
 
     def _is_busy(self, endpoint: ProviderEndpoint, reply: HttpReply) -> bool:
-        """Note what the status says about the endpoint; whether another one may help."""
+        """Record the status for the endpoint. Returns whether it is busy, so that another one
+        should be tried.
+        """
         if reply.status in BUSY_STATUSES:
             self._endpoints.busy(endpoint, retry_after_s(reply), reply.status)
             return True

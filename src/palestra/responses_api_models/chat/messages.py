@@ -1,8 +1,8 @@
-"""A conversation of the Responses API as chat messages. Pure functions.
+"""Convert a conversation of the Responses API to chat messages. Pure functions.
 
-What the model said in one turn (reasoning, text, tool calls) is several items of a
-conversation and one message of a chat, so consecutive items of the model fold into one message.
-What cannot be said in a chat is refused with a pointer to it, never left out.
+One model turn (reasoning, text, tool calls) is several items of a conversation, but one chat
+message. So consecutive items of the model are merged into one message. What a chat cannot express
+is refused with a JSON pointer to it, never left out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,14 +37,18 @@ from palestra.schema import (
 _PARTS: TypeAdapter[list[ContentPart]] = TypeAdapter(list[ContentPart])
 
 _CHAT_PARTS = frozenset({"text", "image_url", "input_audio", "audio_url", "video_url", "file"})
-"""Parts that are of the chat already, as data made for vLLM has them."""
+"""The types of parts that are already chat parts, as in data made for vLLM."""
 
 _NEVER_SAID = frozenset({"input_image", "input_file", "input_video"})
-"""Parts that a chat has no assistant message for. Others are the endpoint's own, said before."""
+"""The types of parts that an assistant message cannot contain. Other unknown parts come from the
+endpoint's own earlier answers, so they are sent back."""
 
 
 def to_messages(params: ResponseCreateParams, settings: ConversionSettings) -> list[JsonDict]:
-    """The conversation as chat messages, instructions first. Raises `RowError`."""
+    """Return the conversation as chat messages, instructions first.
+
+    Raises `RowError`: a chat cannot express a part of the conversation.
+    """
     if isinstance(params.input, str):
         messages: list[JsonDict] = [{"role": "user", "content": params.input}]
     else:
@@ -57,12 +61,12 @@ def to_messages(params: ResponseCreateParams, settings: ConversionSettings) -> l
 
 
 Piece = str | JsonObject
-"""What the model said, in order: text, or a part that only its own endpoint reads."""
+"""A piece of the model's answer: text, or a part that only its own endpoint reads."""
 
 
 @final
 class _Turn:
-    """One assistant message in the making."""
+    """A builder of one assistant message."""
 
     __slots__ = (
         "_calls",
@@ -84,18 +88,18 @@ class _Turn:
         self._thinks = False
 
     def add(self, item: InputItem, position: int) -> None:
-        """Add one item of the model's own. Raises `RowError` for a kind that a chat lacks."""
+        """Add one item that the model wrote. Raises `RowError`: a chat has no such item type."""
         if isinstance(item, FunctionCall):
             self._calls.append(_call(item))
         elif isinstance(item, Reasoning):
             self._think(item, position)
         elif isinstance(item, Message):
-            self._say(item, position)
+            self._add_message(item, position)
         else:
             refuse(f"/input/{position}", f"an item that a chat has, got type {item.type!r}")
         self._last_is_reasoning = isinstance(item, Reasoning)
 
-    def _say(self, message: Message, position: int) -> None:
+    def _add_message(self, message: Message, position: int) -> None:
         if message.__pydantic_extra__:
             self._more.update(_name(message))
         if isinstance(message.content, str):
@@ -116,7 +120,9 @@ class _Turn:
                 self._pieces.append({"type": part.type, **_extra(part)})
 
     def _think(self, reasoning: Reasoning, position: int) -> None:
-        """Reasoning goes where it came from: into the text, beside it, or among its parts."""
+        """Put the reasoning back where the endpoint had it: in the text, beside the text, or among
+        its parts.
+        """
         settings = self._settings
         self._thinks = True
         if self._last_is_reasoning and not settings.sequential_reasoning_allowed:
@@ -144,7 +150,9 @@ class _Turn:
             self._pieces.append(wrap_thinking(blocks))
 
     def message(self) -> JsonDict:
-        """The chat message. No text at all is null beside tool calls, else the empty text."""
+        """Return the chat message. Without any text, its content is null if there are tool calls,
+        else "".
+        """
         thoughts = self._thoughts
         content: Any = self._content(thoughts) if self._pieces else ""
         if not self._pieces and self._calls:
@@ -158,7 +166,7 @@ class _Turn:
         return message | self._more if self._more else message
 
     def _content(self, thoughts: list[str]) -> str | list[Any]:
-        """The pieces as text, or as parts where one is a part."""
+        """Return the pieces as text, or as a list of parts when a piece is a part."""
         if len(self._pieces) == 1 and isinstance(only_piece := self._pieces[0], str):
             return self._text(only_piece, thoughts)
         parts: list[Any] = []
@@ -174,10 +182,10 @@ class _Turn:
         return [part for part in parts if part.get("text") != "" or part["type"] != "text"]
 
     def _text(self, text: str, thoughts: list[str]) -> str:
-        """The text without the reasoning in it, which goes to `thoughts`.
+        """Return the text without its reasoning, which is appended to `thoughts`.
 
-        Data may hold reasoning as tags in the text, where the parser's template would not look
-        for it.
+        Data may contain reasoning as tags in the text, where the template of a reasoning parser
+        does not look for it.
         """
         if not self._settings.uses_reasoning_parser or not has_tags(text):
             return text
@@ -194,7 +202,11 @@ def _call(item: FunctionCall) -> JsonDict:
 
 
 def _blocks(reasoning: Reasoning, position: int, *, elsewhere: bool) -> list[str]:
-    """What was thought, which must be readable unless it is said `elsewhere` too."""
+    """Return the reasoning as text blocks.
+
+    Encrypted reasoning without text is refused, unless `elsewhere` is true: then the message
+    carries the reasoning in other fields.
+    """
     blocks = blocks_of(reasoning)
     if reasoning.encrypted_content and not blocks and not elsewhere:
         expected = "reasoning as text (only the provider that encrypted it can read it)"
@@ -222,7 +234,7 @@ def _fold(items: Sequence[InputItem], settings: ConversionSettings) -> list[Json
 
 
 def _heard(item: InputItem, index: int, settings: ConversionSettings) -> JsonDict | None:
-    """A message that the model reads, or None for an item of the model's own."""
+    """Return an item that the model reads as a chat message; None for an item that the model wrote."""
     if isinstance(item, FunctionCallOutput):
         output: Any = item.output
         if not isinstance(output, str):
@@ -241,7 +253,9 @@ def _heard(item: InputItem, index: int, settings: ConversionSettings) -> JsonDic
 
 
 def _name(message: Message) -> JsonDict:
-    """Who of several speaks: of all that a message may carry, this a chat has a field for."""
+    """Return the message's `name` as a chat field, if set. A chat supports no other extra field of
+    a message.
+    """
     name = (message.model_extra or {}).get("name")
     return {"name": name} if name else {}
 
@@ -254,9 +268,10 @@ def _raw_content(parts: list[Any], pointer: str) -> str | list[JsonDict]:
 
 
 def _content(parts: Iterable[ContentPart], pointer: str) -> str | list[JsonDict]:
-    """Plain text when that is all there is: not every chat template reads parts.
+    """Return content parts as chat parts, or as plain text when there is only one text.
 
-    No part at all is the empty text: an empty list is refused by some.
+    Plain text, because not every chat template reads parts. No parts become the empty text, because
+    some endpoints refuse an empty list.
     """
     chat_parts = [_part(part, f"{pointer}/{index}") for index, part in enumerate(parts)]
     if len(chat_parts) == 1 and chat_parts[0].keys() == {"type", "text"}:
@@ -266,7 +281,9 @@ def _content(parts: Iterable[ContentPart], pointer: str) -> str | list[JsonDict]
 
 
 def _extra(part: ContentPart) -> JsonDict:
-    """What else a part says (how to cache it, its place in a video): for whoever can read it."""
+    """Return the other fields of a part, such as cache settings or the position in a video,
+    unchanged.
+    """
     return {name: value for name, value in (part.model_extra or {}).items() if value is not None}
 
 
@@ -287,9 +304,10 @@ def _part(part: ContentPart, pointer: str) -> JsonDict:
 
 
 def _with_instructions(text: str, messages: list[JsonDict]) -> list[JsonDict]:
-    """One system message at the head: many chat templates accept no second one.
+    """Merge the instructions and the leading system messages into one system message.
 
-    One that says whose it is stays by itself: merged, nobody could tell.
+    Many chat templates accept no second system message. A message with a `name` is not merged,
+    because the name would be lost.
     """
     leading = 0
     while leading < len(messages) and _is_told_to_the_model(messages[leading]):
@@ -307,7 +325,9 @@ def _is_told_to_the_model(message: JsonObject) -> bool:
 
 
 def _with_audio(metadata: JsonObject, messages: list[JsonDict]) -> list[JsonDict]:
-    """The row's audio (a data URL, or a WAV file in base64) before the last user message's text."""
+    """Put the row's `audio_data` (a data URL, or a WAV file in base64) before the text of the last
+    user message.
+    """
     for name in ("audio_path", "audio_paths"):
         if metadata.get(name) is not None:
             refuse(f"/metadata/{name}", "the audio itself, as `audio_data`")

@@ -1,12 +1,12 @@
-"""What a provider's refusal means: to the rollout, to its row, or to the whole run.
+"""Classify a provider's refusal: it ends the rollout, fails its row, or ends the whole run.
 
-- The context is full: the rollout ends here and is scored, as truncated; where the model never
-  began, its row does not fit (see `unread`).
-- What this row says or asks cannot be served: this row fails, and no retry is made.
+- The context is full: the rollout ends and is scored as truncated. If the model never began to
+  answer, the row does not fit (see `unread`).
+- The endpoint cannot serve this row: the row fails, without a retry.
 - The key, the model's name, the path or a setting is wrong: no row can be served, the run ends.
-- The endpoint is busy or broken: the rollout fails, and may be tried again.
+- The endpoint is busy or broken: the rollout fails and may be retried.
 
-Statuses decide where they can; `wordings` reads the sentences.
+The status decides if it can; otherwise `wordings` reads the text.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ import orjson
 
 from palestra.errors import (
     CallError,
+    CallEvidence,
     CredentialsRejected,
-    Evidence,
     Hop,
     Hopeless,
     KnownCause,
@@ -51,20 +51,21 @@ from palestra.transport import HttpReply
 
 @dataclass(frozen=True, slots=True)
 class ContextOverflow:
-    """The conversation, or the answer asked for, does not fit the model's context.
+    """The result of a call whose conversation, or requested answer, does not fit the model's
+    context.
 
-    Where the model had begun it is no error: the rollout ends here, is scored on what it has, and
-    counts as truncated.
+    When the model had already answered in the rollout, this is no error: the rollout ends, is
+    scored as it is, and counts as truncated.
     """
 
     sentence: str
     hop: Hop
     begun: bool | None = None
-    """Whether a model has answered in this rollout before; None where that is not known."""
+    """Whether a model has already answered in this rollout; None if unknown."""
 
 
 _MAY_BE_FULL = frozenset({400, 403, 413, 422})
-"""Statuses with which a full context was seen; 403 is Together's."""
+"""The statuses that providers use for a full context; 403 is used by Together."""
 
 _MEND_TOOLS = "mend the tools of this row; the endpoint says what it does not accept"
 
@@ -101,14 +102,19 @@ _NO_ROUTE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 _BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 _BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
-"""vLLM says `abort` of requests that it dropped (paused, shut down); some routers say `error`,
-DeepSeek that it had no room."""
+"""The finish reasons of a broken-off answer.
+
+vLLM uses `abort` for requests that it dropped (paused, shut down). Some routers use `error`.
+DeepSeek uses `insufficient_system_resource`.
+"""
 
 _LONGEST_SENTENCE = 500
 
 
 def provider_sentence(body: bytes) -> str:
-    """The provider's own sentence in an error body, else the body's beginning."""
+    """Return the provider's error message from an error body, or the body's beginning if there is
+    none.
+    """
     try:
         decoded = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -118,7 +124,7 @@ def provider_sentence(body: bytes) -> str:
 
 
 def _unwrapped(decoded: Any) -> Any:
-    """Gemini puts its error into a list."""
+    """Return the entry of a list with one entry, as Gemini wraps its error; else `decoded` itself."""
     return decoded[0] if isinstance(decoded, list) and len(decoded) == 1 else decoded
 
 
@@ -138,7 +144,7 @@ def _sentence(decoded: Any) -> str:
 
 
 def _code(body: bytes) -> str:
-    """The machine-readable part of an error body, `type` and `code` together."""
+    """Return the machine-readable part of an error body: `type` and `code`, joined."""
     try:
         decoded = _unwrapped(orjson.loads(body))
     except orjson.JSONDecodeError:
@@ -149,9 +155,10 @@ def _code(body: bytes) -> str:
 
 
 def failure_status(body: bytes) -> int | None:
-    """The status that a body of status 200 means by its `error`; None where it has none.
+    """Return the error status in a body that came with status 200; None when the body has no
+    `error`.
 
-    Routers such as OpenRouter have answered 200 by the time that the provider behind them fails.
+    Routers such as OpenRouter have already sent 200 when the provider behind them fails.
     """
     try:
         error = orjson.loads(body)["error"]
@@ -164,7 +171,9 @@ def failure_status(body: bytes) -> int | None:
 
 
 def classify(reply: HttpReply, *, server: str, url: str, model: str) -> ContextOverflow | CallError:
-    """What an answer of status 300 or more means. The body is kept word for word."""
+    """Return the error, or the overflow, for an answer of status 300 or more. The body is kept
+    verbatim.
+    """
     status = reply.status
     sentence, code = provider_sentence(reply.body), _code(reply.body)
     hop = Hop(server, url, status, excerpt(reply.body))
@@ -178,7 +187,7 @@ def classify(reply: HttpReply, *, server: str, url: str, model: str) -> ContextO
         f"{server}: {url} answered {status}{about}: {sentence}",
         hint=hint,
         cause=cause_of(kind, status, sentence, code),
-        evidence=Evidence(hops=(hop,)),
+        evidence=CallEvidence(hops=(hop,)),
         status=status,
     )
 
@@ -186,7 +195,7 @@ def classify(reply: HttpReply, *, server: str, url: str, model: str) -> ContextO
 def cause_of(
     kind: type[CallError], status: int, sentence: str, code: str = ""
 ) -> KnownCause | None:
-    """What the endpoint's words say went wrong; None where the class says as much."""
+    """Return the cause that the endpoint's message shows; None when `kind` already says as much."""
     if asks_for_tool_parser(sentence):
         # A wrong setting of some endpoints, a refused row to others.
         return KnownCause.NO_TOOLS
@@ -205,7 +214,7 @@ def cause_of(
 def _failure(
     status: int, sentence: str, code: str, reply: HttpReply
 ) -> tuple[type[CallError], str]:
-    """The class and the hint; the order of the cases matters."""
+    """Return the error class and the hint. The order of the cases matters."""
     if failure := _hopeless(status, sentence, code):
         return failure
     # llama.cpp answers 500 to a malformed tool.
@@ -219,7 +228,10 @@ def _failure(
 
 
 def _hopeless(status: int, sentence: str, code: str) -> tuple[type[Hopeless], str] | None:
-    """What every other row would be told as well; None where it is about this one, or passes."""
+    """Return the class and hint of a refusal that every other row would get too.
+
+    None when the refusal is about this row only, or is temporary.
+    """
     if status == HTTPStatus.FORBIDDEN and is_about_content(sentence, code):
         return None
     unkeyed = status in {401, 402, 403} or (status == 400 and lacks_key(sentence))
@@ -246,9 +258,9 @@ def _what_to_mend(status: int, sentence: str, code: str) -> str:
 
 
 def check_whole(finish_reasons: Sequence[str | None], *, model: str, body: bytes = b"") -> None:
-    """Raises `ModelError` for an answer without choices, or with one that was broken off.
+    """Raise `ModelError` for an answer without choices, or with a choice that was broken off.
 
-    `body`: the whole answer, in which some providers say why.
+    `body`: the whole answer, in which some providers give the reason.
     """
     if not finish_reasons:
         raise ModelError(f"{model} answered without any choice")
@@ -263,7 +275,9 @@ def check_whole(finish_reasons: Sequence[str | None], *, model: str, body: bytes
 
 
 def _said_of_a_choice(body: bytes) -> str:
-    """Why a choice was broken off, in the provider's words: OpenRouter puts them beside it."""
+    """Return the provider's message about a broken-off choice; OpenRouter puts it in the choice's
+    `error`.
+    """
     try:
         choices = orjson.loads(body)["choices"]
         return next(filter(None, (_sentence(choice.get("error")) for choice in choices)), "")

@@ -1,6 +1,6 @@
-"""From the Responses API to Chat Completions: what to send. Pure functions.
+"""Convert a Responses API request to a Chat Completions request. Pure functions.
 
-What cannot be said in a chat is refused with a pointer to it, never left out.
+What a chat cannot express is refused with a JSON pointer to it, never left out.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ from palestra.schema import FunctionTool, JsonDict, JsonObject, ResponseCreatePa
 _LOGPROBS = "message.output_text.logprobs"
 
 _INCLUDED = frozenset({_LOGPROBS, "reasoning.encrypted_content"})
-"""Reasoning is always included, and readable: nobody needs to keep it for the next turn."""
+"""The accepted values of `include`. Reasoning is always included as readable text, so encrypted
+reasoning is not needed for the next turn."""
 
 _SAME_NAME = ("temperature", "top_p", "user", "service_tier", "store")
 
@@ -43,7 +44,8 @@ _ONLY_HARMLESS: Mapping[str, tuple[tuple[Any, ...], str]] = {
     ),
     "stream_options": ((None,), "nothing: an answer is read in one piece"),
 }
-"""What a chat has no word for: the values that ask for nothing, and what to do instead."""
+"""Parameters that a chat does not have. Each has the values that change nothing, and the
+alternative to name in the error."""
 
 _REASONING: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "context": (
@@ -53,16 +55,18 @@ _REASONING: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "mode": ((None, "standard"), '"standard": a chat has no other'),
 }
 _REASONING_SAID = frozenset({"effort", "summary", "generate_summary"})
-"""`effort` has its chat name. A summary is never needed: reasoning is given in full."""
+"""The accepted fields of `reasoning`. `effort` is sent as `reasoning_effort`. A summary is not
+needed: the reasoning is returned in full."""
 
 
 def to_chat_request(
     params: ResponseCreateParams, *, model: str, settings: ConversionSettings
 ) -> JsonDict:
-    """The body to POST; it shares tool schemas with `params`, so it must not be changed.
+    """Return the body to POST. It shares tool schemas with `params`, so it must not be changed.
 
-    Weakest to strongest: configured `extra_body`, the row's `metadata.extra_body`, unknown
-    fields of the row's parameters, its known ones. Raises `RowError` for what a chat lacks.
+    Later sources override earlier ones: the configured `extra_body`, the row's
+    `metadata.extra_body`, unknown fields of the row's parameters, known fields. Raises `RowError`:
+    a chat cannot express a part of the row.
     """
     metadata = params.metadata or {}
     unknown = params.model_extra or {}
@@ -101,32 +105,36 @@ def _refuse_unsayable(params: ResponseCreateParams) -> None:
 def template_kwargs(
     metadata: JsonObject, request_kwargs: JsonObject, settings: ConversionSettings
 ) -> JsonDict:
-    """The chat template's arguments: whatever a row says goes over the configuration.
+    """Return the arguments of the chat template; the row's values override the configured ones.
 
-    Either may give them by themselves or inside of `extra_body`; `request_kwargs` are the request's own
-    fields. Raises `RowError`.
+    Both the row and the configuration may set `chat_template_kwargs` directly or inside
+    `extra_body`. `request_kwargs`: the request's own fields. Raises `RowError`: a value is not a
+    JSON object.
     """
     merged: JsonDict = {}
     configured = settings.extra_body or settings.chat_template_kwargs
     if not metadata and not request_kwargs and not configured:
         return merged  # as nearly always: this is on the hottest path
-    for pointer, given in (
+    for pointer, kwargs in (
         ("", settings.extra_body.get("chat_template_kwargs")),
         ("", settings.chat_template_kwargs),
         ("/metadata/extra_body", json_setting(metadata, "extra_body").get("chat_template_kwargs")),
         ("", request_kwargs.get("chat_template_kwargs")),
         ("/metadata", json_setting(metadata, "chat_template_kwargs")),
     ):
-        if given is None:
+        if kwargs is None:
             continue
-        if not isinstance(given, Mapping):
-            refuse(f"{pointer}/chat_template_kwargs", f"a JSON object, got {given!r:.100}")
-        merged.update(given)
+        if not isinstance(kwargs, Mapping):
+            refuse(f"{pointer}/chat_template_kwargs", f"a JSON object, got {kwargs!r:.100}")
+        merged.update(kwargs)
     return merged
 
 
 def json_setting(metadata: JsonObject, key: str) -> JsonDict:
-    """The JSON object that `metadata` holds as text under `key`. Raises `RowError`."""
+    """Return the JSON object stored as text in `metadata[key]`, or {} if unset.
+
+    Raises `RowError`: the value is not a JSON object.
+    """
     raw = metadata.get(key)
     if raw is None:
         return {}
@@ -140,7 +148,7 @@ def json_setting(metadata: JsonObject, key: str) -> JsonDict:
 
 
 def _sampling(params: ResponseCreateParams, settings: ConversionSettings) -> JsonDict:
-    """Everything about how to answer, apart from tools."""
+    """Return all request fields that control the answer, except tools."""
     values = params.__dict__
     sampling = {name: value for name in _SAME_NAME if (value := values[name]) is not None}
     if params.max_output_tokens is not None:
@@ -189,9 +197,10 @@ def _text_format(text: JsonObject) -> JsonDict:
 
 
 def _tools(params: ResponseCreateParams, *, has_others: bool) -> JsonDict:
-    """Tools and how to use them; without tools, no word of them: endpoints refuse it.
+    """Return the tool fields of the request. Without tools there are none, because endpoints refuse
+    them.
 
-    `has_others`: the request has tools from elsewhere, of which these take the place.
+    `has_others`: the request already has tools from another source; these tools replace them.
     """
     choice = params.tool_choice if "tool_choice" in params.model_fields_set else None
     tool_fields: JsonDict = {}
@@ -212,7 +221,9 @@ def _tools(params: ResponseCreateParams, *, has_others: bool) -> JsonDict:
 
 
 def _tool(tool: Tool, index: int) -> JsonDict:
-    """`strict` is left out: only some endpoints know it, and they enforce what others ignore."""
+    """Return a tool as a chat tool, without `strict`: few endpoints know it, and they enforce what
+    others ignore.
+    """
     if not isinstance(tool, FunctionTool):
         refuse(f"/tools/{index}", f'a tool of type "function", got {tool.type!r}')
     function: JsonDict = {"name": tool.name}

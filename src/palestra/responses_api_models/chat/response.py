@@ -1,9 +1,9 @@
-"""From Chat Completions to the Responses API: what an endpoint answered. Pure functions.
+"""Convert a Chat Completions answer to a Responses API response. Pure functions.
 
-An answer becomes reasoning and messages in the order in which the model wrote them (nearly always
-one of each), then the tool calls: folded back into a chat message, the text is the same to the
-character. The objects are built without validation: the answer was checked when it was decoded,
-and this is on the hottest path of a rollout.
+The answer becomes reasoning and messages in the order in which the model wrote them (nearly always
+one of each), then the tool calls. Converted back into a chat message, the text is identical. The
+objects are built without validation, because the answer was checked when it was decoded and this
+code is on the hottest path of a rollout.
 """
 
 import time
@@ -81,10 +81,10 @@ def to_response(
     model: str,
     settings: ConversionSettings,
 ) -> Response:
-    """The response to `params`; `model` names it when the endpoint did not say which it was.
+    """Return the response to `params`. `model`: the model name, used when the endpoint sends none.
 
-    Raises `ModelError` for an answer without choices or one that the endpoint broke off, and
-    `WrongSetting` for reasoning fields that the settings do not expect.
+    Raises `ModelError`: the answer has no choices or was broken off. `WrongSetting`: the answer has
+    reasoning fields that the settings do not expect.
     """
     check_whole([choice.finish_reason for choice in completion.choices], model=model)
     choice = completion.choices[0]
@@ -104,10 +104,12 @@ def to_response(
 def overflow_response(
     params: ResponseCreateParams, *, model: str, overflow: ContextOverflow
 ) -> Response:
-    """The empty, truncated answer of a model whose context cannot hold the conversation any more.
+    """Return the empty, truncated response for a conversation that no longer fits the model's
+    context.
 
-    Raises PromptTooLong where it never could. Clients know no such reason: the true one stands
-    beside theirs, and what the endpoint said, as `provider_message`.
+    Its reason is `max_output_tokens`, because clients know no reason for a full context. Extra
+    fields give the true cause and the endpoint's message (`provider_message`). Raises
+    PromptTooLong: no model has answered in this rollout.
     """
     refuse_unread(overflow, params.input if isinstance(params.input, list) else ())
     digits = new_id()
@@ -141,9 +143,10 @@ def _response(
     incomplete: IncompleteDetails | None,
     usage: Usage | None,
 ) -> Response:
-    """A response around `output`, which echoes what was asked as the protocol wants.
+    """Return a response around `output`, with the request's parameters repeated as the protocol
+    requires.
 
-    `digits` are what its id and those of its items have in common.
+    `digits`: the common part of the ids of the response and its items.
     """
     request_values = params.__dict__
     values = {
@@ -179,7 +182,7 @@ def _output(
             "endpoint without a reasoning parser",
             cause=KnownCause.REASONING_PARSER,
         )
-    output = _said(message.content, reasoning_field, digits, status)
+    output = _message_parts(message.content, reasoning_field, digits, status)
     if message.reasoning_details is not None or message.thinking_blocks is not None:
         _add_beside_reasoning(output, message, digits)
     if message.refusal or choice.logprobs:
@@ -191,8 +194,10 @@ def _output(
     return output or [_message([], digits, status)]
 
 
-def _said(content: Any, reasoning_field: str | None, digits: str, status: str) -> list[Any]:
-    """Reasoning and messages, from the content and the reasoning beside it."""
+def _message_parts(
+    content: Any, reasoning_field: str | None, digits: str, status: str
+) -> list[Any]:
+    """Return the reasoning and message items of a content and its separate reasoning field."""
     if content is None or (isinstance(content, str) and not has_tags(content)):
         # The usual answer: nothing to take apart.
         output: list[Any] = []
@@ -208,7 +213,7 @@ def _said(content: Any, reasoning_field: str | None, digits: str, status: str) -
 
 
 def _spoken(spans: Iterable[TextSpan], digits: str, status: str) -> list[Any]:
-    """Reasoning and messages in the order of the text; blocks without text between are one item."""
+    """Return reasoning and message items in text order; adjacent reasoning blocks become one item."""
     output: list[Any] = []
     for is_reasoning, group in groupby(spans, key=lambda stretch: stretch.is_reasoning):
         # The usual answer has one of each, with the response's own digits.
@@ -221,7 +226,9 @@ def _spoken(spans: Iterable[TextSpan], digits: str, status: str) -> list[Any]:
 
 
 def _parts(spans: Iterable[TextSpan]) -> list[Any]:
-    """One text, unless there are parts of the endpoint's own between."""
+    """Return the spans as content parts: adjacent texts are joined, the endpoint's own parts are
+    kept.
+    """
     parts: list[Any] = []
     for is_own, group in groupby(spans, key=lambda stretch: stretch.part is not None):
         if is_own:
@@ -238,8 +245,8 @@ def _own_part(part: Any) -> Refusal | UnknownPart:
 
 
 def _add_beside_reasoning(output: list[Any], message: UpstreamMessage, digits: str) -> None:
-    """Keep what only the provider can read with the reasoning that it belongs to."""
-    extra_fields = {name: found for name in BESIDE_REASONING if (found := getattr(message, name))}
+    """Store the fields that only the provider can read on the first reasoning item."""
+    extra_fields = {name: text for name in BESIDE_REASONING if (text := getattr(message, name))}
     if not extra_fields:
         return
     if not output or not isinstance(output[0], Reasoning):
@@ -251,7 +258,7 @@ def _add_beside_reasoning(output: list[Any], message: UpstreamMessage, digits: s
 def _add_to_message(
     output: list[Any], message: UpstreamMessage, logprobs: Any, digits: str, status: str
 ) -> None:
-    """Put what belongs to the whole answer, refusal and log-probabilities, into its last message."""
+    """Add the refusal and the log probs, which belong to the whole answer, to its last message."""
     last = next((item for item in reversed(output) if isinstance(item, OutputMessage)), None)
     if message.refusal:
         part = _make_refusal({"type": "refusal", "refusal": message.refusal})
@@ -270,7 +277,7 @@ def _output_text(text: str) -> OutputText:
 
 
 def _message(parts: list[Any], digits: str, status: str) -> OutputMessage:
-    """One message; without any part it is the empty text."""
+    """Return one message item; without parts, its content is the empty text."""
     return _make_output_message(
         {
             "id": f"msg_{digits}",

@@ -1,4 +1,4 @@
-"""`ChatCompletionsServer`: Responses API in front of any Chat Completions endpoint."""
+"""`ChatCompletionsServer`: a Responses API server in front of any Chat Completions endpoint."""
 
 import asyncio
 from collections.abc import Sequence
@@ -40,35 +40,39 @@ from palestra.transport import ConnectionFailed
 
 
 class ChatModelConfig(ModelServerConfig):
-    """Settings of a model server in front of Chat Completions endpoints."""
+    """The settings of a model server in front of Chat Completions endpoints."""
 
     base_url: str | list[str]
-    """Where the endpoint is, `/v1` included. Of several, a session stays on one while it answers."""
+    """The URL of the endpoint, including `/v1`. With several URLs, a session stays on one endpoint
+    while that endpoint answers."""
     api_key: SecretStr = SecretStr("")
-    """Sent as a bearer token; empty sends none."""
+    """The API key, sent as a bearer token; empty: no key is sent."""
     model: str
-    """The name under which the endpoint serves the model. A request's own is not used."""
+    """The name under which the endpoint serves the model. The model name in a request is ignored.
+    """
     has_token_ids: ClassVar[bool] = False
-    """Whether this kind of model server can return the ids of tokens."""
+    """Whether this kind of model server can return token ids."""
     return_token_id_information: bool = False
-    """Must be false: only `vllm_model` returns the ids of tokens."""
+    """Must be false: only `vllm_model` returns token ids."""
     is_responses_native: bool = False
-    """Must be false: an endpoint that speaks the Responses API itself is `openai_model`'s."""
+    """Must be false. For an endpoint that implements the Responses API itself, use `openai_model`.
+    """
     uses_reasoning_parser: bool = False
-    """The endpoint was started with a reasoning parser and answers in `reasoning_content`."""
+    """Whether the endpoint runs a reasoning parser and returns reasoning in `reasoning_content`."""
     uses_interleaved_reasoning: bool = True
-    """With a reasoning parser: earlier turns are sent with their reasoning, else without."""
+    """Whether earlier turns are sent with their reasoning. Only used with a reasoning parser."""
     replace_developer_role_with_system: bool = False
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """What the endpoint calls a row's `max_output_tokens`."""
+    """The endpoint's parameter for a row's `max_output_tokens`."""
     sequential_reasoning_allowed: bool = True
-    """Whether a history may hold two reasoning items in a row; if not, such a row is refused."""
+    """Whether a history may have two reasoning items in a row. If false, such rows are refused."""
     chat_template_kwargs: JsonDict | None = None
     extra_body: JsonDict | None = None
     """Fields added to every request, unless the row sets them itself."""
     default_headers: dict[str, str] = Field(default_factory=dict)
     request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
-    """Seconds that one request to the endpoint may take; a rollout's own deadline may end sooner."""
+    """The timeout in seconds of one request to the endpoint; the rollout's deadline may be earlier.
+    """
 
     @field_validator("base_url")
     @classmethod
@@ -81,12 +85,12 @@ class ChatModelConfig(ModelServerConfig):
     def _only_what_there_is(self) -> Self:
         if self.return_token_id_information and not self.has_token_ids:
             raise ConfigError(
-                "return_token_id_information: true is not for this model server",
+                "this model server returns no token ids, so return_token_id_information cannot be true",
                 hint="set return_token_id_information: false, or use vllm_model",
             )
         if self.is_responses_native:
             raise ConfigError(
-                "is_responses_native: true is not for a Chat Completions model server",
+                "is_responses_native cannot be true for a model server of Chat Completions",
                 hint="use openai_model, which passes the Responses API through",
             )
         return self
@@ -97,7 +101,7 @@ class ChatModelConfig(ModelServerConfig):
         return refuse_stream(value)
 
     def conversion(self) -> ConversionSettings:
-        """The part of these settings that decides about messages."""
+        """Return the settings that control the conversion of messages."""
         return ConversionSettings(
             uses_reasoning_parser=self.uses_reasoning_parser,
             uses_interleaved_reasoning=self.uses_interleaved_reasoning,
@@ -110,16 +114,17 @@ class ChatModelConfig(ModelServerConfig):
 
 
 class ChatCompletionsServer(ModelServer):
-    """Turns Responses API requests into chat completions of `config.base_url`.
+    """A model server that converts Responses API requests to chat completions at `config.base_url`.
 
     A subclass that starts its own endpoint calls `use_endpoints` in `start()`.
     """
 
     config: ChatModelConfig
     key_header: ClassVar[str] = "authorization"
-    """The header that carries the key: there as a bearer token, elsewhere as it is."""
+    """The header for the API key. `authorization` carries it as a bearer token, any other header as
+    plain text."""
     chat_path: ClassVar[str] = "/chat/completions"
-    """Below a base URL."""
+    """The path of Chat Completions below a base URL."""
 
     _watching: asyncio.Task[None] | None = PrivateAttr(default=None)
 
@@ -133,13 +138,13 @@ class ChatCompletionsServer(ModelServer):
         return Endpoints(self._base_urls, server=self.name)
 
     def use_endpoints(self, urls: Sequence[str]) -> None:
-        """For a subclass that starts its own: send requests to these from now on."""
+        """Send requests to `urls` from now on. For a subclass that starts its own endpoints."""
         self._base_urls = tuple(urls)
         self._model_endpoints = Endpoints(self._base_urls, server=self.name)
 
     @cached_property
     def _query(self) -> str:
-        """What stands behind the path of every request, its question mark included."""
+        """The query string after the path of every request, including its question mark."""
         return ""
 
     @cached_property
@@ -161,7 +166,7 @@ class ChatCompletionsServer(ModelServer):
         )
 
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
-        """One turn of the model. Raises `CallError` for whatever the endpoint refuses."""
+        """Return one model turn. Raises `CallError`: the endpoint refuses the request."""
         model = self.config.model
         request = to_chat_request(body, model=model, settings=self._conversion)
         path = self.chat_path + self._query
@@ -174,11 +179,11 @@ class ChatCompletionsServer(ModelServer):
         return to_response(completion, body, model=model, settings=self._conversion)
 
     async def post(self, path: str, body: JsonObject, session: Session) -> Answered:
-        """POST to the session's endpoint; to another one when that does not answer."""
+        """POST to the session's endpoint, or to another one if it does not answer."""
         return await self._upstream.post_to(self._model_endpoints, path, body, session=session.id)
 
     async def chat_completions(self, body: ChatCreateParams, session: Session) -> ChatCompletion:
-        """One chat completion, asked and answered as it came."""
+        """Return one chat completion, without conversion to or from the Responses API."""
         url, answer = await self.post(
             self.chat_path + self._query, self._chat_request(body), session
         )
@@ -208,22 +213,24 @@ class ChatCompletionsServer(ModelServer):
         return request
 
     def base_url_for(self, key: str) -> str:
-        """Where the next request of the session `key` goes. Raises `ModelError` if nowhere."""
+        """Return the base URL for the next request of the session `key`. Raises `ModelError`: no
+        endpoint.
+        """
         return self._model_endpoints.home(key).url
 
     async def list_models(self) -> list[str]:
-        """What the first endpoint serves that answers. Raises `CallError` when none can say."""
+        """Return the models that one endpoint lists. Raises `CallError`: it does not answer."""
         return await self._upstream.models(self.base_url_for(""))
 
     def facts(self) -> EndpointFacts:
-        """The model that is asked for."""
+        """Return the name of the configured model."""
         return EndpointFacts(model=self.config.model)
 
     async def check(self) -> str:
-        """Ask each endpoint which models it serves.
+        """Ask each endpoint which models it serves, and return a summary.
 
-        Raises `CallError` when none can answer, or one rejects the key. One of several that does
-        not answer is named, and left until it does.
+        Raises `CallError`: no endpoint answers, or one rejects the key. If only some endpoints
+        fail, the summary names them. Requests avoid an unreachable endpoint until it answers.
         """
         checks = await asyncio.gather(
             *(self._check_one(endpoint) for endpoint in self._model_endpoints.all)
@@ -247,29 +254,29 @@ class ChatCompletionsServer(ModelServer):
         return check_text, None
 
     async def start(self) -> None:
-        """Watch over the endpoints, where there are several."""
+        """Start watching the endpoints if there are several."""
         if len(self._base_urls) > 1:
             watch = self._upstream.watch(self._model_endpoints)
             self._watching = asyncio.create_task(watch, name=f"endpoints of {self.name}")
 
     async def stop(self) -> None:
-        """Stop watching."""
+        """Stop watching the endpoints."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching})
 
 
 def base_urls(configured: str | list[str]) -> tuple[str, ...]:
-    """The configured URLs as a tuple, without slashes at their ends."""
+    """Return the configured URLs as a tuple, without trailing slashes."""
     urls = [configured] if isinstance(configured, str) else configured
     return tuple(url.rstrip("/") for url in urls)
 
 
 async def check_endpoint(upstream: Upstream, base_url: str, model: str) -> str:
-    """Whether the endpoint is there and says that it serves `model`.
+    """Return a text that says whether the endpoint is reachable and lists `model`.
 
-    That it lists other names is no failure: some endpoints accept any name. Raises `CallError`
-    when it cannot be reached or rejects the key.
+    A list without `model` is no error, because some endpoints accept any name. Raises `CallError`:
+    the endpoint is unreachable or rejects the key.
     """
     try:
         served = await upstream.models(base_url)

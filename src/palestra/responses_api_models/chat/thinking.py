@@ -1,11 +1,11 @@
-"""Reasoning amid an answer: `<think>` blocks in text, and parts of their own beside it.
+"""Reasoning inside an answer: `<think>` blocks in the text, or separate parts of the content.
 
-Tags are written and taken apart without losing a character.
+Writing and reading the tags loses no character.
 
-A block is what stands between `<think>` and the next `</think>`. Two blocks are only half
-marked: a text may begin inside of one, because the chat template had already opened it, and it
-may end inside of one, because the model reached its token limit. Where reasoning stands beside the
-text, neither is so, and a lone tag is a word of the answer.
+A block is the text between `<think>` and the next `</think>`. Two cases lack a tag: a text may
+begin inside a block, because the chat template already opened it, or end inside a block, because
+the model reached its token limit. When the endpoint returns reasoning in a separate field, neither
+case occurs, and a lone tag is ordinary text.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,28 +20,30 @@ CLOSE = "</think>"
 
 
 class TextSpan(NamedTuple):
-    """A stretch of what was said: answer, or reasoning (one block, without its tags)."""
+    """A span of the model's output: answer text, or one reasoning block without its tags."""
 
     text: str
     is_reasoning: bool = False
     part: JsonObject | None = None
-    """Where an endpoint answers in parts, the part that this was, unless it was plain text."""
+    """The content part of this span, when the endpoint returned parts and this part is not plain
+    text."""
 
 
 def wrap_thinking(blocks: Iterable[str]) -> str:
-    """The blocks as text, each between its own tags."""
+    """Return the blocks as one text, each block between its own tags."""
     return "".join([f"{OPEN}{block}{CLOSE}" for block in blocks])
 
 
 def has_tags(text: str) -> bool:
-    """Whether there is any tag in the text."""
+    """Whether the text contains a `<think>` or `</think>` tag."""
     return OPEN in text or CLOSE in text
 
 
 def stretches(text: str, *, lone_tags: bool = True) -> Iterator[TextSpan]:
-    """The text's blocks and what stands around them, in order, whitespace kept.
+    """Yield the reasoning blocks of the text and the text around them, in order. Whitespace is
+    kept.
 
-    lone_tags: whether a block may be half marked.
+    `lone_tags`: whether a block may lack its opening or closing tag.
     """
     if not has_tags(text):
         if text:
@@ -65,16 +67,19 @@ def stretches(text: str, *, lone_tags: bool = True) -> Iterator[TextSpan]:
 
 
 def split_thinking(text: str, *, lone_tags: bool = True) -> tuple[list[str], str]:
-    """The blocks of a text, in order, and the text without them, whitespace kept."""
+    """Return the reasoning blocks of a text, in order, and the text without them. Whitespace is
+    kept.
+    """
     spans = list(stretches(text, lone_tags=lone_tags))
     blocks = [span.text for span in spans if span.is_reasoning]
     return blocks, "".join([span.text for span in spans if not span.is_reasoning])
 
 
 def said_in(content: Any, *, lone_tags: bool = True) -> Iterator[TextSpan]:
-    """What a chat message's content holds, in order: text, or parts as some providers answer.
+    """Yield the spans of a chat message's content, in order. The content is text or a list of
+    parts.
 
-    Raises `ModelError` for what is neither.
+    Raises `ModelError`: the content is neither.
     """
     if content is None or isinstance(content, str):
         yield from stretches(content or "", lone_tags=lone_tags)
@@ -88,13 +93,15 @@ def said_in(content: Any, *, lone_tags: bool = True) -> Iterator[TextSpan]:
             continue
         for part in group:
             if not isinstance(part, dict):
-                raise ModelError(f"a part of the endpoint's content is none: {part!r:.200}")
+                raise ModelError(
+                    f"the endpoint's content has a part of an unknown form: {part!r:.200}"
+                )
             thought = thought_in(part)
             yield TextSpan(thought or "", is_reasoning=thought is not None, part=part)
 
 
 def _text_of(part: Any) -> str | None:
-    """The text of a part that is no thought."""
+    """Return the text of a part; None when the part is reasoning or has no text."""
     if isinstance(part, str):
         return part
     if not isinstance(part, dict) or thought_in(part) is not None:

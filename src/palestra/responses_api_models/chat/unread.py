@@ -1,7 +1,7 @@
-"""A full context: whether the model had begun to answer, or never read the prompt.
+"""Handle a full context: find out whether the model had begun to answer or never read the prompt.
 
-Once it had begun, the rollout is scored on what it has, as truncated. A prompt that never fitted
-was given to no model, and there is nothing to score.
+If it had begun, the rollout is scored as it is, as truncated. If the prompt never fitted, no model
+has read it and there is nothing to score.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from palestra.errors import Evidence, ModelError, PromptTooLong
+from palestra.errors import CallEvidence, ModelError, PromptTooLong
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.wordings import is_spent_on_an_answer
 from palestra.schema import ChatChoice, ChatCompletion, ChatCreateParams, ChatMessage, model_turns
@@ -37,46 +37,50 @@ _PROMPT = re.compile(
 def refuse_unread(overflow: ContextOverflow, conversation: Iterable[Any]) -> None:
     """Raise PromptTooLong when no model has answered in this rollout before.
 
-    `conversation`: the items, or messages, of the request. Where the rollout is not known, they tell: a
-    model's turns beyond those that the row brings were generated.
+    `conversation`: the items or messages of the request. When the rollout is not known, they
+    decide: model turns beyond those of the row were generated in the rollout.
 
-    A judge's overflow raises whatever its prompt holds, as no verdict can come of it.
+    For a judge, an overflow always raises an error, because there is no verdict.
     """
     call = current_call()
     spent = is_spent_on_an_answer(overflow.sentence)
     if call.in_environment:
         if spent:
             raise _no_room(overflow)
-    elif spent or _begun(overflow, conversation, call):
+    elif spent or _has_begun(overflow, conversation, call):
         return
     raise PromptTooLong(
         f"{overflow.hop.server}: {_measured(overflow.sentence)}: {overflow.sentence}",
         hint="leave such rows out, or shorten them; or serve the model with a longer context, or "
         "lower max_output_tokens where that takes the room",
-        evidence=Evidence(hops=(overflow.hop,)),
+        evidence=CallEvidence(hops=(overflow.hop,)),
         status=overflow.hop.status,
     )
 
 
-def _begun(overflow: ContextOverflow, conversation: Iterable[Any], call: CallContext) -> bool:
+def _has_begun(overflow: ContextOverflow, conversation: Iterable[Any], call: CallContext) -> bool:
     if overflow.begun is not None:
         return overflow.begun
     return model_turns(conversation) > call.written_turns
 
 
 def _no_room(overflow: ContextOverflow) -> ModelError:
-    """The model of an environment read its prompt, and reached its limit before it had answered."""
+    """Return the error for an environment's model that read its prompt but reached its limit before
+    it answered.
+    """
     return ModelError(
         f"{overflow.hop.server}: the model reached its limit before it had answered: "
         f"{overflow.sentence}",
         hint="raise max_output_tokens of what the environment asks its model",
-        evidence=Evidence(hops=(overflow.hop,)),
+        evidence=CallEvidence(hops=(overflow.hop,)),
         status=overflow.hop.status,
     )
 
 
 def _measured(sentence: str) -> str:
-    """What does not fit into what, as far as the endpoint says it in numbers."""
+    """Return a text with the sizes of the prompt and the context, if the endpoint's message
+    contains them.
+    """
     prompt, limit = _first(_PROMPT, sentence), _first(_LIMIT, sentence)
     if prompt is None or limit is None:
         return "the prompt does not fit into the model's context"
@@ -95,9 +99,10 @@ def _first(pattern: re.Pattern[str], sentence: str) -> int | None:
 
 
 def as_it_came(answer: bytes, *, model: str) -> ChatCompletion:
-    """A completion with all its fields; what it must have and lacks, or has as null, is put in.
+    """Decode a completion and keep all its fields. Required fields that are missing or null are
+    filled in.
 
-    Raises ValueError when it is none.
+    Raises ValueError: the answer is not a completion.
     """
     plain = orjson.loads(answer)
     if isinstance(plain, dict):
@@ -112,10 +117,10 @@ def as_it_came(answer: bytes, *, model: str) -> ChatCompletion:
 def overflow_completion(
     chat_params: ChatCreateParams, *, model: str, overflow: ContextOverflow
 ) -> ChatCompletion:
-    """The empty, truncated completion of a model whose context cannot hold the chat any more.
+    """Return the empty, truncated completion for a chat that no longer fits the model's context.
 
-    Raises PromptTooLong where it never could. What the endpoint said is kept beside the reason, as
-    `provider_message`.
+    The choice's `provider_message` is the endpoint's message. Raises PromptTooLong: no model has
+    answered in this rollout.
     """
     refuse_unread(overflow, chat_params.messages)
     message = ChatMessage(role="assistant", content="")

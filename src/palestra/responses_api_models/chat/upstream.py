@@ -1,4 +1,4 @@
-"""`Upstream`: one provider's endpoints, spoken to in JSON through the shared HTTP transport."""
+"""`Upstream`: sends JSON requests to the endpoints of one provider over the shared HTTP transport."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -41,21 +41,23 @@ from palestra.transport import (
 )
 
 PROBE_TIMEOUT_S = 10.0
-"""How long a question about the endpoint itself may take."""
+"""The timeout in seconds of a request about the endpoint itself."""
 
 REQUEST_TIMEOUT_S = 3600.0
-"""The most that one request may take, also where no rollout's deadline bounds it: a host that died
-without a word closes no connection."""
+"""The maximum seconds of one request, also without a rollout deadline. A host that crashed closes
+no connection, so the request would otherwise never end."""
 
 SILENT_S = 30.0
-"""An endpoint at which requests wait and from which nothing was heard for so long is asked whether
-it is alive: a host that died without a word closes no connection."""
+"""Seconds without any answer after which an endpoint with waiting requests gets a liveness check. A
+host that crashed closes no connection."""
 
 STRIKES = 3
-"""So many questions without an answer, and its requests move to the other endpoints."""
+"""The number of unanswered liveness checks after which an endpoint's requests move to other
+endpoints."""
 
 _SHORTEST_KEY_MASKED = 8
-"""A shorter key (`EMPTY`, `dummy`) is no secret, and is part of ordinary words."""
+"""The minimum length of a key that is masked. A shorter key (`EMPTY`, `dummy`) is no secret, and
+may be part of ordinary words."""
 
 
 _CLIENT_ERROR = 400
@@ -63,11 +65,11 @@ _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
 
 _LONGEST_REASON = 200
-"""Characters of a busy answer that a line of the log has room for."""
+"""The maximum number of characters of a provider's message in a log line."""
 
 
 class Answered(NamedTuple):
-    """What came of a request, and from where."""
+    """The result of a request, and the URL that it came from."""
 
     url: str
     body: bytes | ContextOverflow
@@ -78,7 +80,9 @@ async def _noted(
     send: Callable[[float | None], Awaitable[HttpReply]],
     remaining_s: float | None,
 ) -> HttpReply:
-    """One try, of which the run's patience is told how it ended."""
+    """Send one request, and report its outcome to `patience`, the run's limit on refusals, if
+    given.
+    """
     if patience is None:
         return await send(remaining_s)
     patience.sent()
@@ -101,11 +105,11 @@ async def _noted(
 
 @final
 class Upstream:
-    """Sends requests until they are answered; `answers` says what the answers mean.
+    """A sender of requests that retries until they are answered; `answers` interprets the answers.
 
-    `server` is the model server's instance name, under which failures are reported. The key
-    goes into a header and nowhere else: an answer that quotes it has it masked, and so have
-    all secrets that `client` knows of, who also logs what failed.
+    `server`: the model server's instance name, used in error messages. The key is sent in a header
+    only. In answers that quote it, the key is masked, and so are all secrets known to `client`.
+    `client` also logs failed requests.
     """
 
     def __init__(
@@ -144,9 +148,9 @@ class Upstream:
         self._refusals = Refusals() if client is None else client.refusals
 
     async def post(self, url: str, body: JsonObject) -> bytes | ContextOverflow:
-        """POST `body` until an answer comes, within the rollout's deadline.
+        """POST `body`, with retries, until an answer comes or the rollout's deadline passes.
 
-        Raises `CallError`: what `classify` makes of a refusal, or that no answer came.
+        Raises `CallError`: the endpoint refuses (see `classify`), or no answer came.
         """
         encoded = encode_json(body)
         return await self._post(encoded, partial(self._send_once, url, encoded), lambda: url)
@@ -154,9 +158,9 @@ class Upstream:
     async def post_to(
         self, endpoints: Endpoints, path: str, body: JsonObject, *, session: str
     ) -> Answered:
-        """POST `body` to the session's endpoint, or to another one when that is left.
+        """POST `body` to the session's endpoint, or to another one when that endpoint is avoided.
 
-        Raises as `post` does.
+        Raises the same errors as `post`.
         """
         encoded = encode_json(body)
         if len(endpoints.all) == 1:
@@ -226,7 +230,7 @@ class Upstream:
         return self.answers.refused(url, reply)
 
     def _words(self, body: bytes) -> str:
-        """The provider's words in one short line: that of a proxy may be a page."""
+        """Return the provider's message as one short line; a proxy's message may be a whole page."""
         return self.mask(" ".join(provider_sentence(body).split()))[:_LONGEST_REASON]
 
     async def _send_once(self, url: str, encoded: bytes, remaining_s: float | None) -> HttpReply:
@@ -248,7 +252,9 @@ class Upstream:
         self._count.retries += 1
 
     async def watch(self, endpoints: Endpoints, *, every_s: float = SILENT_S / 3) -> None:
-        """Until cancelled: end the requests at endpoints that died without closing connections."""
+        """Run until cancelled: end the requests at endpoints that died without closing their
+        connections.
+        """
         while True:
             await asyncio.sleep(every_s)
             silent = [
@@ -261,7 +267,9 @@ class Upstream:
             )
 
     async def ask_whether_alive(self, endpoints: Endpoints, endpoint: ProviderEndpoint) -> None:
-        """One question to an endpoint; after `STRIKES` without an answer it is left."""
+        """Send one liveness check to an endpoint. After `STRIKES` checks without an answer, avoid
+        the endpoint.
+        """
         request = HttpRequest(
             "GET", f"{endpoint.url}/models", self._headers, timeout_s=PROBE_TIMEOUT_S
         )
@@ -281,9 +289,9 @@ class Upstream:
     async def ask(
         self, method: str, url: str, body: bytes | None = None, *, timeout_s: float
     ) -> HttpReply:
-        """One question about an endpoint, whatever it answers. One try, no retries.
+        """Send one request about the endpoint itself, without retries. Any status is returned.
 
-        Raises `CallError` when no answer comes.
+        Raises `CallError`: no answer came.
         """
         request = HttpRequest(
             method, url, self._headers, body, timeout_s=timeout_s, repeatable=True
@@ -297,9 +305,10 @@ class Upstream:
             raise
 
     async def models(self, base_url: str) -> list[str]:
-        """Names of the models that `GET <base_url>/models` lists. One try, no retries.
+        """Return the model names that `GET <base_url>/models` lists. Sends one request, without
+        retries.
 
-        Raises `CallError` when the endpoint cannot be reached, refuses, or answers otherwise.
+        Raises `CallError`: the endpoint is unreachable, refuses, or sends no such list.
         """
         url = f"{base_url}/models"
         left_s = current_call().remaining_s()
@@ -314,7 +323,7 @@ class Upstream:
             raise self.answers.unreadable(url, reply.body, "list of models", error) from error
 
     def mask(self, text: str) -> str:
-        """`text` without the key, and without the secrets of the configuration."""
+        """Return `text` with the key and the configuration's secrets masked."""
         masked = text.replace(self._secret, "****") if self._secret else text
         return masked if self._client is None else self._client.mask(masked)
 

@@ -1,12 +1,13 @@
-"""What providers' refusals say, told by their wording: no status and no field says it everywhere.
+"""Classify providers' refusals by their wording, because no status or field is the same for all
+providers.
 
-Wordings are captured answers of vLLM and llama.cpp where there are any, else sentences of the
-projects' sources and of their users' reports. Each is in a table of the tests, with its provider,
-on the side where it belongs.
+The wordings come from recorded answers of vLLM and llama.cpp if available, else from the projects'
+source code and users' reports. A table in the tests lists each wording with its provider and its
+class.
 
-A sentence may quote the request, which may say anything (a tool with a property `context_length`,
-a prompt about API keys). So a context counts as full only where something is said to be longer
-than something, and what is known to be about one field is taken out first.
+A message may quote the request, which may contain anything (a tool with a property
+`context_length`, a prompt about API keys). So a context counts as full only if the message compares
+sizes. Messages about a single field are excluded first.
 """
 
 import re
@@ -14,10 +15,10 @@ import re
 _FULL_CODE = re.compile(
     r"context_length_exceeded|exceed_context_size|context_?window_?exceeded", re.IGNORECASE
 )
-"""OpenAI and many others; llama.cpp; LiteLLM."""
+"""Error codes of a full context: OpenAI and many others; llama.cpp; LiteLLM."""
 
 _QUOTING = re.compile(r"^\s*\d+ validation error")
-"""How vLLM and pydantic begin when a field is wrong, before they quote the request."""
+"""The beginning of validation errors of vLLM and pydantic, which then quote the request."""
 
 _ONE_FIELD = re.compile(
     r"invalid (?:json |function )?schema|(?:json ?)?schema (?:for|is|of)\b"
@@ -28,7 +29,7 @@ _ONE_FIELD = re.compile(
     r"(?:argument|parameter|field|key)|extra (?:inputs|fields)",
     re.IGNORECASE,
 )
-"""Of one field of the request: its name, its type, its schema."""
+"""Messages about one field of the request: its name, its type or its schema."""
 
 _LIMIT = r"[`'\"]?max(?:imum)?[_ ](?:completion_|new_|output_)?tokens[`'\"]?"
 
@@ -43,7 +44,7 @@ _TOO_LONG_AN_ANSWER = re.compile(
     r"|maximum tokens you requested exceeds",  # Bedrock
     re.IGNORECASE | re.DOTALL,
 )
-"""A limit of answers that stands however short the conversation is."""
+"""Messages about a limit on the answer's length that does not depend on the conversation."""
 
 _FULL = re.compile(
     r"maximum context length|context (?:length|window|size|limit)\b"
@@ -65,12 +66,12 @@ _FULL = re.compile(
 )
 
 _SPENT = re.compile(r"max_tokens or model output limit was reached", re.IGNORECASE)
-"""OpenAI, of reasoning that left no room for an answer."""
+"""OpenAI's message for reasoning that left no tokens for an answer."""
 
 _COMPARED = re.compile(
     r"\d|exceed|longer|greater|too (?:long|large|many)|reduce|reached|must be less", re.IGNORECASE
 )
-"""A context that is full is told with numbers, or as too much of something."""
+"""The numbers or comparisons that every message about a full context contains."""
 
 _CONTENT = re.compile(
     r"\b(?:input|prompt|content|request|response|message|text|output)s?\b[^.]{0,60}"
@@ -87,20 +88,21 @@ _BANNED = re.compile(
     r"\b(?:suspended|terminated|disabled|deactivated|banned|revoked|flagged|blocked|denied)",
     re.IGNORECASE,
 )
-"""Whoever asks is refused, not what is asked."""
+"""Messages that refuse the account or the key, not the content of the request."""
 
 _NO_KEY = re.compile(
     r"^\W*(?:error\W+)?(?:the )?(?:provided )?(?:api key (?:not valid|expired|is invalid)"
     r"|(?:incorrect|invalid) api key)",
     re.IGNORECASE,
 )
-"""Gemini and xAI, which say it with status 400. At the beginning alone: a row may speak of keys."""
+"""Messages of Gemini and xAI, which refuse a key with status 400. Matched at the beginning only,
+because a row may mention keys."""
 
 _NO_CREDIT = re.compile(
     r"insufficient_quota|exceeded_current_quota|billing_hard_limit", re.IGNORECASE
 )
-"""OpenAI's and Kimi's codes of status 429 for an account that has nothing left, which no wait helps.
-(Gemini says `exceeded your current quota` of what was too much in this minute.)"""
+"""Codes of OpenAI and Kimi, with status 429, for an account without credit; waiting does not help.
+(Gemini's `exceeded your current quota` can mean a limit per minute.)"""
 
 _NO_TOOLS = re.compile(
     r"no endpoints? found that support (?:tool|the provided '?tool)"  # OpenRouter
@@ -116,7 +118,8 @@ _TOOL_PARSER = re.compile(
     r"|tool(?:s| calling) (?:is|are) not",
     re.IGNORECASE,
 )
-"""Wider than `_NO_TOOLS`: it only says why a refusal came, not what becomes of the run."""
+"""Matches more than `_NO_TOOLS`, because it only explains a refusal and does not decide about the
+run."""
 
 _CREDIT = re.compile(r"quota|billing|credit", re.IGNORECASE)
 
@@ -125,7 +128,7 @@ _NO_ROUTE = re.compile(r"\W*(?:not found\b|404 page|cannot post|no such route)",
 _WEB_PAGE = re.compile(r"[^<]{0,60}<(?:!doctype )?html", re.IGNORECASE)
 
 _NO_PROVIDER = re.compile(r"no endpoints found|no allowed providers", re.IGNORECASE)
-"""OpenRouter, of a model that it knows and cannot serve so."""
+"""OpenRouter's messages for a known model that no provider can serve for this request."""
 
 _NO_MODEL = re.compile(
     r"model_not_found|model_not_available"
@@ -133,14 +136,14 @@ _NO_MODEL = re.compile(
     r"|model not exist|^invalid model: ",  # DeepSeek; Mistral
     re.IGNORECASE,
 )
-"""These have status 400 with some."""
+"""Messages for an unknown model. Some providers send them with status 400."""
 
 _NO_ITEM = re.compile(
     r"(?:response|prompt|file|item|conversation|container) (?:object )?with id\b.*not found"
     r"|no such file object|item .* not found",
     re.IGNORECASE | re.DOTALL,
 )
-"""OpenAI and vLLM, of what a row refers to."""
+"""Messages of OpenAI and vLLM about something that the row refers to and that does not exist."""
 
 _TOOLS = re.compile(r"tool|function|schema|grammar|response_format|regex", re.IGNORECASE)
 
@@ -149,11 +152,13 @@ _ROLES = re.compile(
     r"|system (?:message|role).*(?:beginning|first|not supported)",
     re.IGNORECASE,
 )
-"""What chat templates say of an order of messages that they cannot render."""
+"""Messages of chat templates that cannot render the order of the roles."""
 
 
 def is_context_overflow(sentence: str, code: str = "") -> bool:
-    """Whether a refusal means that the conversation does not fit, in any known wording."""
+    """Whether the refusal means that the conversation does not fit the context, in any known
+    wording.
+    """
     if _FULL_CODE.search(code):
         return True
     if _QUOTING.match(sentence) or _ONE_FIELD.search(sentence):
@@ -166,78 +171,80 @@ def is_context_overflow(sentence: str, code: str = "") -> bool:
 
 
 def is_spent_on_an_answer(sentence: str) -> bool:
-    """Whether the model had read the prompt, and ran out of room while it answered."""
+    """Whether the model read the prompt and reached its limit while it answered."""
     return bool(_SPENT.search(sentence))
 
 
 def is_too_long_an_answer(sentence: str) -> bool:
-    """Whether no answer of this model may be so long, however short the conversation."""
+    """Whether the requested answer is longer than the model allows for any conversation."""
     return bool(_TOO_LONG_AN_ANSWER.search(sentence))
 
 
 def is_about_content(sentence: str, code: str = "") -> bool:
-    """Whether what is said in the row was refused, by a moderation or a filter."""
+    """Whether a moderation or filter refused the row's content."""
     words = f"{sentence} {code}"
     return bool(_CONTENT.search(words)) and not _BANNED.search(sentence)
 
 
 def lacks_key(sentence: str) -> bool:
-    """Whether the key was refused, although the status does not say so."""
+    """Whether the endpoint refused the API key, although the status does not show it."""
     return bool(_NO_KEY.search(sentence))
 
 
 def lacks_credit(code: str) -> bool:
-    """Whether the account has nothing left, although the status is that of a busy endpoint."""
+    """Whether the account has no credit left, although the status is that of a busy endpoint."""
     return bool(_NO_CREDIT.search(code))
 
 
 def lacks_tools(sentence: str) -> bool:
-    """Whether the endpoint, or its model, takes no tools at all."""
+    """Whether the endpoint, or its model, supports no tools at all."""
     return bool(_NO_TOOLS.search(sentence)) and not _QUOTING.match(sentence)
 
 
 def asks_for_tool_parser(sentence: str) -> bool:
-    """Whether a refusal is about tools that the endpoint, or its model, does not take."""
+    """Whether the refusal is about tools that the endpoint, or its model, does not support."""
     return bool(_TOOL_PARSER.search(sentence))
 
 
 def is_about_credit(sentence: str) -> bool:
-    """Whether a refusal of the account speaks of its credit."""
+    """Whether the refusal mentions quota, billing or credit."""
     return bool(_CREDIT.search(sentence))
 
 
 def lacks_route(sentence: str) -> bool:
-    """Whether a web server has nothing at this path."""
+    """Whether the message is a web server's "not found" for the path."""
     return bool(_NO_ROUTE.match(sentence))
 
 
 def is_web_page(sentence: str) -> bool:
-    """Whether the answer is a page for people."""
+    """Whether the answer is an HTML page."""
     return bool(_WEB_PAGE.match(sentence))
 
 
 def lacks_provider(sentence: str) -> bool:
-    """Whether a router knows the model and has nobody who serves it as it was asked for."""
+    """Whether a router knows the model but has no provider that can serve the request."""
     return bool(_NO_PROVIDER.search(sentence))
 
 
 def lacks_model(sentence: str, code: str = "") -> bool:
-    """Whether the endpoint has no model of this name."""
+    """Whether the endpoint has no model with the requested name."""
     if _NO_MODEL.search(code):
         return True
     return bool(_NO_MODEL.search(sentence)) and not _QUOTING.match(sentence)
 
 
 def lacks_item(sentence: str) -> bool:
-    """Whether something that the row refers to is not there."""
+    """Whether the row refers to something that the endpoint does not have, such as a file."""
     return bool(_NO_ITEM.search(sentence))
 
 
 def is_about_tools(sentence: str) -> bool:
-    """Whether a refused request may have been refused for its tools or its schema."""
+    """Whether the message mentions tools, functions or a schema: they may be why the request was
+    refused.
+    """
     return bool(_TOOLS.search(sentence))
 
 
 def is_about_roles(sentence: str) -> bool:
-    """Whether the order of messages was refused."""
+    """Whether the endpoint refused the order of the messages' roles."""
     return bool(_ROLES.search(sentence))

@@ -1,4 +1,4 @@
-"""`inference_provider`: a hosted provider by its name."""
+"""`inference_provider`: a model server for a hosted provider, chosen by name."""
 
 import os
 from typing import Any, Literal, NamedTuple
@@ -11,14 +11,14 @@ from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelC
 
 
 class Provider(NamedTuple):
-    """One provider of Chat Completions."""
+    """The settings of one provider of Chat Completions."""
 
     base_url: str
     key_variable: str
-    """The environment variable in which its users keep their key."""
+    """The environment variable that usually contains the user's API key."""
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     takes_reasoning_back: bool = False
-    """Whether earlier turns may be sent with their reasoning: others refuse the field."""
+    """Whether earlier turns may be sent with their reasoning; other providers refuse the field."""
 
 
 PROVIDERS: dict[str, Provider] = {
@@ -41,17 +41,20 @@ PROVIDERS: dict[str, Provider] = {
 
 
 class InferenceProviderConfig(ChatModelConfig):
-    """Settings of `inference_provider`."""
+    """The settings of `inference_provider`."""
 
     provider: str
-    """A key of `PROVIDERS`; it gives every setting below that is not given."""
+    """A key of `PROVIDERS`. The provider's values are the defaults of the settings below."""
     base_url: str | list[str] = ""
     uses_reasoning_parser: bool = True
 
     @model_validator(mode="before")
     @classmethod
     def _as_the_provider_wants(cls, fields: Any) -> Any:
-        """Fill in what the provider's name says. Raises ConfigError for an unknown one."""
+        """Fill in the provider's default settings.
+
+        Raises ConfigError: the provider is unknown, or there is no API key for it.
+        """
         if not isinstance(fields, dict) or not isinstance(name := fields.get("provider"), str):
             return fields
         provider = PROVIDERS.get(name)
@@ -76,6 +79,6 @@ class InferenceProviderConfig(ChatModelConfig):
 
 
 class InferenceProvider(ChatCompletionsServer):
-    """The Responses API in front of a hosted provider."""
+    """A model server in front of a hosted provider."""
 
     config: InferenceProviderConfig

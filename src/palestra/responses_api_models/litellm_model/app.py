@@ -1,16 +1,16 @@
-"""`litellm_model`: a LiteLLM proxy, and every provider that it speaks to."""
+"""`litellm_model`: a model server for a LiteLLM proxy and all providers behind it."""
 
 from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig
 
 
 class LiteLLMModelConfig(ChatModelConfig):
-    """Settings of `litellm_model`."""
+    """The settings of `litellm_model`."""
 
     uses_reasoning_parser: bool = True
-    """LiteLLM brings every provider's reasoning into `reasoning_content`."""
+    """True by default: LiteLLM returns every provider's reasoning in `reasoning_content`."""
 
 
 class LiteLLMModel(ChatCompletionsServer):
-    """The Responses API in front of a LiteLLM proxy."""
+    """A model server in front of a LiteLLM proxy."""
 
     config: LiteLLMModelConfig

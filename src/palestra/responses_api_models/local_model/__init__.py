@@ -1,8 +1,8 @@
-"""`local_model`: a small real model on the CPU, for trying things out and for tests.
+"""`local_model`: a small real model on the CPU, for first trials and for tests.
 
-`weights` finds and fetches the model file, `engine` is the child process that serves it,
-`running` its handle in our process, `mending` (pure) and `transport` make llama.cpp's server
-keep what a Chat Completions endpoint promises, and `app` is the model server.
+`weights` finds and downloads the model file. `engine` is the child process that serves the model;
+`running` starts it, stops it and sends its requests. `mending` (pure functions) makes llama.cpp's
+server behave like a Chat Completions endpoint. `app` is the model server.
 """
 
 from palestra.responses_api_models.local_model.weights import (

@@ -1,4 +1,4 @@
-"""`local_model`: a small real model on the CPU through llama.cpp; no account, no GPU."""
+"""`local_model`: a small real model on the CPU through llama.cpp. It needs no account and no GPU."""
 
 import os
 import secrets
@@ -22,30 +22,35 @@ CHAT_TEMPLATE = Path(__file__).with_name("chat_template.jinja")
 
 
 def default_threads() -> int:
-    """The processors we may use, one left free where there are more than two, and at most 4."""
+    """Return the number of usable processors, at most 4. With more than two, one processor is left
+    free.
+    """
     processors = len(os.sched_getaffinity(0))
     return min(4, max(min(2, processors), processors - 1))
 
 
 class LocalModelConfig(ChatModelConfig):
-    """Settings of `local_model`."""
+    """The settings of `local_model`."""
 
     base_url: str | list[str] = ""
-    """Not a setting here: `start()` finds a free port."""
+    """Must be empty: `start()` chooses a free port."""
     model: str = "smollm2-135m-instruct"
-    """The name in answers and statistics; whatever a request names, this model answers."""
+    """The model's name in responses and statistics. The model name in a request is ignored."""
     model_path: str | None = None
-    """A GGUF file of yours. It is rendered with SmolLM2's ChatML, as the default model is."""
+    """The path of another GGUF file. The default model's chat template (SmolLM2's ChatML) is used
+    for it too."""
     threads: int = Field(default_factory=default_threads, ge=1)
     slots: int = Field(default=8, ge=1)
-    """Requests generated at once. As many again are sent and wait in llama.cpp; the rest here."""
+    """The number of requests generated at once. As many again wait in llama.cpp; more wait in this
+    process."""
     context_tokens: int = Field(default=2048, ge=64)
-    """Prompt and answer together, for each slot. No request gets a longer answer than that."""
+    """The maximum tokens of prompt and answer together, per slot. It also limits the answer's
+    length."""
     start_timeout_s: float = Field(default=60.0, gt=0)
     max_output_tokens_default: int = Field(default=256, ge=1)
-    """For requests that name no limit: a model this small may never come to an end by itself."""
+    """The token limit of requests that set none: a model this small may never stop by itself."""
     verbose: bool = False
-    """Show llama.cpp's own log."""
+    """Whether to show llama.cpp's own log."""
     replace_developer_role_with_system: bool = True
 
     @model_validator(mode="after")
@@ -59,19 +64,21 @@ class LocalModelConfig(ChatModelConfig):
 
 
 class LocalModel(ChatCompletionsServer):
-    """Starts llama.cpp in a child process and speaks Chat Completions with it."""
+    """A model server that starts llama.cpp in a child process and calls its Chat Completions
+    endpoint.
+    """
 
     config: LocalModelConfig
 
     _engine: RunningEngine | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any, /) -> None:
-        """There is no endpoint until `start()`."""
+        """Set an empty list of endpoints: the endpoint exists only after `start()`."""
         super().model_post_init(context)
         self.use_endpoints(())
 
     async def start(self) -> None:
-        """Start the engine. Raises ConfigError or ServerDied, saying what is missing."""
+        """Start the engine. Raises ConfigError or ServerDied, with a message about what is missing."""
         require_engine()
         config = self.config
         at_once = 2 * config.slots
@@ -115,11 +122,13 @@ class LocalModel(ChatCompletionsServer):
             await self._engine.stop()
 
     def facts(self) -> EndpointFacts:
-        """What it was started with."""
+        """Return the model's name and its context length."""
         return EndpointFacts(model=self.config.model, max_model_len=self.config.context_tokens)
 
     async def check(self) -> str:
-        """Ask the engine; before it was started, whether all that it needs is there."""
+        """Ask the engine which models it serves. Before `start()`, check that the package and the
+        weights exist.
+        """
         if self._engine is None:
             require_engine()
             return f"not started yet; its weights are at {find_weights(self.config.model_path)}"

@@ -1,11 +1,9 @@
 """The child process that serves the model: llama.cpp's own HTTP server, through xllamacpp.
 
-It reads its order, one line of JSON, from standard input, answers `READY <url>` on standard
-output, and lives as long as that input stays open: a parent that is gone, however it went,
-leaves no engine behind.
+The process reads its order, one line of JSON, from standard input and prints `READY <url>`. It runs
+while its standard input stays open, so it also ends when the parent dies.
 
-Run as a file, and importing nothing of ours: the package's imports would cost a second and
-50 MB that an engine has no use for.
+It is run as a file and imports nothing of Palestra: those imports would cost a second and 50 MB.
 """
 
 import ctypes
@@ -30,18 +28,18 @@ _ERRORS, _INFO = 1, 3
 
 @dataclass(frozen=True, slots=True)
 class EngineOrder:
-    """What to serve, and how. `context_tokens` is per slot; slots generate at once."""
+    """The settings of one engine. `context_tokens` is per slot; all slots generate at once."""
 
     model_path: str
     model_name: str
     api_key: str = field(repr=False)
-    """Asked of every caller: on a shared machine anyone can reach a loopback port. Empty asks
-    for none."""
+    """The key that every caller must send, because any user of a shared machine can reach a
+    loopback port. Empty: no key is required."""
     context_tokens: int
     slots: int
     threads: int
     connections: int
-    """How many requests may be open at once; each holds a thread of the HTTP server."""
+    """The maximum number of open requests; each occupies a thread of the HTTP server."""
     parent_pid: int
     chat_template_path: str = ""
     verbose: bool = False
@@ -49,12 +47,12 @@ class EngineOrder:
     port: int = 0
 
     def as_line(self) -> bytes:
-        """The order as it is written to the engine's standard input."""
+        """Return the order as JSON, for the engine's standard input."""
         return json.dumps(asdict(self)).encode()
 
 
 def main() -> int:
-    """Serve until standard input ends. Terminated by SIGTERM like any program."""
+    """Serve until standard input ends, and return the exit code. SIGTERM ends the process as usual."""
     line = sys.stdin.buffer.readline()
     if not line:
         return 0
@@ -104,17 +102,19 @@ def _params(xllamacpp: Any, order: EngineOrder) -> Any:
 
 
 def _wait_politely() -> None:
-    """Let threads that wait for each other sleep soon, instead of spinning for milliseconds.
+    """Make waiting OpenMP threads sleep soon instead of spinning for milliseconds.
 
-    Measured with two threads on two processors that others kept busy: 5 times faster so; on
-    idle ones there was no difference. Read when the library is loaded.
+    Measured with two threads on two busy processors: 5 times faster; on idle processors no
+    difference. The variables are read when the library is loaded.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def _die_with_parent(parent_pid: int) -> None:
-    """Have the kernel end us with the parent: loading the model blocks all of Python meanwhile."""
+    """Make the kernel kill this process when the parent dies: while the model loads, no Python code
+    can run.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:

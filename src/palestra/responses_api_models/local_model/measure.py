@@ -1,4 +1,4 @@
-"""Measure the local model on this machine, through the model server as a run uses it.
+"""Measure the local model's speed on this machine, through the same model server as a run.
 
 python -m palestra.responses_api_models.local_model.measure --threads 1 2 --at-once 1 8 16
 """
@@ -30,7 +30,7 @@ _TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Tokens as the engine counts them, over the seconds of a whole batch."""
+    """The seconds of one batch, and its tokens as counted by the engine."""
 
     seconds: float
     read: int
@@ -39,13 +39,15 @@ class Speed:
 
 
 def prompts(tasks: int) -> list[str]:
-    """`tasks` prompts of about 100 tokens, each `REPEATS` times in a row, as a run sends them."""
+    """Return `tasks` prompts of about 100 tokens, each repeated `REPEATS` times in a row, as in a
+    run.
+    """
     texts = [_TEXT.format(n=task + 2, p=task * 7 % 30 + 1) for task in range(tasks)]
     return [text for text in texts for _ in range(REPEATS)]
 
 
 async def batch(model: LocalModel, texts: list[str], *, at_once: int, tokens: int) -> Speed:
-    """Ask for all of `texts`, `at_once` at a time."""
+    """Send all `texts` to the model, `at_once` at a time, and return the speed."""
     pending = iter(texts)
     answers: list[Response] = []
 
@@ -70,7 +72,9 @@ async def batch(model: LocalModel, texts: list[str], *, at_once: int, tokens: in
 
 @contextmanager
 def children_cpu() -> Iterator[list[float]]:
-    """CPU seconds of the child processes that end inside of the block, as the list's one entry."""
+    """Yield a list, and append the CPU seconds of the child processes that ended during the `with`
+    block.
+    """
     spent: list[float] = []
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     yield spent
@@ -79,7 +83,7 @@ def children_cpu() -> Iterator[list[float]]:
 
 
 async def measure(threads: int, at_once: int, *, slots: int, tasks: int, tokens: int) -> str:
-    """One line of the table: a fresh engine each time, so that no cache is inherited."""
+    """Return one line of the table. Each call starts a new engine, so that no cache is reused."""
     http = HttpClient()
     config = LocalModelConfig(name="measured", threads=threads, slots=slots)
     model = LocalModel(config=config, server_client=ServerClient({}, http))

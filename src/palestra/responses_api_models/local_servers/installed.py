@@ -1,4 +1,4 @@
-"""Which vLLM there is to start, what its build needs, and on which port. Found without importing it."""
+"""Find an installed vLLM, without importing it, and find out what its build needs; check ports."""
 
 import contextlib
 import errno
@@ -16,16 +16,17 @@ from palestra.system import run
 
 
 def free_port(host: str, port: int) -> int:
-    """`port` when nobody has it, and for 0 one that was free a moment ago.
+    """Return `port` if it is free; for 0, return a port that was free a moment ago.
 
-    Raises ConfigError, naming who has it, and for a host that is none of ours.
+    Raises ConfigError: another process uses the port (the error names it), or `host` is not an
+    address of this machine.
     """
     try:
         with contextlib.closing(listen(host, port)) as bound:
             return int(bound.getsockname()[1])
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            raise ConfigError(f"nothing can listen on {host}:{port}: {error.strerror}") from error
+            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         holder = holder_of(port)
         raise ConfigError(
             f"port {port} of {host} is taken{holder and f' by {holder}'}",
@@ -34,7 +35,9 @@ def free_port(host: str, port: int) -> int:
 
 
 def require_own(port: int, group: int, *, name: str) -> None:
-    """Raises RunFailed when what listens on `port` is known and none of the process group's."""
+    """Raise RunFailed when the processes that listen on `port` are known and none is in the process
+    group `group`.
+    """
     holders = holders_of(port)
     if holders and not any(_is_in(holder, group) for holder in holders):
         raise RunFailed(
@@ -73,32 +76,34 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class VLLMInstallation:
-    """A Python that has vLLM."""
+    """A Python environment that contains vLLM."""
 
     python: Path
     version: str
     cpu: bool
-    """Built for processors: it needs other settings than on accelerators."""
+    """Whether vLLM was built for CPUs, which need other settings than accelerators."""
     takes_ids: bool
-    """It can be started to render, generate from token ids, and parse, each on its own."""
+    """Whether the server can render a chat, generate from token ids and parse an answer as separate
+    requests."""
 
 
 def environment_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """Where `scripts/vllm_environment.py` puts an environment with vLLM, and a model for it."""
+    """Return the folder in which `scripts/vllm_environment.py` installs vLLM and a model for it."""
     return models_folder(env).parent / "vllm"
 
 
 def find_vllm(
     python: str | None = None, *, env: Mapping[str, str] = os.environ
 ) -> VLLMInstallation:
-    """The vLLM of `python`, else of this environment, else of the one our script makes.
+    """Return the vLLM of `python`. Without `python`: that of this environment, else the one that
+    our script installed.
 
-    Raises ConfigError, saying where it was looked for, when there is none.
+    Raises ConfigError, which lists the places searched: there is no vLLM.
     """
     own_python = environment_folder(env) / "venv" / "bin" / "python"
     candidates = [Path(python).expanduser()] if python else [Path(sys.executable), own_python]
     for candidate in candidates:
-        installed = _look(candidate)
+        installed = _find_installation(candidate)
         if installed is not None:
             return installed
     looked_in = " nor ".join(str(candidate) for candidate in candidates)
@@ -108,7 +113,7 @@ def find_vllm(
     )
 
 
-def _look(python: Path) -> VLLMInstallation | None:
+def _find_installation(python: Path) -> VLLMInstallation | None:
     if not python.is_file():
         return None
     try:

@@ -1,10 +1,11 @@
-"""Keeps one inference server: starts it, and ends it when whoever wanted it is gone.
+"""A parent process for one inference server: it starts the server, and ends it when Palestra's
+process ends.
 
-Reads its order, one line of JSON, from standard input, and lives as long as that input stays
-open. Then everything in its process group is asked to end, and after some seconds made to: an
-inference server starts processes of its own, and each holds gigabytes.
+It reads its order, one line of JSON, from standard input. When standard input closes, it sends
+SIGTERM to its process group, and SIGKILL after some seconds: an inference server starts processes
+of its own, and each holds gigabytes.
 
-Run as a file, and importing nothing of ours.
+It is run as a file and imports nothing of Palestra.
 """
 
 import contextlib
@@ -20,7 +21,9 @@ GRACE_S = 5.0
 
 
 def main() -> int:
-    """The exit code is the server's; 128 and the signal's number when one ended it."""
+    """Start the server, wait until it ends, and return its exit code, or 128 plus the signal's
+    number.
+    """
     line = sys.stdin.buffer.readline()
     if not line.strip():
         return 0
@@ -36,7 +39,7 @@ def main() -> int:
 
 
 def _stay(_number: int, _frame: FrameType | None) -> None:
-    """Unlike an ignored signal, a handled one is not handed on to the server."""
+    """Do nothing on SIGTERM. A handler is used because the server would inherit an ignored signal."""
 
 
 def _end_with_parent(server: "subprocess.Popen[bytes]") -> None:

@@ -1,4 +1,4 @@
-"""A llama.cpp server, started with the engine that `local_model` uses."""
+"""Start a llama.cpp server with the engine of `local_model`."""
 
 import asyncio
 import os
@@ -20,17 +20,17 @@ from palestra.settings import LlamaCppServer
 
 @asynccontextmanager
 async def serve_llama_cpp(
-    server: LlamaCppServer, *, tell: Tell, ready_timeout_s: float
+    server: LlamaCppServer, *, report: Tell, ready_timeout_s: float
 ) -> AsyncIterator[Serving]:
-    """Start a llama.cpp server, wait until it answers, and stop it at the end.
+    """Start a llama.cpp server, wait until it answers, and stop it when the `with` block ends.
 
-    Raises ConfigError for what can be known before, and ServerDied when it does not come up.
+    Raises ConfigError: the settings cannot work. ServerDied: the server does not start.
     """
     order = engine_order(server)
     if server.port:
         free_port(server.host, server.port)
     what = f"llama.cpp, {order.slots} slots of {order.context_tokens} tokens"
-    tell(f"starting {what} …")
+    report(f"starting {what} …")
     began = time.monotonic()
     engine = await RunningEngine.start("llama.cpp", order, timeout_s=ready_timeout_s)
     try:
@@ -49,7 +49,9 @@ async def serve_llama_cpp(
 
 
 def engine_order(server: LlamaCppServer) -> EngineOrder:
-    """The order for the engine's process. Raises ConfigError when something is missing."""
+    """Return the settings for the engine's process. Raises ConfigError: the package or a file is
+    missing.
+    """
     require_engine()
     path = find_weights(server.model)
     template = server.chat_template or ("" if server.model else str(HERMES_TEMPLATE))

@@ -1,4 +1,4 @@
-"""A started inference server: waited for, watched, and never left behind."""
+"""Start an inference server, wait until it answers, watch it, and always stop it at the end."""
 
 import asyncio
 import contextlib
@@ -36,28 +36,28 @@ ASK_EVERY_S: Final = 0.5
 TELL_EVERY_S: Final = 10.0
 ASK_TIMEOUT_S: Final = 5.0
 READY_TIMEOUT_S: Final = 1800.0
-"""vLLM on a busy processor has taken a quarter of an hour."""
+"""The default seconds to wait for a vLLM server; on a busy CPU, its start has taken 15 minutes."""
 STOP_S: Final = 3.0
 
 Tell = Callable[[str], None]
-"""Gets one line at a time, for people."""
+"""A function that prints one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server that answers. `started_s`: how long that took, in seconds."""
+    """A running server that answers. `started_s`: the seconds until its first answer."""
 
     base_url: str
     model: str
     what: str
-    """The product, its version and how it was started, in a few words."""
+    """A short description of the server: product, version and start settings."""
     pid: int
     started_s: float
     ending: "asyncio.Task[ChildExit]"
-    """Done when the process has ended, for whatever reason."""
+    """A task that is done when the process has ended."""
 
     async def until_ended(self) -> None:
-        """Wait for ever. Raises ServerDied, with its last lines, when the server ends."""
+        """Wait until the server ends. Then raises ServerDied with the server's last lines."""
         raise (await asyncio.shield(self.ending)).as_error()
 
 
@@ -66,23 +66,23 @@ async def serve_vllm(
     server: VLLMServer,
     http: HttpTransport,
     *,
-    tell: Tell,
+    report: Tell,
     vllm: VLLMInstallation | None = None,
     ready_timeout_s: float = READY_TIMEOUT_S,
     log_path: Path | None = None,
 ) -> AsyncIterator[Serving]:
-    """Start a vLLM, wait until it answers, and stop it at the end.
+    """Start a vLLM server, wait until it answers, and stop it when the `with` block ends.
 
-    Raises ConfigError for what can be known before, ServerDied when it ends too early, and
-    RunFailed when it is not ready in time, or another process answers at its port.
+    Raises ConfigError: the settings cannot work. ServerDied: the server ends too early. RunFailed:
+    it is not ready in time, or another process answers at its port.
     """
     installed = vllm if vllm is not None else await asyncio.to_thread(find_vllm, None)
     parser = tool_parser(server)
     port = free_port(server.host, server.port)
     how = f"tool parser {parser or 'none'}, reasoning parser {server.reasoning_parser or 'none'}"
     what = f"vLLM {installed.version}{' on CPU' if installed.cpu else ''}, {how}"
-    tell(f"starting {what} …")
-    async with kept(
+    report(f"starting {what} …")
+    async with kept_running(
         "vllm",
         command(server, installed, parser=parser, port=port),
         environment(server, installed),
@@ -92,7 +92,7 @@ async def serve_vllm(
         root = http_url(reachable_host(server.host), port)
         began = time.monotonic()
         headers = {"authorization": f"Bearer {server.api_key}"} if server.api_key else {}
-        await _answers(http, root, headers, child, ending, tell, ready_timeout_s)
+        await _answers(http, root, headers, child, ending, report, ready_timeout_s)
         await asyncio.to_thread(require_own, port, child.pid, name=child.name)
         yield Serving(
             base_url=f"{root}/v1",
@@ -105,7 +105,7 @@ async def serve_vllm(
 
 
 @asynccontextmanager
-async def kept(
+async def kept_running(
     name: str,
     line: list[str],
     added: Mapping[str, str],
@@ -113,9 +113,10 @@ async def kept(
     secret: str = "",
     log_path: Path | None = None,
 ) -> AsyncIterator[tuple[Child, "asyncio.Task[ChildExit]"]]:
-    """A process that ends with this block, and with us, however we end.
+    """Run a process that is stopped when the `with` block or Palestra's process ends, even by a
+    crash.
 
-    Where it prints `secret`, that is masked.
+    `secret` is masked in the process's output.
     """
     order = orjson.dumps({"command": line, "environment": dict(added)})
     child = await Child.spawn(
@@ -145,7 +146,11 @@ async def _answers(
     report: Tell,
     limit_s: float,
 ) -> None:
-    """Wait until the server lists its models."""
+    """Wait until the server lists its models.
+
+    Raises ServerDied: the server ends first. RunFailed: it does not answer within `limit_s`
+    seconds.
+    """
     began = reported_at = time.monotonic()
     while True:
         if ending.done():
@@ -174,4 +179,4 @@ async def _lists_models(http: HttpTransport, root: str, headers: Mapping[str, st
         return False
 
 
-__all__ = ["READY_TIMEOUT_S", "ServerDied", "Serving", "Tell", "kept", "serve_vllm"]
+__all__ = ["READY_TIMEOUT_S", "ServerDied", "Serving", "Tell", "kept_running", "serve_vllm"]

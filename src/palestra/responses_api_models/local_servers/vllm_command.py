@@ -1,4 +1,6 @@
-"""The command line and the environment that a vLLM is started with. Pure, but for reading files."""
+"""The command line and the environment variables that start vLLM. Reads files, but has no other
+effects.
+"""
 
 import json
 from pathlib import Path
@@ -8,7 +10,8 @@ from palestra.responses_api_models.local_servers.installed import VLLMInstallati
 from palestra.settings import VLLMServer
 
 HERMES_TEMPLATE = Path(__file__).with_name("hermes.jinja")
-"""ChatML with tools as Hermes writes them, for models whose own template leaves tools out."""
+"""A ChatML template with tools in the Hermes format, for models whose own template ignores tools.
+"""
 
 _PARSERS = (
     ("<function=", "qwen3_coder"),
@@ -16,7 +19,7 @@ _PARSERS = (
     ("[TOOL_CALLS]", "mistral"),
     ("<|python_tag|>", "llama3_json"),
 )
-"""What a chat template writes around a call, and the tool parser of vLLM that reads it."""
+"""Pairs of the mark that a chat template writes at a call, and vLLM's tool parser for it."""
 
 _CPU = {
     # The first request for log probs would else compile C++, for minutes on a busy machine, and
@@ -28,7 +31,9 @@ _CPU = {
 
 
 def command(server: VLLMServer, vllm: VLLMInstallation, *, parser: str, port: int) -> list[str]:
-    """The command line. By module: `vllm serve` wants a distribution of the name `vllm`."""
+    """Return the command line. It runs vLLM's module, because `vllm serve` needs a package named
+    `vllm`.
+    """
     line = [str(vllm.python), "-m", "vllm.entrypoints.openai.api_server"]
     line += ["--model", server.model, "--served-model-name", server.served_name]
     line += ["--host", server.host, "--port", str(port)]
@@ -48,7 +53,10 @@ def command(server: VLLMServer, vllm: VLLMInstallation, *, parser: str, port: in
 
 
 def environment(server: VLLMServer, vllm: VLLMInstallation) -> dict[str, str]:
-    """What is added to our own environment. A key goes here: a command line can be read by all."""
+    """Return the variables to add to this process's environment.
+
+    The API key is passed here, because all users can read a command line.
+    """
     added = {"VLLM_NO_USAGE_STATS": "1"}
     if server.api_key:
         added["VLLM_API_KEY"] = server.api_key
@@ -61,9 +69,9 @@ def environment(server: VLLMServer, vllm: VLLMInstallation) -> dict[str, str]:
 
 
 def tool_parser(server: VLLMServer) -> str:
-    """The tool parser to start with; empty for none.
+    """Return the tool parser to start with; empty for none.
 
-    Raises ConfigError when there is a chat template and none can be told from it.
+    Raises ConfigError: the chat template does not show which tool parser to use.
     """
     if server.tool_parser != "auto":
         return "" if server.tool_parser == "none" else server.tool_parser
@@ -79,7 +87,7 @@ def tool_parser(server: VLLMServer) -> str:
         )
     )
     raise ConfigError(
-        f"no tool parser can be told from the chat template of {server.model}{where}",
+        f"the chat template of {server.model} does not show which tool parser to use{where}",
         hint="name one with --tool-parser (vLLM's --tool-call-parser), or --tool-parser none "
         "for a model that calls no tools",
     )

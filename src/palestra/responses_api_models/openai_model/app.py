@@ -1,4 +1,4 @@
-"""`openai_model`: an endpoint that speaks the Responses API itself."""
+"""`openai_model`: a model server for an endpoint that implements the Responses API itself."""
 
 import re
 import time
@@ -9,7 +9,7 @@ import orjson
 from pydantic import BaseModel, Field, SecretStr, field_validator
 
 from palestra.errors import (
-    Evidence,
+    CallEvidence,
     FieldProblem,
     Hop,
     ModelError,
@@ -39,21 +39,23 @@ from palestra.server import EndpointFacts, ModelServer, ModelServerConfig, Sessi
 from palestra.transport import new_id
 
 _OURS = ("extra_body", "chat_template_kwargs")
-"""Keys of `metadata` that address the model server."""
+"""Keys of `metadata` that are meant for the model server and are not sent to the endpoint."""
 
 _NO_ANSWERS = frozenset({"failed", "cancelled", "queued", "in_progress"})
-"""Statuses of a response that holds no answer; the last two are of one made in the background."""
+"""Statuses of a response without an answer; `queued` and `in_progress` belong to background
+responses."""
 
 _OF_THE_ROW = re.compile(r"^(?:invalid|image|unsupported|empty|failed_to_download)_|policy|filter")
-"""OpenAI's codes of what a request can never be answered to: `invalid_prompt`, `image_too_large`."""
+"""OpenAI's error codes for a request that can never succeed, such as `invalid_prompt` or
+`image_too_large`."""
 
 
 def to_request(params: ResponseCreateParams, *, model: str, extra_body: JsonObject) -> JsonDict:
-    """The body to POST, which may hold objects of the schema; `model` is used when the row names
+    """Return the body to POST, which may contain schema objects. `model` is used when the row names
     none.
 
-    Nulls are left out, because they mean "not set" in a row and some endpoints reject them.
-    Raises `RowError` when the row's `metadata.extra_body` is no JSON object, or asks for a stream.
+    Nulls are left out, because they mean "not set" in a row and some endpoints reject them. Raises
+    `RowError`: the row's `metadata.extra_body` is not a JSON object, or it sets `stream`.
     """
     values = set_fields(params)
     fields = {key: value for key, value in values.items() if value is not None and key != "stream"}
@@ -65,7 +67,7 @@ def to_request(params: ResponseCreateParams, *, model: str, extra_body: JsonObje
         expected = "no `stream`: an answer is read in one piece"
         raise RowError(
             f"/metadata/extra_body cannot be sent; expected: {expected}",
-            evidence=Evidence(problems=(FieldProblem("/metadata/extra_body", expected),)),
+            evidence=CallEvidence(problems=(FieldProblem("/metadata/extra_body", expected),)),
         )
     request = {"model": model, **extra_body, **of_the_row, **fields}
     if foreign_metadata := {key: value for key, value in metadata.items() if key not in _OURS}:
@@ -78,10 +80,11 @@ def _without_tokens(item: Any) -> JsonDict:
 
 
 def read_response(body: bytes, *, model: str) -> Response:
-    """The response in a body, unknown fields kept; `model` is what was asked for.
+    """Decode a response and keep its unknown fields. `model`: the requested model, used if the body
+    names none.
 
-    A null where the protocol has a value (`id`, `tools`, a part of `usage`) is taken as absent.
-    Raises ValueError when the body holds no response.
+    A null in a field that needs a value (`id`, `tools`, a part of `usage`) counts as missing.
+    Raises ValueError: the body holds no response.
     """
     plain = orjson.loads(body)
     if not isinstance(plain, dict):
@@ -98,7 +101,7 @@ def read_response(body: bytes, *, model: str) -> Response:
 
 
 def _counted(usage: JsonObject) -> JsonDict | None:
-    """A usage without nulls; None when it counts nothing."""
+    """Return the usage without nulls; None when nothing else is left."""
     usage_fields = {key: value for key, value in usage.items() if value is not None}
     for key, value in usage_fields.items():
         if isinstance(value, dict):
@@ -114,7 +117,9 @@ def _counted(usage: JsonObject) -> JsonDict | None:
 
 
 def failure_of(response: Response) -> ModelError | None:
-    """The failure that a response says of itself, in the provider's words; None of an answer."""
+    """Return the error that a response reports, with the provider's message; None for a real
+    answer.
+    """
     error = response.error
     if not error and response.status not in _NO_ANSWERS:
         return None
@@ -128,9 +133,9 @@ def failure_of(response: Response) -> ModelError | None:
 
 
 def cut_at_limit(response: Response, request: JsonObject) -> Response:
-    """`response`, marked as incomplete when it used up the tokens that `request` allowed.
+    """Return `response`, marked as incomplete when it used all the tokens that `request` allowed.
 
-    llama.cpp says `completed` of an answer that it cut off there.
+    llama.cpp sends `completed` for an answer that it cut off at the limit.
     """
     limit, usage = request.get("max_output_tokens"), response.usage
     said_to_be_whole = response.status == "completed" and response.incomplete_details is None
@@ -147,19 +152,20 @@ def cut_at_limit(response: Response, request: JsonObject) -> Response:
 
 
 class OpenAIModelConfig(ModelServerConfig):
-    """Settings of `openai_model`."""
+    """The settings of `openai_model`."""
 
     openai_base_url: str
-    """Where the endpoint is, `/v1` included."""
+    """The URL of the endpoint, including `/v1`."""
     openai_api_key: SecretStr = SecretStr("")
-    """Sent as a bearer token; empty sends none."""
+    """The API key, sent as a bearer token; empty: no key is sent."""
     openai_model: str
-    """The model asked for when a request names none."""
+    """The model for requests that name none."""
     extra_body: JsonDict | None = None
     """Fields added to every request, unless the row sets them itself."""
     default_headers: dict[str, str] = Field(default_factory=dict)
     request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
-    """Seconds that one request to the endpoint may take; a rollout's own deadline may end sooner."""
+    """The timeout in seconds of one request to the endpoint; the rollout's deadline may be earlier.
+    """
 
     @field_validator("extra_body")
     @classmethod
@@ -168,7 +174,9 @@ class OpenAIModelConfig(ModelServerConfig):
 
 
 class OpenAIModel(ModelServer):
-    """Passes requests on to `<openai_base_url>/responses` and answers as that does."""
+    """A model server that forwards requests to `<openai_base_url>/responses` and returns the
+    answers.
+    """
 
     config: OpenAIModelConfig
 
@@ -190,7 +198,7 @@ class OpenAIModel(ModelServer):
         )
 
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
-        """One turn of the model. Raises `CallError` for whatever the endpoint refuses."""
+        """Return one model turn. Raises `CallError`: the endpoint refuses the request."""
         del session  # there is one endpoint, and it keeps nothing of ours
         config = self.config
         request = to_request(body, model=config.openai_model, extra_body=config.extra_body or {})
@@ -214,13 +222,15 @@ class OpenAIModel(ModelServer):
         raise self._upstream.answers.failed(url, answer, failure)
 
     async def list_models(self) -> list[str]:
-        """What the endpoint serves. Raises `CallError` when it cannot say."""
+        """Return the models that the endpoint lists. Raises `CallError`: it does not answer."""
         return await self._upstream.models(self._base_url)
 
     def facts(self) -> EndpointFacts:
-        """The model that is asked for."""
+        """Return the name of the configured model."""
         return EndpointFacts(model=self.config.openai_model)
 
     async def check(self) -> str:
-        """Ask the endpoint which models it serves. Raises `CallError` when it cannot answer."""
+        """Ask the endpoint which models it serves, and return a summary. Raises `CallError`: it
+        does not answer.
+        """
         return await check_endpoint(self._upstream, self._base_url, self.config.openai_model)

@@ -1,4 +1,4 @@
-"""`replay_model`: answers what was answered in a recorded run, without any endpoint."""
+"""`replay_model`: a model server that returns the answers of a recorded run, without any endpoint."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,16 +19,19 @@ from palestra.transport import current_call, new_id
 
 
 class ReplayModelConfig(ModelServerConfig):
-    """Settings of `replay_model`."""
+    """The settings of `replay_model`."""
 
     rollouts: str | list[str]
-    """Files that `palestra collect` wrote; relative to the working directory."""
+    """The files that `palestra collect` wrote, relative to the working directory."""
     strict: bool = True
-    """Whether task and tool outputs must be as recorded; else only the turn's number counts."""
+    """Whether the task and the tool outputs must equal the recorded ones. If false, only the turn's
+    number is used."""
 
 
 class ReplayModel(ModelServer):
-    """Finds the recorded turn by the rollout's identity and by how many turns it has had."""
+    """A model server that finds the recorded turn by the rollout's identity and its number of turns
+    so far.
+    """
 
     config: ReplayModelConfig
 
@@ -40,11 +43,13 @@ class ReplayModel(ModelServer):
         )
 
     async def start(self) -> None:
-        """Scan the files. Raises InputDataError when they are not there or hold no rollouts."""
+        """Scan the recorded files. Raises InputDataError: a file is missing or contains no
+        rollouts.
+        """
         await asyncio.to_thread(lambda: self._recording)
 
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
-        """The recorded turn. Raises `ModelRejectedRow` when there is none."""
+        """Return the recorded turn. Raises `ModelRejectedRow`: no such turn was recorded."""
         del session
         row = current_call().row
         if row is None or row.task is None or row.rollout is None:
@@ -79,11 +84,13 @@ class ReplayModel(ModelServer):
         return _answer(rollout, number)
 
     async def list_models(self) -> list[str]:
-        """What a replay is: one model that says what it said."""
+        """Return the single model name `replay`."""
         return ["replay"]
 
     async def check(self) -> str:
-        """How many rollouts are recorded. Raises InputDataError when the files are not there."""
+        """Return a text with the number of recorded rollouts. Raises InputDataError: a file is
+        missing.
+        """
         await self.start()
         return f"replays {len(self._recording)} recorded rollouts"
 
@@ -95,7 +102,7 @@ def _check_history(
     task = list(items_of(rollout.params))
     if not same(task, items[: len(task)]):
         raise _miss(
-            f"the task of {which} is another one than was recorded",
+            f"the task of {which} is not the recorded one",
             "replay the same input, or set strict: false to go by turns alone",
         )
     recorded = [item for turn in rollout.turns[: number + 1] for item in (*turn.heard, *turn.said)]
@@ -109,7 +116,9 @@ def _check_history(
 
 
 def _answer(rollout: Rollout, number: int) -> Response:
-    """A turn as the response that it was. Usage was recorded as a sum, and comes with the last."""
+    """Return a recorded turn as a response. The last turn carries the usage, which was recorded as
+    a sum.
+    """
     recorded = rollout.response
     is_last = number == len(rollout.turns) - 1
     return recorded.model_copy(

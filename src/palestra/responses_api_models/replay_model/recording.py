@@ -1,7 +1,7 @@
-"""Recorded rollouts, and the turns of the model in them.
+"""Recorded rollouts and their model turns.
 
-A rollouts file may be larger than memory: only where each row stands is kept, and rows are read
-when they are asked for.
+A rollouts file may be larger than memory. So only the position of each row is kept, and a row is
+read when it is needed.
 """
 
 import asyncio
@@ -30,21 +30,23 @@ from palestra.schema import (
 )
 
 KEPT_ROWS = 256
-"""Rollouts whose rows stay decoded, the last ones asked for."""
+"""The number of decoded rollouts kept in memory: the most recently used ones."""
 
 Key = tuple[int | str, int]
-"""Task index and rollout index."""
+"""A rollout's key: task index and rollout index."""
 
 
 class _Row(RunRequest):
-    """Of a recorded row, what a replay needs."""
+    """The parts of a recorded row that a replay needs."""
 
     response: Response
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """One answer of the model: its items, and what it had read since its last one."""
+    """One model turn: `said` are the model's items, `heard` the items that it read since its last
+    turn.
+    """
 
     heard: tuple[Any, ...]
     said: tuple[Any, ...]
@@ -52,7 +54,7 @@ class RecordedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One recorded rollout."""
+    """One recorded rollout, split into model turns."""
 
     params: ResponseCreateParams
     response: Response
@@ -60,13 +62,13 @@ class Rollout:
 
     @property
     def turns_before(self) -> int:
-        """Turns of the model that the task itself begins with."""
+        """The number of model turns in the task's own input."""
         return len(turns_of(items_of(self.params)))
 
 
 @final
 class Recording:
-    """Rollouts of some files, by task and rollout index."""
+    """The rollouts of some files, by task index and rollout index."""
 
     def __init__(self, place_of_key: dict[Key, tuple[Path, int, int]]) -> None:
         self._places = place_of_key
@@ -77,7 +79,7 @@ class Recording:
 
     @classmethod
     def of(cls, paths: Iterable[Path]) -> Self:
-        """Scan the files. Raises InputDataError for one that is missing or holds no rollouts."""
+        """Scan the files. Raises InputDataError: a file is missing, or there are no rollouts."""
         place_of_key: dict[Key, tuple[Path, int, int]] = {}
         for path in paths:
             try:
@@ -94,30 +96,32 @@ class Recording:
         return cls(place_of_key)
 
     async def rollout(self, key: Key) -> Rollout | None:
-        """The recorded one, or None; it is read aside, as a disk may be slow.
+        """Return the recorded rollout, or None. It is read in a thread, because a disk may be slow.
 
-        Raises InputDataError when its row cannot be read.
+        Raises InputDataError: the row cannot be read.
         """
         if (cached := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             return cached
         if (row_place := self._places.get(key)) is None:
             return None
-        turns = self._kept[key] = await asyncio.to_thread(_read, *row_place)
+        turns = self._kept[key] = await asyncio.to_thread(_read_rollout, *row_place)
         if len(self._kept) > KEPT_ROWS:
             self._kept.popitem(last=False)
         return turns
 
 
 def items_of(params: ResponseCreateParams) -> Sequence[InputItem]:
-    """The conversation as items."""
+    """Return the conversation of a request as a list of items."""
     if isinstance(params.input, str):
         return [Message(role="user", content=params.input)]
     return params.input
 
 
 def turns_of(items: Iterable[Any]) -> list[RecordedTurn]:
-    """The model's turns: what it said in a row, up to the item that ends with token ids if any."""
+    """Split items into model turns. A turn is a series of model items; it also ends at an item with
+    token ids.
+    """
     turns: list[RecordedTurn] = []
     heard: list[Any] = []
     turn: list[Any] = []
@@ -138,7 +142,7 @@ def turns_of(items: Iterable[Any]) -> list[RecordedTurn]:
 
 
 def same(first: Iterable[Any], second: Iterable[Any]) -> bool:
-    """Whether items say the same; ids and statuses aside."""
+    """Whether two lists of items have the same content, ignoring ids and statuses."""
     return [_meaning(item) for item in first] == [_meaning(item) for item in second]
 
 
@@ -175,12 +179,12 @@ def _key(path: Path, number: int, line: bytes) -> Key:
         return row[TASK_INDEX], row[ROLLOUT_INDEX]
     except (orjson.JSONDecodeError, LookupError, TypeError) as error:
         raise InputDataError(
-            f"{path}:{number} is no recorded rollout: it needs {TASK_INDEX} and {ROLLOUT_INDEX}",
+            f"{path}:{number} is not a recorded rollout: it needs {TASK_INDEX} and {ROLLOUT_INDEX}",
             hint="replay_model answers from the output of an earlier `palestra collect`",
         ) from error
 
 
-def _read(path: Path, at: int, length: int) -> Rollout:
+def _read_rollout(path: Path, at: int, length: int) -> Rollout:
     try:
         descriptor = os.open(path, os.O_RDONLY)
         try:

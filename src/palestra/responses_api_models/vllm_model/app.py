@@ -1,4 +1,4 @@
-"""`vllm_model`: any Chat Completions endpoint, vLLM above all."""
+"""`vllm_model`: a model server for any Chat Completions endpoint, with token ids from vLLM."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ from palestra.responses_api_models.vllm_model.token_ids import (
     seal_items,
     seal_messages,
 )
-from palestra.responses_api_models.vllm_model.turns import ONE_ANSWER, Turn, Turns
+from palestra.responses_api_models.vllm_model.turns import ONE_ANSWER, ModelTurn, Turns
 from palestra.schema import (
     ChatChoice,
     ChatCompletion,
@@ -73,20 +73,22 @@ from palestra.transport import new_id
 logger = logging.getLogger("palestra.vllm_model")
 
 UNNEEDED_S = 3.0
-"""How long what no setting needs is asked for."""
+"""The maximum seconds to ask for facts that no setting needs."""
 PROBE_TIMEOUT_S = 30.0
-"""For each request that asks an endpoint what it can do; some have it generate a token."""
+"""The timeout in seconds of each request that tests an endpoint's capabilities; some generate a
+token."""
 
 
 class VLLMModelConfig(ChatModelConfig):
-    """Settings of `vllm_model`."""
+    """The settings of `vllm_model`."""
 
     return_token_id_information: bool = False
-    """Put `prompt_token_ids`, `generation_token_ids` and `generation_log_probs` on the last item
-    of every turn, and have each turn's prompt start with the ids before it."""
+    """Whether to put `prompt_token_ids`, `generation_token_ids` and `generation_log_probs` on the
+    last item of every turn, and to start each turn's prompt with the token ids of the turns before
+    it."""
     pass_on_token_ids: bool = False
-    """Hand those three fields on to the endpoint, on its messages: for a trainer's own server, which
-    continues a turn by its ids. Others may refuse them."""
+    """Whether to send the three token fields to the endpoint, on the messages. For a trainer's own
+    server, which continues a turn by its token ids; other endpoints may refuse them."""
     has_token_ids: ClassVar[bool] = True
 
     @model_validator(mode="after")
@@ -102,12 +104,12 @@ class VLLMModelConfig(ChatModelConfig):
 
 
 class VLLMModel(ChatCompletionsServer):
-    """The Responses API in front of a Chat Completions endpoint."""
+    """A model server in front of a Chat Completions endpoint. It can return token ids."""
 
     config: VLLMModelConfig
 
     @cached_property
-    def _known(self) -> Known:
+    def _known_capabilities(self) -> Known:
         def ask(
             capabilities: Capabilities, questions: frozenset[Question]
         ) -> Awaitable[Capabilities]:
@@ -122,7 +124,7 @@ class VLLMModel(ChatCompletionsServer):
     def responses(
         self, body: ResponseCreateParams, session: Session
     ) -> Coroutine[Any, Any, Response]:
-        """One turn of the model. Raises `CallError` for whatever the endpoint refuses."""
+        """Return one model turn. Raises `CallError`: the endpoint refuses the request."""
         if self.config.return_token_id_information:
             return self._with_token_ids(body, session)
         return super().responses(body, session)
@@ -145,7 +147,7 @@ class VLLMModel(ChatCompletionsServer):
         return response
 
     async def chat_completions(self, body: ChatCreateParams, session: Session) -> ChatCompletion:
-        """One chat completion; with token ids on its message when they are asked for."""
+        """Return one chat completion, with token ids on its message if the settings ask for them."""
         if not self.config.return_token_id_information:
             return await super().chat_completions(body, session)
         request = self._chat_request(body)
@@ -166,12 +168,16 @@ class VLLMModel(ChatCompletionsServer):
         return answer
 
     def token_verdict(self, tokens: TurnTokens) -> TokenVerdict:
-        """Of the log probs alone: ids that are none were refused when the endpoint sent them."""
+        """Check the log probs only: an answer with invalid token ids was already refused on
+        arrival.
+        """
         return TokenVerdict(log_probs=tokens.fault_of_log_probs())
 
     def facts(self) -> EndpointFacts:
-        """What its endpoints have shown: of several, the shortest context."""
-        all_capabilities = [self._known.now(url) for url in self._base_urls]
+        """Return what is known about the endpoints; with several endpoints, the shortest context
+        length.
+        """
+        all_capabilities = [self._known_capabilities.now(url) for url in self._base_urls]
         lengths = [
             capabilities.max_model_len
             for capabilities in all_capabilities
@@ -196,10 +202,11 @@ class VLLMModel(ChatCompletionsServer):
         )
 
     async def check(self) -> str:
-        """Ask each endpoint what it serves and what it can do.
+        """Ask each endpoint what it serves and what it can do, and return a summary.
 
-        Raises `CallError` when one cannot answer, or cannot do what a setting needs. What no
-        setting needs is asked for a moment only, and may stay unknown.
+        Raises `CallError`: no endpoint answers, one rejects the key, or one lacks something that a
+        setting needs. Facts that no setting needs are asked for at most `UNNEEDED_S` seconds, and
+        may stay unknown.
         """
         served = await super().check()
         wants_ids = self.config.return_token_id_information
@@ -216,7 +223,7 @@ class VLLMModel(ChatCompletionsServer):
         wants_ids = self.config.return_token_id_information
         questions = FOR_ALL | FOR_TOKEN_IDS if wants_ids else FOR_ALL
         all_capabilities = await together(
-            self._known.asked(url, questions) for url in self._base_urls
+            self._known_capabilities.asked(url, questions) for url in self._base_urls
         )
         if not wants_ids:
             return [capabilities.line() for capabilities in all_capabilities]
@@ -236,14 +243,16 @@ class VLLMModel(ChatCompletionsServer):
     # Endpoints
 
     async def _turns(self, session: Session, *, later: bool) -> Turns:
-        """What asks for a turn of the session. `later`: it continues another one."""
+        """Return the `Turns` that requests turns for the session. `later`: the turn continues
+        another turn.
+        """
 
         async def post(path: str, body: JsonObject) -> Answered:
             return await self.post(path, body, session)
 
         def lacking() -> None:
             # Not `can`'s own: that may be another one, to which this one was taken to be alike.
-            self._known.forget(self.base_url_for(session.id), Question.IDS_IN)
+            self._known_capabilities.forget(self.base_url_for(session.id), Question.IDS_IN)
 
         can = await self._capabilities(session, later=later)
         return Turns(
@@ -256,22 +265,22 @@ class VLLMModel(ChatCompletionsServer):
         )
 
     async def _capabilities(self, session: Session, *, later: bool) -> Capabilities:
-        """What the session's endpoint can do; asked for when it is not known.
+        """Return what the session's endpoint can do, and ask the endpoint if it is unknown.
 
-        One that is not known yet, while others are, is taken to be like them: a turn falls back
-        when it is not. Raises `WrongSetting` for one that lacks what is needed, `InfraError` when
-        that stays unknown.
+        If it stays unknown and another endpoint is known, the same is assumed for this one; a turn
+        falls back if that is wrong. Raises `WrongSetting`: the endpoint returns no token ids.
+        `InfraError`: the capabilities stay unknown.
         """
         home = self.base_url_for(session.id)
-        capabilities = await self._known.asked(home, FOR_TOKEN_IDS)
+        capabilities = await self._known_capabilities.asked(home, FOR_TOKEN_IDS)
         capabilities.require_token_ids(self.name)
         if capabilities.missing(later=later) is None:
             return capabilities
         for url in self._base_urls:
-            capabilities_there = self._known.now(url)
+            capabilities_there = self._known_capabilities.now(url)
             if capabilities_there.missing(later=later) is None:
                 return capabilities_there
-        return await self._known.certain(home, later=later)
+        return await self._known_capabilities.certain(home, later=later)
 
     async def _ask(self, method: str, url: str, body: JsonDict | None) -> ProbeReply:
         encoded = None if body is None else encode_json(body)
@@ -288,7 +297,7 @@ class VLLMModel(ChatCompletionsServer):
 
     # Continuity
 
-    def _counted(self, turn: Turn, seal: str) -> Continuity:
+    def _counted(self, turn: ModelTurn, seal: str) -> Continuity:
         kind = (turn.state.value, turn.reason)
         self._continuities[kind] += 1
         if turn.state is State.BROKEN and self._continuities[kind] == 1:
@@ -310,7 +319,7 @@ class VLLMModel(ChatCompletionsServer):
         return ["turns with token ids: " + ", ".join(counts)]
 
 
-def _plain_completion(turn: Turn, *, with_log_probs: bool) -> UpstreamCompletion:
+def _plain_completion(turn: ModelTurn, *, with_log_probs: bool) -> UpstreamCompletion:
     completion = turn.completion
     choice = completion.choices[0]
     log_probs = choice.logprobs if with_log_probs else None
@@ -323,10 +332,10 @@ def _plain_completion(turn: Turn, *, with_log_probs: bool) -> UpstreamCompletion
     )
 
 
-def chat_answer(turn: Turn, *, model: str, with_log_probs: bool) -> ChatCompletion:
-    """The completion that a caller gets, without the token ids yet.
+def chat_answer(turn: ModelTurn, *, model: str, with_log_probs: bool) -> ChatCompletion:
+    """Return the completion for the caller, still without token ids.
 
-    Raises `ModelError` for one that the endpoint broke off.
+    Raises `ModelError`: the endpoint broke the answer off.
     """
     completion = turn.completion
     check_whole([choice.finish_reason for choice in completion.choices], model=model)
@@ -349,19 +358,19 @@ def chat_answer(turn: Turn, *, model: str, with_log_probs: bool) -> ChatCompleti
     )
 
 
-def _chat_message(made: UpstreamMessage) -> ChatMessage:
+def _chat_message(upstream_message: UpstreamMessage) -> ChatMessage:
     calls: list[JsonDict] = [
         {
             "id": call.id or new_id("call_"),
             "type": "function",
             "function": {"name": call.function.name, "arguments": call.function.arguments},
         }
-        for call in made.tool_calls or ()
+        for call in upstream_message.tool_calls or ()
     ]
-    message = ChatMessage(role="assistant", content=made.content)
+    message = ChatMessage(role="assistant", content=upstream_message.content)
     if calls:
         message.tool_calls = calls
-    if reasoning := made.reasoning_content or made.reasoning:
+    if reasoning := upstream_message.reasoning_content or upstream_message.reasoning:
         message.reasoning_content = reasoning
     return message
 

@@ -1,6 +1,6 @@
-"""What an endpoint can do, as far as it is known: each thing is known, or why it is not yet.
+"""The capabilities of an endpoint. Each is either known, or has a reason why it is not known yet.
 
-`palestra.responses_api_models.vllm_model.probing` asks; `known` keeps the answers.
+`palestra.responses_api_models.vllm_model.probing` asks the endpoint; `known` stores the answers.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,9 @@ from palestra.errors import InfraError, WrongSetting
 
 
 class TokenIds(StrEnum):
-    """How ids of prompt and generation can be had. The values are shown."""
+    """How an endpoint provides the token ids of prompt and generation. The values are shown to
+    users.
+    """
 
     NOT_ASKED = "not asked for"
     NONE = "none"
@@ -20,7 +22,7 @@ class TokenIds(StrEnum):
 
 
 class Question(StrEnum):
-    """What an endpoint is asked. The values are shown."""
+    """The questions that Palestra asks an endpoint. The values are shown to users."""
 
     SERVER = "its product and version"
     MODELS = "what it serves"
@@ -31,57 +33,63 @@ class Question(StrEnum):
 
 
 FOR_ALL = frozenset({Question.SERVER, Question.MODELS, Question.TOOL_PARSER, Question.TOKENIZE})
-"""Asked of every endpoint, and generates nothing."""
+"""The questions for every endpoint. They make the model generate nothing."""
 FOR_TOKEN_IDS = frozenset({Question.TOKENIZE, Question.TOKEN_IDS, Question.IDS_IN})
-"""What turns with token ids depend on."""
+"""The questions that turns with token ids depend on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """Why something is not known yet."""
+    """The reason why a question has no answer yet."""
 
     why: str = "it was not asked yet"
     passing: bool = True
-    """It may be known in a moment, and is worth waiting for: a server that is busy, or down."""
+    """Whether the answer may come soon, so that waiting makes sense: the server is busy or down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """One endpoint, as it showed itself. What is still `unanswered` has its default here."""
+    """What one endpoint has shown that it can do. A field whose question is in `unanswered` has its
+    default.
+    """
 
     base_url: str
     server: str = ""
-    """Product and version, where it says so: `vLLM 0.32.0`."""
+    """The product and version, if the endpoint returns them, such as `vLLM 0.32.0`."""
     models: tuple[str, ...] = ()
     max_model_len: int | None = None
-    """Prompt and answer together, in tokens."""
+    """The maximum number of tokens of prompt and answer together."""
     tool_parser: str = ""
-    """Where the endpoint tells it; vLLM does so in its development mode alone."""
+    """The tool parser, if the endpoint returns it; vLLM does so in its development mode only."""
     token_ids: TokenIds = TokenIds.NOT_ASKED
     no_token_ids: str = ""
-    """What it did when it was asked for them, if there are none."""
+    """What the endpoint did when token ids were requested, if it returns none."""
     tokenize: bool = False
-    """`/tokenize` renders and tokenizes a chat."""
+    """Whether `/tokenize` renders and tokenizes a chat."""
     ids_in: bool = False
-    """Token ids can be sent: the chat is rendered and generated in separate requests."""
+    """Whether the endpoint accepts token ids: it renders a chat and generates from ids in separate
+    requests."""
     closing_token: int | None = None
-    """The id that closes a turn of the model."""
+    """The id of the token that closes a model turn."""
     unanswered: Mapping[Question, Unanswered] = field(default_factory=dict)
 
     @classmethod
     def unasked(cls, base_url: str) -> "Capabilities":
-        """An endpoint of which nothing is known."""
+        """Return the capabilities of an endpoint that was not asked anything yet."""
         return cls(base_url, unanswered=dict.fromkeys(Question, Unanswered()))
 
     @property
     def splices(self) -> bool:
-        """Later prompts can be put together here of the ids before and of what was added."""
+        """Whether a later prompt can be built from the earlier token ids and the ids of the new
+        messages.
+        """
         return self.ids_in and self.tokenize
 
     def missing(self, *, later: bool) -> Question | None:
-        """What a turn depends on and is not known yet. `later`: it continues another one.
+        """Return a question that a turn depends on and that has no answer yet, or None.
 
-        A first turn needs nothing in advance: its answer shows whether there are ids.
+        `later`: the turn continues another turn. A first turn needs nothing in advance: its answer
+        shows whether there are token ids.
         """
         if not later:
             return None
@@ -90,7 +98,7 @@ class Capabilities:
         return Question.TOKENIZE if self.ids_in and Question.TOKENIZE in self.unanswered else None
 
     def line(self) -> str:
-        """For people, in a line."""
+        """Return a one-line summary for people: server, context length, tool parser, token ids."""
         facts = [self.server or "an unknown server"]
         if self.max_model_len is not None:
             facts.append(f"{self.max_model_len} tokens of context")
@@ -106,7 +114,9 @@ class Capabilities:
         return ", ".join(facts)
 
     def unknown_line(self, questions: frozenset[Question]) -> str:
-        """For people: what of `questions` is not known, and why; empty when all is."""
+        """Return a text for people with the unanswered ones of `questions` and the reasons; empty
+        if none.
+        """
         by_reason: dict[str, list[str]] = {}
         for question in Question:
             if question in questions and question in self.unanswered:
@@ -114,7 +124,7 @@ class Capabilities:
         return "; ".join(f"{', '.join(what)}: {why}" for why, what in by_reason.items())
 
     def require_token_ids(self, server: str) -> None:
-        """Raises `WrongSetting` when token ids are wanted and cannot be had."""
+        """Raise `WrongSetting` when the endpoint returns no token ids."""
         if self.token_ids is TokenIds.NONE:
             raise WrongSetting(
                 f"{server}: return_token_id_information is true, and {self.base_url} "
@@ -124,7 +134,7 @@ class Capabilities:
             )
 
     def not_known(self, server: str, question: Question) -> InfraError:
-        """The failure of whatever depends on something that is not known yet."""
+        """Return the error for a turn that depends on an unanswered question."""
         why = self.unanswered[question].why
         return InfraError(
             f"{server}: of {self.base_url} it is not known yet {question.value}: {why}",

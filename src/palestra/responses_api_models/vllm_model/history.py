@@ -1,4 +1,4 @@
-"""The last turn that a conversation carries token ids of, and whether it can be continued."""
+"""Find the last turn with token ids in a conversation, and check whether it can be continued."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -29,11 +29,12 @@ from palestra.schema import (
 )
 
 Found = tuple[Previous | None, Reason | None]
-"""The turn to continue, or why there is none; neither at the beginning of a conversation."""
+"""The turn to continue, or the reason why none can be. Both are None at the start of a
+conversation."""
 
 
 def items_of(params: ResponseCreateParams) -> list[InputItem]:
-    """The conversation as items."""
+    """Return the conversation of a request as a list of items."""
     if isinstance(params.input, str):
         return [Message(role="user", content=params.input, type="message")]
     return params.input
@@ -44,7 +45,9 @@ def previous_of_items(
     messages: Sequence[JsonObject],
     settings: ConversionSettings,
 ) -> Found:
-    """The turn that a Responses request continues; `messages` are what it was converted to."""
+    """Return the turn that a Responses request continues. `messages`: the request's converted
+    messages.
+    """
     items = items_of(params)
     last = last_with_tokens(items)
     if last is None:
@@ -53,17 +56,17 @@ def previous_of_items(
     history = items[: last + 1]
     tokens = _tokens(items[last])
     continuity = continuity_on(items[last])
-    said = to_messages(changed(params, {"input": history}), settings)
+    spoken_messages = to_messages(changed(params, {"input": history}), settings)
     if continuity is None or not continuity.seal:
-        return Previous(tokens, len(said), sealed=False), None
+        return Previous(tokens, len(spoken_messages), sealed=False), None
     seal = _sealed_items(params, history, tokens)
-    if seal != continuity.seal or list(messages[: len(said)]) != said:
+    if seal != continuity.seal or list(messages[: len(spoken_messages)]) != spoken_messages:
         return None, Reason.EDITED
-    return Previous(tokens, len(said)), None
+    return Previous(tokens, len(spoken_messages)), None
 
 
 def previous_of_messages(messages: Sequence[ChatMessage], tools: Sequence[Any]) -> Found:
-    """The turn that a chat request continues."""
+    """Return the turn that a chat request continues."""
     last = last_with_tokens(messages)
     if last is None:
         wrote = any(message.role == "assistant" for message in messages)
@@ -84,7 +87,7 @@ def previous_of_messages(messages: Sequence[ChatMessage], tools: Sequence[Any]) 
 def with_ids_of_items(
     messages: Sequence[JsonObject], params: ResponseCreateParams
 ) -> list[JsonDict]:
-    """The messages that `params` were converted to, each turn of the model with its token ids."""
+    """Return the messages converted from `params`, each model turn with its token ids."""
     turns = (list(turn) for is_own, turn in groupby(items_of(params), is_models_own) if is_own)
     carried = (next(filter(None, map(tokens_on, reversed(turn))), None) for turn in turns)
     return [
@@ -96,7 +99,9 @@ def with_ids_of_items(
 def with_ids_of_messages(
     messages: Sequence[JsonObject], carriers: Sequence[ChatMessage]
 ) -> list[JsonDict]:
-    """The messages with the token ids that `carriers`, the same ones as they came, hold."""
+    """Return the messages with the token ids of `carriers`, the same messages in their received
+    form.
+    """
     pairs = zip(messages, carriers, strict=True)
     return [{**message, **_fields(tokens_on(carrier))} for message, carrier in pairs]
 

@@ -1,8 +1,8 @@
-"""What is known of each endpoint of one model server, and when to ask again for what is not.
+"""Store the known capabilities of a model server's endpoints, and decide when to ask again.
 
-What an endpoint showed is kept. What it did not answer is asked again, when something depends on
-it: after a pause that doubles up to half a minute. Whatever depends on it waits for the answer, a
-minute at most, and then fails as a matter of the endpoint, not of its settings.
+Answers are kept. An unanswered question is asked again when a turn needs its answer, after a pause
+that doubles up to 30 s. The turn waits for at most a minute. Then it fails, and the error blames
+the endpoint, not its settings.
 """
 
 import asyncio
@@ -22,22 +22,23 @@ from palestra.transport import current_call
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 PATIENCE_S = 60.0
-"""How long a turn waits for what it depends on, if its rollout's deadline allows."""
+"""The maximum seconds that a turn waits for an answer it needs; the rollout's deadline may be
+earlier."""
 
 Probe = Callable[[Capabilities, frozenset[Question]], Awaitable[Capabilities]]
-"""Asks an endpoint those of the questions that are open. Raises `Hopeless`."""
+"""A function that asks an endpoint the unanswered ones of the questions. Raises `Hopeless`."""
 
 
 @dataclass(slots=True)
 class _Place:
-    """One endpoint."""
+    """The state of one endpoint."""
 
     found: Capabilities
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     in_vain: int = 0
-    """Times in a row that something stayed open."""
+    """The number of consecutive attempts after which a question stayed unanswered."""
     not_before: float = 0.0
-    """When it may be asked again, by the clock."""
+    """The earliest time to ask the endpoint again, by the clock of `Known`."""
 
     def is_open(self, questions: frozenset[Question]) -> bool:
         return not questions.isdisjoint(self.found.unanswered)
@@ -45,7 +46,9 @@ class _Place:
 
 @final
 class Known:
-    """The capabilities of a model server's endpoints, by base URL. `server` is its name."""
+    """The capabilities of a model server's endpoints, by base URL. `server`: the model server's
+    name.
+    """
 
     def __init__(
         self,
@@ -62,12 +65,12 @@ class Known:
         self._places: dict[str, _Place] = {}
 
     def now(self, base_url: str) -> Capabilities:
-        """What is known, without asking."""
-        return self._place(base_url).found
+        """Return the endpoint's known capabilities, without asking it."""
+        return self._state_of(base_url).found
 
     def note(self, capabilities: Capabilities) -> None:
-        """Something was learned of an endpoint in another way."""
-        endpoint_state = self._place(capabilities.base_url)
+        """Store capabilities of an endpoint that were learned in another way."""
+        endpoint_state = self._state_of(capabilities.base_url)
         endpoint_state.found, endpoint_state.in_vain, endpoint_state.not_before = (
             capabilities,
             0,
@@ -75,17 +78,20 @@ class Known:
         )
 
     def forget(self, base_url: str, question: Question) -> None:
-        """An endpoint behaved otherwise than it had shown: ask it again."""
+        """Mark `question` as unanswered, because the endpoint behaved differently. It will be asked
+        again.
+        """
         capabilities = self.now(base_url)
         why = Unanswered("it behaved otherwise than before")
         self.note(replace(capabilities, unanswered={**capabilities.unanswered, question: why}))
 
     async def asked(self, base_url: str, questions: frozenset[Question]) -> Capabilities:
-        """What is known, once what is open of `questions` was asked, if it is time to.
+        """Ask the endpoint the unanswered ones of `questions` if its pause is over; return its
+        capabilities.
 
-        Raises `Hopeless` when no answer can come as things are configured.
+        Raises `Hopeless`: with this configuration, no answer can come.
         """
-        endpoint_state = self._place(base_url)
+        endpoint_state = self._state_of(base_url)
         if endpoint_state.is_open(questions) and (
             endpoint_state.asking.locked() or self._is_time(endpoint_state)
         ):
@@ -95,9 +101,10 @@ class Known:
         return endpoint_state.found
 
     async def certain(self, base_url: str, *, later: bool) -> Capabilities:
-        """What is known, once all is that a turn depends on (see `Capabilities.missing`).
+        """Return the capabilities once all answers that a turn needs are known (see
+        `Capabilities.missing`).
 
-        Raises `InfraError` when that takes too long or waiting does not help.
+        Raises `InfraError`: this takes too long, or waiting does not help.
         """
         give_up = self._clock() + PATIENCE_S
         while True:
@@ -105,14 +112,14 @@ class Known:
             missing = capabilities.missing(later=later)
             if missing is None:
                 return capabilities
-            pause = max(0.0, self._place(base_url).not_before - self._clock())
+            pause = max(0.0, self._state_of(base_url).not_before - self._clock())
             left_s = current_call().remaining_s()
             too_long = self._clock() + pause > give_up or (left_s is not None and left_s <= pause)
             if too_long or not capabilities.unanswered[missing].passing:
                 raise capabilities.not_known(self._server, missing)
             await self._sleep(pause)
 
-    def _place(self, base_url: str) -> _Place:
+    def _state_of(self, base_url: str) -> _Place:
         endpoint_state = self._places.get(base_url)
         if endpoint_state is None:
             endpoint_state = self._places[base_url] = _Place(Capabilities.unasked(base_url))

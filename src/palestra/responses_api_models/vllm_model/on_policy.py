@@ -1,18 +1,19 @@
-"""Is a stored rollout on policy: does each turn's prompt start with exactly the ids before it?
+"""Check whether a stored rollout is on policy: each turn's prompt starts with exactly the token ids
+before it.
 
-Pure, and independent of the server that made the rollout: everything is recomputed from the
-stored row. What is checked, turn by turn:
+The check is independent of the server that made the rollout: it computes everything from the stored
+row. It checks for each turn:
 
-- every turn of the model carries all three lists, ids are ids, log probs are finite, and there
-  are as many of them as generation ids. A turn that was never made, as the context was full, has
-  none: it is counted as truncated, and is no problem;
-- the prompt starts with the prompt and the generation of the turn before, be that in the rollout
-  or in the history that it began with, unless the turn is marked as broken, with a reason: such
-  a turn is counted, and is no problem of the data;
-- the seal fits: neither the conversation nor the tokens were changed after the turn was made. It
-  is a digest without a key: what it shows are accidents and careless edits, and whoever means to
-  forge a row can seal it anew. Without a seal, changes that keep the ids in line with each other
-  cannot be seen, and the turn does not count as on policy.
+- Every model turn has all three lists, the token ids are valid, the log probs are finite, and
+  there are as many log probs as generation ids. A turn that was never made, because the context
+  was full, has no lists: it counts as truncated, not as a problem.
+- The prompt starts with the prompt and the generation of the turn before, in the rollout or in
+  the row's input. A turn that is marked as broken, with a reason, is counted, but is not a
+  problem of the data.
+- The seal fits: neither the conversation nor the tokens were changed after the turn. The seal is
+  a digest without a key. It shows accidents and careless edits; anyone who forges a row can
+  compute a new seal. Without a seal, changes that keep the ids consistent cannot be seen, and
+  the turn does not count as on policy.
 
 python -m palestra.responses_api_models.vllm_model.on_policy [--allow-unsealed] ROLLOUTS.jsonl …
 """
@@ -54,7 +55,7 @@ UNSEALED = "no seal: changes to the conversation cannot be seen"
 
 @dataclass(frozen=True, slots=True)
 class TurnProblem:
-    """What is wrong with one turn, counted from 0 in its rollout."""
+    """One problem of a turn. `turn`: the turn's number in its rollout, from 0."""
 
     turn: int
     what: str
@@ -62,34 +63,36 @@ class TurnProblem:
 
 @dataclass(slots=True)
 class OnPolicyTally:
-    """What was found in one rollout, or in many."""
+    """The counts and problems found in one rollout or in many."""
 
     rollouts: int = 0
     turns: int = 0
     tokens: int = 0
-    """Tokens generated."""
+    """The number of generated tokens."""
     continued: int = 0
-    """Turns whose prompt starts with exactly the ids before it."""
+    """The number of turns whose prompt starts with exactly the token ids before it."""
     broken: Counter[str] = field(default_factory=Counter)
-    """Turns marked as broken, by reason."""
+    """The number of turns marked as broken, by reason."""
     truncated: int = 0
-    """Turns that were never made, as the context was full."""
+    """The number of turns that were never made, because the context was full."""
     unsealed: int = 0
     problems: list[TurnProblem] = field(default_factory=list)
     rollouts_with_problems: int = 0
 
     @property
     def on_policy(self) -> bool:
-        """Something was checked, all of it sealed: no problem, and no marked break."""
+        """Whether at least one rollout was checked, all turns are sealed, and there is no problem
+        and no broken turn.
+        """
         return self.on_policy_but_for_seals and not self.unsealed
 
     @property
     def on_policy_but_for_seals(self) -> bool:
-        """As `on_policy`, of rollouts whose turns need no seal."""
+        """Whether the rollouts are on policy (see `on_policy`) when turns need no seal."""
         return bool(self.rollouts) and not self.problems and not self.broken
 
     def add(self, added: "OnPolicyTally") -> None:
-        """Take in what was found elsewhere."""
+        """Add the counts and problems of another tally."""
         self.rollouts += added.rollouts
         self.turns += added.turns
         self.tokens += added.tokens
@@ -101,7 +104,7 @@ class OnPolicyTally:
         self.rollouts_with_problems += added.rollouts_with_problems
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the counts and problems as lines of text for people."""
         marked = sum(self.broken.values())
         total = (
             f"{self.rollouts} rollouts, {self.turns} turns, {self.tokens} tokens generated: "
@@ -128,18 +131,18 @@ class OnPolicyTally:
 def check_row(row: JsonObject) -> OnPolicyTally:
     """Check one stored rollout: a row with `responses_create_params` and `response`.
 
-    Raises `ValueError` when it is none.
+    Raises `ValueError`: the row is not a stored rollout.
     """
     try:
         params = ResponseCreateParams.model_validate(row["responses_create_params"])
         response = Response.model_validate(row["response"])
     except (KeyError, TypeError, ValidationError) as error:
-        raise ValueError(f"this row is no stored rollout: {error}") from error
+        raise ValueError(f"this row is not a stored rollout: {error}") from error
     return check_rollout(params, response)
 
 
 def check_rollout(params: ResponseCreateParams, response: Response) -> OnPolicyTally:
-    """Check what a response to `params` holds, all turns of an agent's trajectory."""
+    """Check all model turns in a response to `params`."""
     tally = OnPolicyTally(rollouts=1)
     prompt_items = items_of(params)
     last = last_with_tokens(prompt_items)
@@ -165,7 +168,9 @@ def _check_turn(
     conversation: list[InputItem | OutputItem],
     params: ResponseCreateParams,
 ) -> TurnTokens | None:
-    """Check the turn that `item` ends; its tokens are what the next one starts with."""
+    """Check the turn that ends with `item`. Returns its tokens, with which the next prompt must
+    start.
+    """
     turn = tally.turns
     tally.turns += 1
     tokens = tokens_on(item)
@@ -231,9 +236,9 @@ def _present(item: OutputItem) -> str:
 
 
 def check_files(paths: Iterable[Path]) -> OnPolicyTally:
-    """Check every row of rollout files, without holding them in memory.
+    """Check every row of rollout files, without loading whole files into memory.
 
-    Raises `InputDataError` for a file that cannot be read, or a line that is no stored rollout.
+    Raises `InputDataError`: a file cannot be read, or a line is not a stored rollout.
     """
     tally = OnPolicyTally()
     for path in paths:
@@ -254,7 +259,7 @@ def _check_line(line: bytes, where: str) -> OnPolicyTally:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 when everything is on policy, 1 when something is not, 2 for unreadable files."""
+    """Run the command. Returns 0: all is on policy. 1: something is not. 2: a file cannot be read."""
     parser = argparse.ArgumentParser(
         prog="python -m palestra.responses_api_models.vllm_model.on_policy",
         description="Check that stored rollouts are on policy: exit code 0 when all are.",

@@ -1,9 +1,9 @@
-"""Asking an endpoint what it can do: never by trusting that it would have refused.
+"""Find out what an endpoint can do, without expecting that it refuses unknown parameters.
 
-An endpoint that does not know a parameter mostly ignores it, and answers 200. So each thing is
-asked for in a small request, and what counts is whether it came. Only some statuses say anything
-about that (`EVIDENCE`): a server that is starting, overloaded, or behind a gateway that wants
-another key answers too, and that leaves the question open.
+Most endpoints ignore an unknown parameter and answer 200. So each capability is tested with a small
+request, and only the result in the answer counts. Only some error statuses are evidence
+(`EVIDENCE`). A server that is starting or overloaded, or a gateway that wants another key, also
+answers, but its answer leaves the question open.
 """
 
 import asyncio
@@ -34,18 +34,20 @@ from palestra.responses_api_models.vllm_model.wire import (
 from palestra.schema import JsonDict
 
 EVIDENCE = frozenset({400, 404, 405, 422, 501})
-"""Statuses besides success that say something of an endpoint: it has no such path, or does not
-take what was asked."""
+"""The error statuses that are evidence about an endpoint: it has no such path, or refuses the
+request."""
 
 _PASSING = frozenset({408, 425, 429})
 _IN_THE_END = frozenset({Question.TOKEN_IDS, Question.IDS_IN})
-"""Asked once it is known whether `/tokenize` makes up for what an endpoint leaves out."""
+"""The questions asked last: their answers depend on whether `/tokenize` works."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """What an endpoint answered: decoded JSON or None, and the sentence of a refusal, else the
-    beginning of the body. `status` is that of an error within a success.
+    """An endpoint's answer to a test request.
+
+    `content`: the decoded JSON or None. `said`: the message of a refusal, else the beginning of the
+    body. `status`: the HTTP status, or the error status inside a 200 answer.
     """
 
     status: int
@@ -54,16 +56,16 @@ class ProbeReply:
 
 
 Ask = Callable[[str, str, JsonDict | None], Awaitable[ProbeReply]]
-"""(method, URL, JSON body). Raises `CallError`: no answer."""
+"""A function that sends a request (method, URL, JSON body). Raises `CallError`: no answer."""
 
 Finding = Callable[[Capabilities], Capabilities]
-"""Adds to what is known of an endpoint what one question brought."""
+"""A function that adds the answer of one question to an endpoint's capabilities."""
 
 Made = TypeVar("Made")
 
 
 class _NoEvidence(Exception):
-    """The answer says nothing about what was asked."""
+    """The error for an answer that does not settle the question."""
 
     def __init__(self, why: str, *, passing: bool) -> None:
         super().__init__(why)
@@ -73,9 +75,9 @@ class _NoEvidence(Exception):
 async def probe(
     ask: Ask, capabilities: Capabilities, model: str, questions: Collection[Question]
 ) -> Capabilities:
-    """Ask those of `questions` that are unanswered; what stays so says why.
+    """Ask the unanswered ones of `questions`. A question that stays unanswered gets the reason.
 
-    Raises `Hopeless` when no answer can come as things are configured.
+    Raises `Hopeless`: with this configuration, no answer can come.
     """
     asking = _Asking(ask, capabilities.base_url, model)
     open_ = [
@@ -93,19 +95,19 @@ async def probe(
 
 
 async def together(work: Iterable[Awaitable[Made]]) -> list[Made]:
-    """What all of it makes. Raises the first failure, when nothing is left running."""
+    """Await all of `work` and return the results. Raises the first failure, after all have ended."""
     results = await asyncio.gather(*work, return_exceptions=True)
-    made: list[Made] = []
+    values: list[Made] = []
     for result in results:
         if isinstance(result, BaseException):
             raise result
-        made.append(result)
-    return made
+        values.append(result)
+    return values
 
 
 @final
 class _Asking:
-    """The questions to one endpoint. Each brings a finding, or raises `_NoEvidence`."""
+    """The test requests to one endpoint. Each returns a finding or raises `_NoEvidence`."""
 
     def __init__(self, ask: Ask, base_url: str, model: str) -> None:
         self._ask = ask
@@ -115,7 +117,7 @@ class _Asking:
         self._model = model
 
     async def about(self, question: Question, capabilities: Capabilities) -> Finding:
-        """What came of one question, be it that it stays open."""
+        """Ask one question and return the finding, which may be that it stays unanswered."""
         questions: dict[Question, Callable[[Capabilities], Awaitable[Finding]]] = {
             Question.SERVER: self._server,
             Question.MODELS: self._models,
@@ -186,7 +188,7 @@ class _Asking:
             return lambda now: replace(now, token_ids=TokenIds.NONE, no_token_ids=refusal)
         if not _is_whole(answer.content, self._model):
             raise _NoEvidence(f"POST {url} answered without a choice: {answer.said}", passing=True)
-        token_ids = _given(answer.content)
+        token_ids = _token_ids_of(answer.content)
         if token_ids is TokenIds.BY_TOKENIZE and Question.TOKENIZE in capabilities.unanswered:
             why = capabilities.unanswered[Question.TOKENIZE]
             raise _NoEvidence(why.why, passing=why.passing)
@@ -200,7 +202,9 @@ class _Asking:
         )
 
     async def _ids_in(self, _: Capabilities) -> Finding:
-        """Render a chat, generate a token from its ids, and have it parsed."""
+        """Test whether the endpoint renders a chat, generates a token from its ids, and parses the
+        result.
+        """
         request = self._word()
         rendered = await self._content("POST", self._base + RENDER, request)
         if not isinstance(rendered, dict) or not rendered.get("token_ids"):
@@ -218,12 +222,14 @@ class _Asking:
         return lambda now: replace(now, ids_in=takes)
 
     def _word(self) -> JsonDict:
-        """A chat that is answered by one token."""
+        """Return a chat request whose answer is one token."""
         messages = [{"role": "user", "content": "Say a word."}]
         return {"model": self._model, "messages": messages, "max_tokens": 1}
 
     async def _content(self, method: str, url: str, body: JsonDict | None = None) -> Any:
-        """The decoded JSON of a success; None from an endpoint that has no such thing."""
+        """Return the decoded JSON of a successful answer; None when the endpoint lacks the path or
+        refuses the request.
+        """
         answer = await self._evidence(method, url, body)
         return answer.content if answer.status < 300 else None
 
@@ -256,7 +262,7 @@ def _without(question: Question, capabilities: Capabilities) -> Capabilities:
 
 
 def _is_whole(reply: Any, model: str) -> bool:
-    """Whether this is a chat completion, and none that was broken off."""
+    """Whether `reply` is a chat completion that was not broken off."""
     try:
         check_whole([choice.get("finish_reason") for choice in reply["choices"]], model=model)
     except (LookupError, TypeError, AttributeError, ModelError):
@@ -264,8 +270,8 @@ def _is_whole(reply: Any, model: str) -> bool:
     return True
 
 
-def _given(reply: Any) -> TokenIds:
-    """How the endpoint gives ids, if its `/tokenize` does the rest."""
+def _token_ids_of(reply: Any) -> TokenIds:
+    """Return how the endpoint provides token ids, assuming that `/tokenize` works."""
     try:
         choice = reply["choices"][0]
         if choice.get("token_ids") and reply.get("prompt_token_ids"):

@@ -1,11 +1,11 @@
-"""The prompt of the next turn: the ids so far, then the ids of only the new messages.
+"""Build the prompt of the next turn: the token ids so far, then the ids of only the new messages.
 
-A chat is text, and text has many tokenizations: rendered anew, what the model sampled comes back
-as other ids (`{"` and `"` where it sampled `{""`), or as another text (JSON with other spaces).
-So the earlier turns keep the ids they had, and only what was added is taken from the rendering
-of the whole chat. Where the added part begins is found by the token that closes a turn
-(`<|im_end|>` and its like), which is special: it is one token in every tokenization. Counting
-them leads to the same place in both. Pure functions.
+The same text has many tokenizations. When a chat is rendered again, the text that the model sampled
+may become other ids (`{"` and `"` where it sampled `{""`), or other text (JSON with other spaces).
+So the earlier turns keep their ids, and only the new part is taken from the rendering of the whole
+chat. The beginning of the new part is found with the token that closes a turn (such as
+`<|im_end|>`). This special token is one token in every tokenization. So counting it finds the same
+place in both lists of ids. Pure functions.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,10 @@ from palestra.responses_api_models.vllm_model.token_ids import Reason
 
 
 def closing_token(first: Sequence[int], second: Sequence[int]) -> int | None:
-    """The id that closes a turn of the model, from two chats that differ in what it said.
+    """Return the id that closes a model turn, found by comparing two chats with different answers.
 
-    Both are rendered without the beginning of an answer; they end alike from the closing on.
+    Both chats are rendered without a generation prompt. Their ends are equal from the closing token
+    on.
     """
     shared = 0
     while shared < min(len(first), len(second)) and first[-1 - shared] == second[-1 - shared]:
@@ -27,10 +28,11 @@ def closing_token(first: Sequence[int], second: Sequence[int]) -> int | None:
 def spliced(
     before: list[int], rendered: list[int], history: Sequence[int], closing: int | None
 ) -> list[int] | Reason:
-    """`before`, and what `rendered` has beyond the history; or why that cannot be told.
+    """Return `before` plus the part of `rendered` after the history, or the reason why it cannot be
+    found.
 
-    before: prompt and generation of the last turn. rendered: the whole chat with the beginning
-    of an answer. history: the chat up to the last turn, without that beginning.
+    `before`: prompt and generation of the last turn. `rendered`: the whole chat with the generation
+    prompt. `history`: the chat up to the last turn, without the generation prompt.
     """
     closed = before[-1] == closing
     # Without its closing, a turn may be the beginning of a longer one.
@@ -49,7 +51,7 @@ def spliced(
 
 
 def _position(ids: list[int], token: int, count: int) -> int | None:
-    """Where `token` stands for the `count`-th time."""
+    """Return the index of the `count`-th occurrence of `token`; None if there are fewer."""
     position = -1
     for _ in range(count):
         try:

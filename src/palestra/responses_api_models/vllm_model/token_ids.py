@@ -1,12 +1,13 @@
-"""What a turn was in tokens: read from an endpoint's answer, kept on the conversation, sealed.
+"""The tokens of a model turn: read from an endpoint's answer, stored on the conversation, and
+sealed.
 
-prompt ids: everything the model read before its first token, in the order it read it.
-generation ids: every token it sampled, the one that ends the turn included.
-log probs: of each sampled token, as the sampler saw it; as many as there are generation ids.
-seal: a digest over the conversation up to and with a turn, and over the turn's tokens. What is
-changed later (an edited history, other ids) no longer has the seal that fits. It has no key: it
-shows accidents and careless edits, and keeps nobody from forging.
-continuity: how a turn's prompt relates to the tokens before it.
+- prompt ids: all tokens that the model read before its first generated token, in order.
+- generation ids: every token that it sampled, including the token that ends the turn.
+- log probs: one for each sampled token, as the sampler computed it.
+- seal: a digest of the conversation up to and including a turn, and of the turn's tokens. After
+  a later change (an edited history, other ids) the seal no longer fits. It has no key: it shows
+  accidents and careless edits, but does not prevent forgery.
+- continuity: how a turn's prompt relates to the tokens before it.
 """
 
 import hashlib
@@ -45,7 +46,7 @@ from palestra.schema import (
 )
 
 _SPELT = re.compile(r"token_id:([0-9]+)")
-"""How vLLM spells an id in place of a token's text."""
+"""The text that vLLM writes in place of a token's text to give its id."""
 _NEVER_PART = frozenset({*TURN_FIELDS, "id", "status"})
 
 
@@ -53,18 +54,20 @@ class State(StrEnum):
     """How a turn's prompt relates to the tokens of the turn before."""
 
     FIRST = "first"
-    """There was no turn with token ids before."""
+    """There is no earlier turn with token ids."""
     CONTINUED = "continued"
-    """It starts with exactly the ids of the turn before, its prompt and its generation."""
+    """The prompt starts with exactly the token ids of the turn before: its prompt and its
+    generation."""
     UNSEALED = "unsealed"
-    """It starts with exactly those ids; the turn before came back without its seal, so they were
-    compared with the history as the endpoint renders it."""
+    """The prompt starts with exactly the token ids of the turn before, but that turn came back
+    without its seal. The ids were compared with the history as the endpoint renders it."""
     BROKEN = "broken"
-    """It does not; `Continuity.reason` says why."""
+    """The prompt does not start with the token ids of the turn before; `Continuity.reason` gives
+    the reason."""
 
 
 class Reason(StrEnum):
-    """Why a prompt does not start with the ids before it. The values are sentences."""
+    """Why a prompt does not start with the token ids before it. The values are sentences for users."""
 
     EDITED = "the history is not the one that the model read and wrote"
     UNSEALED = "the history carries token ids without a seal, and is other ids when it is rendered"
@@ -76,19 +79,19 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Continuity:
-    """The marker of one turn; `seal` is empty when nobody sealed it."""
+    """The continuity marker of one turn. `seal` is empty when the turn is not sealed."""
 
     state: State
     reason: str = ""
     seal: str = ""
 
     def as_json(self) -> dict[str, str]:
-        """As it stands on an item."""
+        """Return the marker as it is stored on an item."""
         return {"state": self.state.value, "reason": self.reason, "seal": self.seal}
 
     @classmethod
     def of(cls, marked: Any) -> Self | None:
-        """The marker of an item or message; None when there is none that can be read."""
+        """Read the marker of an item or message; None when there is no readable marker."""
         if not isinstance(marked, Mapping):
             return None
         try:
@@ -99,7 +102,7 @@ class Continuity:
 
 
 class MissingTokens(ValueError):
-    """An answer without what was asked for; the message says which part is missing."""
+    """The error for an answer without the requested tokens; the message names the missing part."""
 
 
 class TokenChoice(msgspec.Struct):
@@ -113,7 +116,7 @@ class TokenChoice(msgspec.Struct):
 
 
 class TokenCompletion(msgspec.Struct):
-    """A chat completion as an upstream sent it, reduced to what the conversion and we read."""
+    """A chat completion from an endpoint, with only the fields that Palestra reads."""
 
     choices: list[TokenChoice]
     model: str = ""
@@ -128,10 +131,10 @@ decode_with_tokens = completion_decoder(TokenCompletion)
 
 
 def generated(choice: TokenChoice) -> tuple[list[int], list[float]]:
-    """Ids and log probs of what was sampled. Raises `MissingTokens`.
+    """Return the token ids and log probs that were sampled. Raises `MissingTokens`.
 
-    The ids are the endpoint's own list where it gives one, else they are read from the log
-    probs; where it gives both, they must agree.
+    The ids come from the endpoint's own list, else from the log probs. When the answer has both,
+    they must agree.
     """
     try:
         entries = (choice.logprobs or {}).get("content") or []
@@ -151,7 +154,9 @@ def generated(choice: TokenChoice) -> tuple[list[int], list[float]]:
 
 
 def _spelt_ids(entries: Sequence[JsonObject]) -> list[int] | None:
-    """The ids that stand for texts; None unless all do: a text may be a number, and is no id."""
+    """Return the ids written in place of token texts. None unless every text is `token_id:N`: a
+    plain number may be ordinary text.
+    """
     texts = [entry.get("token") for entry in entries]
     spelt = [_SPELT.fullmatch(text) if isinstance(text, str) else None for text in texts]
     return [int(match[1]) for match in spelt if match] if spelt and all(spelt) else None
@@ -161,12 +166,12 @@ def _spelt_ids(entries: Sequence[JsonObject]) -> list[int] | None:
 
 
 def continuity_on(carrier: Any) -> Continuity | None:
-    """The marker that an item or a message carries."""
+    """Return the continuity marker of an item or a message."""
     return Continuity.of(field_of(carrier, CONTINUITY))
 
 
 def attach(carrier: Any, tokens: TurnTokens, continuity: Continuity) -> None:
-    """Put tokens and marker on the last item of a turn, or on a chat message."""
+    """Store the tokens and the marker on the last item of a turn, or on a chat message."""
     carrier.prompt_token_ids = tokens.prompt
     carrier.generation_token_ids = tokens.generation
     carrier.generation_log_probs = tokens.log_probs
@@ -174,7 +179,7 @@ def attach(carrier: Any, tokens: TurnTokens, continuity: Continuity) -> None:
 
 
 def last_with_tokens(carriers: Sequence[Any]) -> int | None:
-    """The index of the last item or message that carries all three lists."""
+    """Return the index of the last item or message that has all three lists, or None."""
     for index in range(len(carriers) - 1, -1, -1):
         if tokens_on(carriers[index]) is not None:
             return index
@@ -191,7 +196,7 @@ def seal_items(
     instructions: str | None,
     tools: Iterable[Tool],
 ) -> str:
-    """The seal of a Responses conversation whose last item ends the turn of `tokens`."""
+    """Return the seal of a Responses conversation whose last item ends the turn of `tokens`."""
     plain_items = [_plain_item(item) for item in items]
     return _seal([instructions or "", _plain_tools(tools), plain_items], tokens)
 
@@ -202,7 +207,7 @@ def seal_messages(
     *,
     tools: Iterable[JsonObject],
 ) -> str:
-    """The seal of a chat whose last message is the turn of `tokens`."""
+    """Return the seal of a chat whose last message is the turn of `tokens`."""
     return _seal([[dict(tool) for tool in tools], [_plain_message(m) for m in messages]], tokens)
 
 
@@ -223,7 +228,9 @@ def _plain_tools(tools: Iterable[Tool]) -> list[Any]:
 
 
 def _plain_item(item: InputItem | OutputItem) -> list[Any]:
-    """What an item says, however it was written down: the rest may change on its way."""
+    """Return an item's content in one fixed form; other fields may change in transit and are not
+    sealed.
+    """
     if isinstance(item, Message):
         return ["message", item.role, _plain_content(item.content)]
     if isinstance(item, FunctionCall):

@@ -1,16 +1,16 @@
-"""One turn of the model with its token ids, on policy wherever the endpoint takes ids.
+"""One model turn with its token ids, on policy if the endpoint accepts token ids.
 
-The first turn is an ordinary chat completion. A later one is asked for in three steps, so that
-its prompt can be the ids so far and the ids of the new messages: the endpoint renders the chat
-(which also yields its own sampling and grammar for the tools), generates from the ids we put
-together, and parses what it generated, with its own tool and reasoning parsers.
+The first turn is an ordinary chat completion. A later turn takes three steps, so that its prompt
+can be the ids so far plus the ids of the new messages. The endpoint renders the chat (which also
+returns its sampling settings and its grammar for the tools), generates from the ids that Palestra
+combined, and parses the result with its own tool and reasoning parsers.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, final
 
-from palestra.errors import CallError, Evidence, FieldProblem, ModelError, RowError
+from palestra.errors import CallError, CallEvidence, FieldProblem, ModelError, RowError
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.upstream import Answered, Upstream
 from palestra.responses_api_models.vllm_model.capabilities import Capabilities, Question
@@ -43,19 +43,20 @@ from palestra.responses_api_models.vllm_model.wire import (
 from palestra.schema import JsonDict, JsonObject, TurnTokens, UpstreamMessage, UpstreamUsage
 
 Post = Callable[[str, JsonObject], Awaitable[Answered]]
-"""POST a body to a path of the session's endpoint. Raises `CallError` for whatever it refuses."""
+"""A function that POSTs a body to a path of the session's endpoint. Raises `CallError`: it refuses.
+"""
 
 ONE_ANSWER = (None, 1)
-"""What `n` of a request may be: tokens and continuity are of one conversation."""
+"""The accepted values of `n` in a request: tokens and continuity belong to one answer."""
 
 _NO_SUCH_PATH = frozenset({404, 405, 501})
 
 
 @dataclass(frozen=True, slots=True)
 class Previous:
-    """The last turn with ids. `messages`: how many messages of the chat lie up to and with it.
+    """The last turn with token ids. `messages`: the number of chat messages up to and including it.
 
-    `sealed`: its seal shows that neither it nor the history before it was changed.
+    `sealed`: whether its seal shows that the turn and the history before it are unchanged.
     """
 
     tokens: TurnTokens
@@ -64,8 +65,8 @@ class Previous:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What the model answered; `state` and `reason` are of its continuity."""
+class ModelTurn:
+    """The model's answer with its tokens. `state` and `reason` describe its continuity."""
 
     completion: TokenCompletion
     tokens: TurnTokens
@@ -75,7 +76,7 @@ class Turn:
 
 @final
 class Turns:
-    """Asks the endpoints of one session for turns."""
+    """A client that requests turns from the endpoints of one session."""
 
     def __init__(
         self,
@@ -87,10 +88,11 @@ class Turns:
         on_lacking: Callable[[], None] = lambda: None,
         log_probs_as_they_are: bool = False,
     ) -> None:
-        """`upstream` says what answers mean.
+        """Store the settings of the client.
 
-        `on_lacking` is called when the endpoint takes no token ids after all.
-        `log_probs_as_they_are`: who asks checks them, and has a policy for those that are none.
+        `upstream`: reads the endpoint's answers. `on_lacking`: called when the endpoint turns out
+        to accept no token ids. `log_probs_as_they_are`: skip the check of the log probs, because
+        the caller checks them and decides about invalid ones.
         """
         self._post = post
         self._upstream = upstream
@@ -101,11 +103,12 @@ class Turns:
 
     async def ask(
         self, request: JsonObject, previous: Previous | None, why_not: Reason | None = None
-    ) -> Turn | ContextOverflow:
-        """The next turn of the chat. `why_not`: why it cannot continue the turn before, if so.
+    ) -> ModelTurn | ContextOverflow:
+        """Return the next turn of the chat. `why_not`: the reason why it cannot continue the turn
+        before, or None.
 
-        Raises `CallError` for what the endpoint refuses or leaves out, `RowError` for a request
-        of several answers.
+        Raises `CallError`: the endpoint refuses the request or leaves something out. `RowError`:
+        the request asks for several answers.
         """
         _require_one_answer(request)
         request = {**request, **ASKED}
@@ -137,8 +140,10 @@ class Turns:
         previous: Previous | None,
         state: State,
         reason: Reason | None,
-    ) -> Turn | ContextOverflow:
-        """An ordinary chat completion; it may still turn out to continue the turn before."""
+    ) -> ModelTurn | ContextOverflow:
+        """Request an ordinary chat completion. Its prompt may still turn out to continue the turn
+        before.
+        """
         reply = await self._post(CHAT, request)
         completion = self._upstream.answers.read(*reply, decode_with_tokens)
         if isinstance(completion, ContextOverflow):
@@ -149,13 +154,13 @@ class Turns:
             before = previous.tokens.all
             if tokens.prompt[: len(before)] == before:
                 continued = State.CONTINUED if previous.sealed else State.UNSEALED
-                return Turn(completion, tokens, continued)
-        return Turn(completion, tokens, state, reason.value if reason is not None else "")
+                return ModelTurn(completion, tokens, continued)
+        return ModelTurn(completion, tokens, state, reason.value if reason is not None else "")
 
     async def _tokenized(self, request: JsonObject, usage: UpstreamUsage | None) -> list[int]:
-        """The prompt's ids, from an endpoint that does not return them with the answer.
+        """Return the prompt's token ids, for an endpoint that does not return them with the answer.
 
-        Raises `ModelError` when they are not as many as the endpoint says that it read.
+        Raises `ModelError`: their number differs from the prompt length that the endpoint reports.
         """
         if Question.TOKENIZE in self._can.unanswered:
             raise self._can.not_known(self._server, Question.TOKENIZE)
@@ -174,7 +179,9 @@ class Turns:
 
     # A chat in three steps
 
-    async def _continuing(self, request: JsonObject, previous: Previous) -> Turn | ContextOverflow:
+    async def _continuing(
+        self, request: JsonObject, previous: Previous
+    ) -> ModelTurn | ContextOverflow:
         rendered = await self._render(request)
         if isinstance(rendered, ContextOverflow):
             return rendered
@@ -192,7 +199,7 @@ class Turns:
     async def _continued(
         self, request: JsonObject, rendered: JsonObject, previous: Previous
     ) -> list[int] | Reason | ContextOverflow:
-        """The prompt that continues the turn before, or why there is none."""
+        """Return the prompt that continues the turn before, or the reason why there is none."""
         before = previous.tokens.all
         ids: list[int] = rendered["token_ids"]
         closed = before[-1] == self._can.closing_token
@@ -207,7 +214,9 @@ class Turns:
             return history
         return spliced(before, ids, history, self._can.closing_token)
 
-    async def _generate(self, request: JsonObject, generate: JsonObject) -> Turn | ContextOverflow:
+    async def _generate(
+        self, request: JsonObject, generate: JsonObject
+    ) -> ModelTurn | ContextOverflow:
         reply = await self._post(GENERATE, {**generate, "return_token_ids": True})
         answer = self._upstream.answers.read(*reply, decode_generated)
         if isinstance(answer, ContextOverflow):
@@ -228,12 +237,12 @@ class Turns:
             created=answer.created or 0,
             usage=answer.usage,
         )
-        return Turn(completion, tokens, State.CONTINUED)
+        return ModelTurn(completion, tokens, State.CONTINUED)
 
     async def _parse(
         self, request: JsonObject, answer: Generated, prompt: list[int]
     ) -> UpstreamMessage:
-        """The message that was generated, as the endpoint's own parsers read it."""
+        """Return the generated message, parsed by the endpoint's own parsers."""
         choice = answer.choices[0]
         ids = without_stop(choice)
         if not ids:
@@ -257,7 +266,9 @@ class Turns:
         return self._checked(reply, TurnTokens(prompt, ids, log_probs))
 
     def _checked(self, reply: Answered, tokens: TurnTokens) -> TurnTokens:
-        """Every answer's ids pass here: see `VLLMModel.token_verdict`."""
+        """Return `tokens` after checking them: the ids of every answer pass here. See
+        `VLLMModel.token_verdict`.
+        """
         problem = tokens.lacks() or tokens.fault_of_ids()
         if not problem and not self._log_probs_as_they_are:
             problem = tokens.fault_of_log_probs()
@@ -266,7 +277,9 @@ class Turns:
         return tokens
 
     def _other_prompt(self, tokenized: int, expected: int) -> ModelError:
-        """Ids that are not those of the prompt would be trained on as if they were."""
+        """Return the error for token ids that are not the prompt's. Otherwise the trainer would
+        train on wrong ids.
+        """
         error = ModelError(
             f"{self._server}: {self._can.base_url} read a prompt of {expected} tokens, and its "
             f"/tokenize makes {tokenized} of the same request",
@@ -294,5 +307,5 @@ def _require_one_answer(request: JsonObject) -> None:
         f"/n is {count!r}; expected: {expected}",
         hint="ask for each task as often as you want answers (num_repeats), or set "
         "return_token_id_information: false",
-        evidence=Evidence(problems=(FieldProblem("/n", expected),)),
+        evidence=CallEvidence(problems=(FieldProblem("/n", expected),)),
     )

@@ -1,4 +1,4 @@
-"""The paths, requests and answers of vLLM that have to do with token ids. Pure."""
+"""The paths, requests and answers of vLLM that concern token ids. Pure functions."""
 
 from typing import Any
 
@@ -16,32 +16,34 @@ TOKENIZE, GENERATE = "../tokenize", "../inference/v1/generate"
 """At the server's root."""
 
 ASKED = {"logprobs": True, "return_tokens_as_token_ids": True, "return_token_ids": True}
-"""What a chat completion is asked for."""
+"""The parameters that request token ids and log probs from a chat completion."""
 
 _RENDERING = (
     "model", "messages", "tools", "tool_choice", "documents", "reasoning_effort",
     "chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message",
     "add_special_tokens", "media_io_kwargs", "mm_processor_kwargs",
 )  # fmt: skip
-"""What decides about a prompt: all that `/tokenize` is told of a request."""
+"""The request fields that determine the prompt. Only these are sent to `/tokenize`."""
 
 
 class LogProb(msgspec.Struct):
-    """Of one token that was sampled."""
+    """The id and the log prob of one sampled token."""
 
     token_id: int
     logprob: float | None = None
-    """None where the endpoint has none that is a number."""
+    """The log prob; None when the endpoint has no number for it."""
 
 
 class LogProbs(msgspec.Struct):
-    """Of all tokens that were sampled."""
+    """The log probs of all sampled tokens."""
 
     content: list[LogProb] = []
 
 
 class GeneratedChoice(msgspec.Struct):
-    """What was sampled, and why it ended. `stop_reason` is a token or a text that ended it."""
+    """The sampled tokens, and why the generation ended. `stop_reason`: the token or text that ended
+    it.
+    """
 
     token_ids: list[int]
     finish_reason: str | None = None
@@ -50,7 +52,7 @@ class GeneratedChoice(msgspec.Struct):
 
 
 class Generated(msgspec.Struct):
-    """What `/inference/v1/generate` answers, reduced to what is read here."""
+    """An answer of `/inference/v1/generate`, with only the fields that Palestra reads."""
 
     choices: list[GeneratedChoice]
     request_id: str = ""
@@ -65,9 +67,10 @@ decode_generated = completion_decoder(Generated)
 
 
 def to_tokenize(request: JsonObject) -> JsonDict:
-    """The body for `/tokenize` that renders the prompt of a chat request.
+    """Return the body for `/tokenize` that renders the prompt of a chat request.
 
-    vLLM gives a chat's documents to its template, and has no field for them here.
+    Documents are sent as a template argument: vLLM passes a chat's documents to its template, but
+    `/tokenize` has no field for them.
     """
     body = {name: request[name] for name in _RENDERING if name in request}
     if documents := request.get("documents"):
@@ -79,9 +82,10 @@ def to_tokenize(request: JsonObject) -> JsonDict:
 def to_parse(
     request: JsonObject, generation: Generated, prompt: list[int], generated_ids: list[int]
 ) -> JsonDict:
-    """The body that has the endpoint's own parsers read what was generated for a chat request.
+    """Return the request that makes the endpoint's own parsers read the generated tokens of a chat
+    request.
 
-    generated_ids: the ids that were generated, without one that only ends the turn.
+    `generated_ids`: the generated ids, without a token that only ends the turn.
     """
     choice = generation.choices[0]
     parts = {
@@ -104,24 +108,26 @@ def to_parse(
 
 
 def read_rendered(answer: bytes) -> JsonDict:
-    """A rendered chat, with its `token_ids`. Raises as `read_ids` does."""
+    """Decode a rendered chat with its `token_ids`. Raises the same errors as `read_ids`."""
     rendered: JsonDict = orjson.loads(answer)
     if not isinstance(rendered["token_ids"], list):
-        raise TypeError("`token_ids` is no list")
+        raise TypeError("`token_ids` is not a list")
     return rendered
 
 
 def read_ids(answer: bytes) -> list[int]:
-    """The ids that `/tokenize` answers with. Raises `ValueError`, `LookupError` or `TypeError`."""
+    """Decode the ids in an answer of `/tokenize`. Raises `ValueError`, `LookupError` or
+    `TypeError`.
+    """
     return [int(token) for token in orjson.loads(answer)["tokens"]]
 
 
 def without_stop(choice: GeneratedChoice) -> list[int]:
-    """The tokens that are text: a token that ends the turn is none, a stop string is."""
+    """Return the tokens that are text: without a token that ends the turn, but with a stop string."""
     ends_it = choice.finish_reason == "stop" and not isinstance(choice.stop_reason, str)
     return choice.token_ids[:-1] if ends_it else choice.token_ids
 
 
 def before_stop(content: Any, stop: str) -> Any:
-    """As vLLM cuts a chat's text at a stop string."""
+    """Cut the text at the stop string, as vLLM does for a chat."""
     return content.partition(stop)[0] if isinstance(content, str) else content

@@ -1,13 +1,13 @@
-"""Merging the shards of one run: decide what the merged files hold, then put them in place.
+"""Merge the shards of one run: decide the contents of the merged files, then write them.
 
-`plan_merge` reads every shard once, checks that they belong together, and decides; the plan's
-`write` copies rows, byte by byte, and renames. What is merged is a set of rows: the order of
-shards, the order of rows in them and rows that are there twice make no difference to a byte.
+`plan_merge` reads every shard once, checks that they belong together, and makes the plan. The
+plan's `write` copies rows byte by byte and renames the files. The result is byte-identical for any
+order of shards and rows, and for rows that occur twice.
 
-    sources.py       which files are shards, that they are of one run, and stay as they were
-    scan.py          one pass over each file: the key and the place of every row
-    plan.py          numbers in, numbers out: order, duplicates, conflicts, gaps, accounting
-    completeness.py  what is there of the run and what is missing, in words
-    write.py         beside temporary names, synced, compared with what is there, renamed
-    merge.py         all of it
+    sources.py       find the shard files; check that they belong to one run and do not change
+    scan.py          one pass over each file: the key and position of every row
+    plan.py          work on numbers only: order, duplicates, conflicts, gaps, accounting
+    completeness.py  describe which part of the run is present and what is missing
+    write.py         write temporary files, sync, compare with existing ones, rename
+    merge.py         the whole merge
 """

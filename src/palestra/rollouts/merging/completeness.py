@@ -1,4 +1,4 @@
-"""How much of a run its shards hold, and what is missing, in words."""
+"""Describe how much of a run its shards contain, and what is missing."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,16 @@ from palestra.schema import RolloutKey
 
 
 class MergeIncomplete(RunFailed):
-    """Rollouts that were requested are in no shard; nothing was written."""
+    """Some requested rollouts are in no shard. Nothing was written."""
 
     layer = Layer.DATA
 
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """How much of a run its shards hold. A rollout has ended when it was scored or given up."""
+    """How much of a run its shards contain. A rollout has ended when it is scored or has failed for
+    good.
+    """
 
     requested: int
     ended: int
@@ -23,10 +25,10 @@ class Completeness:
     complete_tasks: int
     partial_tasks: int
     first_open: tuple[RolloutKey, ...] = ()
-    """The first rollouts that were materialized and have not ended."""
+    """The first few rollouts that were materialized but have not ended."""
     open_rollouts: int = 0
     unknown_rollouts: int = 0
-    """Rollouts of the run that no shard has materialized."""
+    """The number of the run's rollouts that no shard has materialized."""
     parts: int = 0
     missing_parts: tuple[int, ...] = ()
 
@@ -44,13 +46,13 @@ class Completeness:
         )
 
     def gaps(self) -> list[str]:
-        """What is missing, a sentence each."""
+        """Return one sentence for each kind of missing data."""
         gaps = []
         if self.missing_parts:
             part_list = ", ".join(map(str, self.missing_parts[:MOST_NAMED]))
             hidden_count = len(self.missing_parts) - MOST_NAMED
             gaps.append(
-                f"of {self.parts} shards these are missing: {part_list}{_more(hidden_count)}"
+                f"of {self.parts} shards these are missing: {part_list}{_further(hidden_count)}"
             )
         if self.unknown_rollouts:
             gaps.append(f"{self.unknown_rollouts} rollouts are in no shard that was given")
@@ -58,12 +60,12 @@ class Completeness:
             part_list = ", ".join(map(str, self.first_open))
             hidden_count = self.open_rollouts - len(self.first_open)
             gaps.append(
-                f"{self.open_rollouts} rollouts are neither scored nor given up: {part_list}{_more(hidden_count)}"
+                f"{self.open_rollouts} rollouts are neither scored nor given up: {part_list}{_further(hidden_count)}"
             )
         return gaps
 
     def check(self) -> None:
-        """Raise MergeIncomplete unless every rollout has ended."""
+        """Raise MergeIncomplete: some rollout has not ended."""
         if not self.complete:
             raise MergeIncomplete(
                 f"{self.requested - self.ended} of {self.requested} rollouts are missing\n  "
@@ -72,5 +74,5 @@ class Completeness:
             )
 
 
-def _more(count: int) -> str:
+def _further(count: int) -> str:
     return f" and {count} more" if count > 0 else ""

@@ -1,4 +1,4 @@
-"""One merge from start to finish: what is given, what it amounts to, what is written."""
+"""One complete merge: read the shards, plan the result, write it."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ from palestra.schema import RunPaths
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """What a merge would write, and what is to be said about its shards."""
+    """The planned result of a merge, with notices about the shards."""
 
     paths: RunPaths
     accounting: Accounting
@@ -31,15 +31,15 @@ class MergePlan:
     _manifest: bytes | None
 
     def write(self, *, overwrite: bool = False) -> tuple[str, ...]:
-        """Put the merged files in place; notices about what was there before.
+        """Write the merged files and return notices about existing files.
 
-        Nothing is written when they are there already. Raises InputDataError when something
-        else is there and may not be replaced, MergeFailed when the disk does not take them.
+        Nothing is written when identical files already exist. Raises InputDataError: other files
+        exist and `overwrite` is false. MergeFailed: the disk refuses the files.
         """
         return write_targets(self.paths, self._targets(), self._sources, overwrite=overwrite)
 
     def _targets(self) -> list[MergeTarget]:
-        """In the order in which they are put in place."""
+        """Return the files to write, in the order in which they are renamed."""
         decided, sources = self._decision, self._sources
         inputs = Copied(decided.inputs, sources) if decided.inputs is not None else None
         failures = Copied(decided.failures, sources) if len(decided.failures) else None
@@ -58,30 +58,31 @@ def merge(
     *,
     allow_partial: bool = False,
     overwrite: bool = False,
-    tell: Callable[[str], object] = str,
+    report: Callable[[str], object] = str,
 ) -> MergePlan:
-    """Merge `shards` (files, folders, globs) into `output` and the files beside it.
+    """Merge `shards` (files, folders, globs) into `output` and its companion files.
 
-    `tell` gets each notice about the shards and about what was at `output`.
-    Raises MergeIncomplete when rollouts are missing, unless `allow_partial`; otherwise as
-    `plan_merge` and `MergePlan.write` do.
+    `report`: receives each notice about the shards and about existing files. Raises
+    MergeIncomplete: rollouts are missing and `allow_partial` is false. Other errors are those of
+    `plan_merge` and `MergePlan.write`.
     """
     with plan_merge(output, shards) as plan:
         for text in plan.notices:
-            tell(text)
+            report(text)
         if not allow_partial:
             plan.completeness.check()
         for text in (*plan.completeness.gaps(), *plan.write(overwrite=overwrite)):
-            tell(text)
+            report(text)
         return plan
 
 
 @contextmanager
 def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan]:
-    """Read `shards` and decide; nothing is written. The plan can be written inside the body.
+    """Read `shards` and plan the merge without writing. The plan can be written only inside the
+    body.
 
-    Raises InputDataError when shards are missing, being written, of different runs or
-    damaged, and when they contradict each other.
+    Raises InputDataError: shards are missing, being written, damaged, from different runs, or
+    contradict each other.
     """
     paths = RunPaths(output)
     merge_shards, notices = find_shards(shards, paths.output)
@@ -101,7 +102,7 @@ def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan
 
 
 def _check_places(paths: RunPaths, shards: Sequence[ShardToMerge]) -> None:
-    """Raise InputDataError when a merged file would take the place of a shard's, or of a folder."""
+    """Raise InputDataError: a merged file would replace a shard's file or a folder."""
     recorded_paths = {path.resolve() for shard in shards for path in shard.paths.recorded()}
     for path in paths.recorded():
         if path.is_dir():
@@ -114,9 +115,10 @@ def _check_places(paths: RunPaths, shards: Sequence[ShardToMerge]) -> None:
 
 
 def _manifest(shards: Sequence[ShardToMerge], accounting: Accounting) -> bytes | None:
-    """That of the whole run, with the counts of all shards; None for files of other tools.
+    """Return the manifest of the whole run, with the counts of all shards; None when the shards
+    have no manifests.
 
-    The same for every order of shards, and for every order in which settings were given.
+    The bytes do not depend on the order of the shards or of their settings.
     """
     first = shards[0].manifest
     if first is None:
@@ -135,6 +137,6 @@ def _manifest(shards: Sequence[ShardToMerge], accounting: Accounting) -> bytes |
     with tempfile.TemporaryDirectory() as aside:
         path = Path(aside) / "manifest.json"
         combined.write(
-            path, ended={outcome.value: n for outcome, n in sorted(accounting.ended.items())}
+            path, ended_counts={outcome.value: n for outcome, n in sorted(accounting.ended.items())}
         )
         return path.read_bytes()

@@ -1,7 +1,7 @@
-"""What merged files hold, decided on numbers: order, duplicates, conflicts, gaps, accounting.
+"""Plan the merged files by numbers: order, duplicates, conflicts, gaps, accounting.
 
-Keys of all files are numbered together, so that comparing two numbers compares (task, rollout).
-Nothing here depends on the order of shards or of rows in them.
+The keys of all files are numbered together, so comparing two numbers compares (task, rollout). The
+result does not depend on the order of shards or of rows in them.
 """
 
 import itertools
@@ -38,7 +38,7 @@ Read = Callable[[RowPlace], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Places of rows in the order in which they are to be written."""
+    """The positions of rows, in the order in which they are written."""
 
     source: IntArray
     offset: IntArray
@@ -46,7 +46,7 @@ class Rows:
 
     @classmethod
     def of(cls, table: RowColumns, order: IntArray) -> "Rows":
-        """Rows of `table` by their numbers."""
+        """Return the positions of the rows of `table` with the numbers in `order`."""
         columns = (table.source, table.offset, table.length)
         return cls(*(numbers(column)[order] for column in columns))
 
@@ -55,11 +55,11 @@ class Rows:
 
     @property
     def size(self) -> int:
-        """Bytes of all rows."""
+        """The total size of all rows in bytes."""
         return int(self.length.sum())
 
     def stretches(self) -> Iterator[RowPlace]:
-        """The places, those that lie one after another in a file taken together."""
+        """Yield the positions, with adjacent rows of a file joined into one."""
         if not len(self):
             return
         end = self.offset + self.length
@@ -73,7 +73,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the merged files hold, and how complete they are."""
+    """The contents of the merged files, and their completeness."""
 
     inputs: Rows | None
     scored: Rows
@@ -86,8 +86,7 @@ class Decision:
 def decide(scanned: Scanned, shards: Sequence[ShardToMerge], sources: NumberedFiles) -> Decision:
     """Order the rows and account for them.
 
-    Raises InputDataError for rows that were not asked for, and for rows that differ under one
-    key.
+    Raises InputDataError: a row was not requested, or two rows with one key differ.
     """
     merging = _Merging(scanned, shards, sources)
     inputs = merging.inputs()
@@ -106,7 +105,7 @@ def decide(scanned: Scanned, shards: Sequence[ShardToMerge], sources: NumberedFi
 
 
 class _Merging:
-    """The columns of all files with their keys numbered, and the questions asked of them."""
+    """The columns of all files with numbered keys, and the methods that plan the merge from them."""
 
     def __init__(
         self, scanned: Scanned, shards: Sequence[ShardToMerge], sources: NumberedFiles
@@ -132,7 +131,9 @@ class _Merging:
         self._inputs: IntArray = input_keys[0] if input_keys else np.arange(len(self._known))
 
     def inputs(self) -> IntArray:
-        """The materialized rows to write; without such files, one for each key there is."""
+        """Return the materialized rows to write; without materialized files, one number for each
+        key.
+        """
         table = self._scanned.inputs
         if table is None:
             return np.arange(len(self._inputs))
@@ -141,7 +142,7 @@ class _Merging:
         return order
 
     def scored(self) -> tuple[IntArray, list[str]]:
-        """The scored rows to write, and what to say about those left out."""
+        """Return the scored rows to write, and notices about rows that are left out."""
         table = self._scanned.scored
         order, conflicts, repeated = _distinct(self._scored, table, self._sources.read)
         self._refuse(self._scored, table, conflicts, "scored")
@@ -152,7 +153,7 @@ class _Merging:
         ]
 
     def failures(self) -> IntArray:
-        """Failed attempts by key, attempt and bytes, each once."""
+        """Return the failed attempts without duplicates, sorted by key, attempt and bytes."""
         table = self._scanned.failures
         attempt = numbers(table.attempt)
         order = np.lexsort((attempt, self._failed))
@@ -167,7 +168,7 @@ class _Merging:
         return np.array(failure_rows, dtype=np.int64)
 
     def check_membership(self) -> None:
-        """Raise InputDataError for results that their own shard has no materialized row for."""
+        """Raise InputDataError: a result has no materialized row in its own shard."""
         table = self._scanned.inputs
         if table is None:
             return
@@ -184,7 +185,9 @@ class _Merging:
     def account(
         self, inputs: IntArray, scored: IntArray, failures: IntArray
     ) -> tuple[Accounting, Completeness]:
-        """How every rollout of the run ended. `inputs`, `scored`, `failures`: rows to write."""
+        """Count how every rollout of the run ended. `inputs`, `scored`, `failures`: the rows to
+        write.
+        """
         requested_keys, has_score = self._inputs[inputs], self._scored[scored]
         requested, tasks = self._shards[0].run_size
         if self._shards[0].manifest is None:
@@ -207,7 +210,7 @@ class _Merging:
     def _add_failures(
         self, accounting: Accounting, failures: IntArray, has_score: IntArray
     ) -> IntArray:
-        """Count rollouts that were given up; their keys."""
+        """Count the rollouts that failed for good, and return their keys."""
         table: FailureColumns = self._scanned.failures
         keys = self._failed[failures]
         # In order of attempts, so a key's last one, which decides, is before the next key.
@@ -247,7 +250,7 @@ class _Merging:
         )
 
     def _check_sizes(self, requested: int, row_count: int) -> None:
-        """Raise InputDataError when materialized inputs are not what the manifests speak of."""
+        """Raise InputDataError: the number of materialized rows contradicts the manifests."""
         table = self._scanned.inputs
         if table is None:
             return
@@ -261,7 +264,7 @@ class _Merging:
     def _refuse(
         self, keys: IntArray, table: RowColumns, conflicts: Sequence[tuple[int, int]], what: str
     ) -> None:
-        """Raise InputDataError when there are pairs of rows that differ under one key."""
+        """Raise InputDataError: `conflicts` contains pairs of different rows with the same key."""
         if not conflicts:
             return
         described = [
@@ -270,7 +273,7 @@ class _Merging:
         ]
         raise InputDataError(
             f"{len(conflicts)} rollouts are {what} twice, differently\n  "
-            + "\n  ".join(_named(described, len(conflicts))),
+            + "\n  ".join(_first_names(described, len(conflicts))),
             hint="the same rollouts were collected twice; leave out one of those shards",
             cause=KnownCause.DUPLICATES,
         )
@@ -281,7 +284,7 @@ class _Merging:
         ]
         return InputDataError(
             f"{len(stray)} rows are for rollouts that their own materialized inputs do not have\n  "
-            + "\n  ".join(_named(described, len(stray))),
+            + "\n  ".join(_first_names(described, len(stray))),
             hint="the shard's files are not of one run; give them back as they were",
         )
 
@@ -302,7 +305,9 @@ class _Merging:
 def _distinct(
     keys: IntArray, table: RowColumns, read_row: Read
 ) -> tuple[IntArray, list[tuple[int, int]], int]:
-    """Rows in key order, one for each key; pairs that differ under a key; rows left out."""
+    """Return one row per key in key order, the pairs of different rows with the same key, and the
+    number of rows left out.
+    """
     order = np.argsort(keys, kind="stable")
     starts = _starts(keys[order])
     first = np.zeros(len(order), dtype=bool)
@@ -325,7 +330,7 @@ def _same(table: RowColumns, first: int, second: int, read_row: Read) -> bool:
 
 
 def _starts(*columns: IntArray) -> list[int]:
-    """Where rows begin that differ from the one before in any column."""
+    """Return the indices of rows that differ from the previous row in any column."""
     if not len(columns[0]):
         return []
     changed = np.zeros(len(columns[0]) - 1, dtype=bool)
@@ -356,5 +361,5 @@ def _wrong_size(path: Path, row_count: int, expected: int) -> InputDataError:
     )
 
 
-def _named(some: list[str], count: int) -> list[str]:
+def _first_names(some: list[str], count: int) -> list[str]:
     return [*some, f"and {count - len(some)} more"] if count > len(some) else some

@@ -1,6 +1,6 @@
-"""One pass over each file of each shard: what its rows are for, and where they are.
+"""One pass over each file of each shard: the key and position of every row.
 
-A row costs some sixty bytes here, however large it is on disk.
+Each row needs about sixty bytes of memory, whatever its size on disk.
 """
 
 import json
@@ -31,16 +31,16 @@ from palestra.schema import (
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 OUTCOMES = tuple(Outcome)
-"""Outcomes by their codes in columns."""
+"""All outcomes; the index of each is its code in the columns."""
 _CODE_OF = {outcome.value: code for code, outcome in enumerate(OUTCOMES)}
 NO_CODE = -1
-"""A class of failure that Palestra does not know; only attempts that were repeated may have it."""
+"""The code of an unknown failure class. Only attempts that were retried may have it."""
 
 Index = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Keyed(msgspec.Struct):
-    """A materialized row, as far as merging looks at it."""
+    """The fields of a materialized row that the merge needs."""
 
     task: Index = msgspec.field(name=TASK_INDEX)
     rollout: Index = msgspec.field(name=ROLLOUT_INDEX)
@@ -77,7 +77,7 @@ def _integers() -> "array[int]":
 
 @dataclass(slots=True)
 class RowColumns:
-    """Keys and places of the rows of one kind, over all shards; they grow row by row."""
+    """The keys and positions of all rows of one kind, over all shards."""
 
     task: "array[int]" = field(default_factory=_integers)
     rollout: "array[int]" = field(default_factory=_integers)
@@ -90,25 +90,25 @@ class RowColumns:
         return len(self.task)
 
     def place(self, row: int) -> RowPlace:
-        """Where a row is."""
+        """Return the position of row number `row`."""
         return RowPlace(self.source[row], self.offset[row], self.length[row])
 
 
 @dataclass(slots=True)
 class ScoredColumns(RowColumns):
-    """Scored rows, and what the accounting needs to know of them."""
+    """The scored rows, with the values that the accounting needs."""
 
     outcome: "array[int]" = field(default_factory=lambda: array("b"))
     reward: "array[float]" = field(default_factory=lambda: array("d"))
     output_tokens: "array[int]" = field(default_factory=_integers)
     empty: "array[int]" = field(default_factory=lambda: array("b"))
     broken_tools: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Of the few rows that have some."""
+    """Row number -> broken tools, only for rows that have some."""
 
 
 @dataclass(slots=True)
 class FailureColumns(RowColumns):
-    """Failed attempts."""
+    """The failed attempts."""
 
     outcome: "array[int]" = field(default_factory=lambda: array("b"))
     attempt: "array[int]" = field(default_factory=_integers)
@@ -117,7 +117,7 @@ class FailureColumns(RowColumns):
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """All shards, read. `inputs` is None when no shard has materialized inputs."""
+    """The data read from all shards. `inputs`: None when no shard has materialized inputs."""
 
     inputs: RowColumns | None
     scored: ScoredColumns
@@ -126,15 +126,15 @@ class Scanned:
 
 
 def numbers(column: "array[int]") -> IntArray:
-    """A column as 64-bit integers."""
+    """Return a column as an array of 64-bit integers."""
     return np.array(column, dtype=np.int64)
 
 
 def scan_shards(shards: Sequence[ShardToMerge], sources: NumberedFiles) -> Scanned:
     """Read every file of every shard once.
 
-    A torn last line is left out with a notice. Raises InputDataError with the lines of a file
-    that are no rows of a run.
+    An incomplete last line is skipped with a notice. Raises InputDataError that lists the lines
+    that are not valid rows of a run.
     """
     scan = _Scan(sources)
     has_inputs = shards[0].paths.materialized_inputs.exists()
@@ -199,7 +199,7 @@ class _Scan:
     def _rows(
         self, shard: int, path: Path, reader: "_Reader[Row]", table: RowColumns
     ) -> Iterator[Row]:
-        """The rows of a file, each after it was put into `table`."""
+        """Yield the rows of a file, each after adding it to `table`."""
         source, lines = self._sources.scan(path)
         problems: list[tuple[int, str]] = []
         for offset, text in lines:
@@ -230,18 +230,18 @@ class _Scan:
 
 
 class _NoRow(Exception):
-    """Why a line is no row of the kind that its file holds."""
+    """The reason why a line is not a valid row for its file."""
 
 
 class _Reader(Generic[Row]):
-    """Decodes rows of one kind, and says what is wrong with others."""
+    """Decodes rows of one kind, and explains why other lines are invalid."""
 
     def __init__(self, kind: type[Row]) -> None:
         self._kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
 
     def read(self, text: bytes) -> Row:
-        """The row. Raises _NoRow with the reason."""
+        """Return the decoded row. Raises _NoRow with the reason."""
         try:
             row = self._decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -250,10 +250,10 @@ class _Reader(Generic[Row]):
         return row
 
     def check(self, row: Row) -> None:
-        """Raise _NoRow for a row that its type alone does not rule out."""
+        """Raise _NoRow: a value is invalid although its type is right."""
 
     def _leniently(self, text: bytes) -> Row:
-        """Accept what Python's own json writes and strict readers refuse: NaN, lone surrogates."""
+        """Decode JSON that Python's `json` writes but strict parsers reject: NaN, lone surrogates."""
         try:
             value = json.loads(text)
         except ValueError as error:
@@ -274,7 +274,7 @@ class _FailureReader(_Reader[_FailureRow]):
     def check(self, row: _FailureRow) -> None:
         code = _CODE_OF.get(row.failure, NO_CODE)
         if (code == NO_CODE and row.terminal) or (code != NO_CODE and OUTCOMES[code].has_reward):
-            raise _NoRow(f"{FAILURE_CLASS} is {row.failure!r}, which is no class of failure")
+            raise _NoRow(f"{FAILURE_CLASS} is {row.failure!r}, which is not a class of failure")
 
 
 def _countable(tokens: int) -> int:

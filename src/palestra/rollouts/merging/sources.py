@@ -1,6 +1,6 @@
-"""The files that a merge reads: which are shards of one run, and each by its number.
+"""The files that a merge reads: find the shards of one run, and number the files.
 
-None of them is ever changed.
+The files are never changed.
 """
 
 import glob
@@ -18,11 +18,13 @@ from palestra.system import lock
 
 BUFFER_BYTES = 1 << 20
 MOST_OPEN = 64
-"""File handles kept open at once, however many shards there are."""
+"""The maximum number of files kept open at once."""
 
 
 class RowPlace(NamedTuple):
-    """Where a row is: the number of its file, and its bytes there, line break included."""
+    """The position of a row: its file's number, and its byte offset and length, including the line
+    break.
+    """
 
     source: int
     offset: int
@@ -30,7 +32,7 @@ class RowPlace(NamedTuple):
 
 
 class _FileState(NamedTuple):
-    """What changes about a file when somebody writes to it or replaces it."""
+    """File attributes that change when a process writes to the file or replaces it."""
 
     device: int
     inode: int
@@ -43,7 +45,9 @@ class _FileState(NamedTuple):
 
 
 class NumberedFiles:
-    """Numbers files as they are scanned, and reads places in them. Use as a context manager."""
+    """Numbers files as they are scanned, and reads rows from them by position. Use it as a context
+    manager.
+    """
 
     def __init__(self) -> None:
         self.paths: list[Path] = []
@@ -58,9 +62,9 @@ class NumberedFiles:
             self._open.popitem()[1].close()
 
     def scan(self, path: Path) -> tuple[int, Iterator[tuple[int, bytes]]]:
-        """The number of a file, and its lines with their offsets, blank ones left out.
+        """Return the file's number, and an iterator over its non-blank lines with their offsets.
 
-        Raises InputDataError when the file cannot be read, and when a collection writes to it.
+        Raises InputDataError: the file cannot be read.
         """
         try:
             file = path.open("rb", buffering=BUFFER_BYTES)
@@ -72,7 +76,9 @@ class NumberedFiles:
         return source, _lines(path, file)
 
     def read(self, row_place: RowPlace) -> bytes:
-        """The bytes at a place. Raises InputDataError when they are no longer there."""
+        """Return the bytes at a position. Raises InputDataError: the file is now shorter or cannot
+        be read.
+        """
         path = self.paths[row_place.source]
         try:
             data = os.pread(
@@ -85,7 +91,7 @@ class NumberedFiles:
         return data
 
     def line_number(self, source: int, offset: int) -> int:
-        """Which line of its file a row is, from 1."""
+        """Return the line number, from 1, of the row at `offset` in file `source`."""
         file = self._handle(source)
         file.seek(0)
         remaining, breaks = offset, 0
@@ -98,7 +104,7 @@ class NumberedFiles:
         return breaks + 1
 
     def check_unchanged(self) -> None:
-        """Raise InputDataError unless every file is as it was when it was scanned."""
+        """Raise InputDataError: some file has changed since it was scanned."""
         for path, state in zip(self.paths, self._states, strict=True):
             try:
                 now = _FileState.of(path.stat())
@@ -123,7 +129,9 @@ class NumberedFiles:
 
 
 def check_not_being_written(path: Path) -> None:
-    """Raise InputDataError while a collection holds `path`; the file may be read-only for us."""
+    """Raise InputDataError: a collection is writing to `path`. Read permission is enough for this
+    check.
+    """
     try:
         with path.open("rb") as file:
             lock(file, shared=True)
@@ -173,16 +181,17 @@ _ASIDE = (".bak", ".tmp", ".new", ".merging")
 
 
 class OtherRun(InputDataError):
-    """Shards were made from different rows or settings, and must not be mixed."""
+    """The shards come from different rows or settings, so they must not be merged."""
 
     layer = Layer.CACHE
 
 
 @dataclass(frozen=True, slots=True)
 class ShardToMerge:
-    """The files of one shard, and its manifest, which files of other tools lack.
+    """The files of one shard, and its manifest; None for files from other tools, which write no
+    manifest.
 
-    A run that was not cut is its own only shard.
+    A run without shards counts as a single shard.
     """
 
     paths: RunPaths
@@ -190,12 +199,12 @@ class ShardToMerge:
 
     @property
     def part(self) -> ShardOf | None:
-        """Which part of its run it is; None for a whole run."""
+        """The shard's position in its run; None for a whole run or without a manifest."""
         return self.manifest.shard if self.manifest else None
 
     @property
     def run_size(self) -> tuple[int, int]:
-        """Rollouts and tasks of the whole run; a shard without a manifest does not know."""
+        """The numbers of rollouts and tasks in the whole run; (0, 0) without a manifest."""
         sizes = self.part or self.manifest
         return (sizes.requested, sizes.tasks) if sizes else (0, 0)
 
@@ -203,14 +212,14 @@ class ShardToMerge:
 def find_shards(
     patterns: Sequence[str | Path], output: Path
 ) -> tuple[list[ShardToMerge], list[str]]:
-    """The shards that `patterns` (files, folders, globs) names, in the order of their paths.
+    """Return the shards that match `patterns` (files, folders, globs), sorted by path, and notices.
 
-    Files that go with a run are passed over, and so is `output` when a folder or glob has it.
-    Returns notices too. Raises InputDataError when there is no shard or one cannot be used.
+    Other files of a run are skipped, and so is `output` when a folder or glob contains it. Raises
+    InputDataError: there is no shard, or a shard cannot be used.
     """
     names_of_file: dict[Path, list[Path]] = {}
     for item in patterns:
-        for path in _named(str(item), output):
+        for path in _files_named(str(item), output):
             names_of_file.setdefault(path.resolve(), []).append(path)
     if not names_of_file:
         what = ", ".join(str(item) for item in patterns) or "nothing"
@@ -232,9 +241,10 @@ def find_shards(
 
 
 def missing_parts(shards: Iterable[ShardToMerge]) -> tuple[int, list[int]]:
-    """How many shards the run has, and the indices of those that are not here.
+    """Return the number of shards in the run and the indices of the missing ones.
 
-    (0, []) when the shards do not say, or were cut in different ways.
+    Return (0, []) when the shards have no shard numbers, or belong to different divisions of the
+    run.
     """
     parts = [shard.part for shard in shards]
     if None in parts or len({part.of for part in parts if part}) != 1:
@@ -243,8 +253,8 @@ def missing_parts(shards: Iterable[ShardToMerge]) -> tuple[int, list[int]]:
     return of, sorted(set(range(of)) - {part.index for part in parts if part})
 
 
-def _named(item: str, output: Path) -> Iterator[Path]:
-    """The shards that one argument names."""
+def _files_named(item: str, output: Path) -> Iterator[Path]:
+    """Yield the shard files that one argument refers to."""
     path = Path(item)
     if path.is_dir():
         candidates = sorted(path.glob("*.jsonl"))
@@ -269,7 +279,9 @@ def _named(item: str, output: Path) -> Iterator[Path]:
 
 
 def _goes_with_a_run(path: Path) -> bool:
-    """Whether the file is one that runs write beside their output, or has been moved aside."""
+    """Whether the file is a companion file that a run writes beside its output, or a backup or
+    temporary file.
+    """
     if path.name.endswith(_ASIDE):
         return True
     return path.name.endswith(_DERIVED) and not RunPaths(path).manifest.exists()
@@ -292,7 +304,9 @@ def _shard(path: Path) -> ShardToMerge:
 
 
 def _check_manifests(shards: Sequence[ShardToMerge]) -> None:
-    """Raise InputDataError when some have none, OtherRun unless all are of one run."""
+    """Raise InputDataError: only some shards have a manifest. OtherRun: the shards belong to
+    different runs.
+    """
     without = [shard.paths.output for shard in shards if shard.manifest is None]
     if len(without) == len(shards):
         return
@@ -317,9 +331,10 @@ def _check_manifests(shards: Sequence[ShardToMerge]) -> None:
 
 
 def _check_inputs(shards: Sequence[ShardToMerge]) -> None:
-    """Raise InputDataError when a shard lacks its materialized inputs.
+    """Raise InputDataError: a shard lacks its materialized inputs.
 
-    Files of other tools may do without, if none has any.
+    Shards without manifests, from other tools, are accepted if none of them has materialized
+    inputs.
     """
     without = [
         s.paths.materialized_inputs for s in shards if not s.paths.materialized_inputs.exists()

@@ -1,8 +1,8 @@
-"""Putting merged files in place: beside temporary names, synced, renamed, the output last.
+"""Write the merged files: under temporary names, synced, then renamed, the output last.
 
-Killed at any moment, a merge leaves what was there before, or files that the same command
-completes: the output is there only when everything else is. The temporary file of the output is
-also the lock that keeps a second merge away.
+A merge that is killed at any moment leaves the old files, or files that the same command completes:
+the output exists only when everything else exists. The output's temporary file is also the lock
+against a second merge.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from palestra.system import (
 
 
 class MergeFailed(RunFailed):
-    """The merged files could not be written; nothing is lost and the shards are as they were."""
+    """The merged files could not be written. No data is lost, and the shards are unchanged."""
 
     layer = Layer.INFRA
 
@@ -41,19 +41,19 @@ class _TargetState(Enum):
 
 
 class Content(Protocol):
-    """What a file is to hold."""
+    """The content of a file to be written."""
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
 
     def blocks(self) -> Iterator[bytes]:
-        """The bytes, in pieces."""
+        """Yield the bytes in blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Rows of other files."""
+    """Content that is copied from rows of other files."""
 
     rows: Rows
     sources: NumberedFiles
@@ -71,7 +71,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A document."""
+    """Content given as bytes."""
 
     text: bytes
 
@@ -85,18 +85,18 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class MergeTarget:
-    """One file of the merge; without content it must not be there."""
+    """One file of the merge. `content`: None when the file must not exist."""
 
     path: Path
     content: Content | None
 
     @property
     def beside(self) -> Path:
-        """Its temporary name."""
+        """The file's temporary path."""
         return self.path.with_name(self.path.name + ".merging")
 
     def state(self) -> _TargetState:
-        """What is there already."""
+        """Compare the existing file with the content: absent, same or other."""
         try:
             stat = self.path.stat()
         except FileNotFoundError:
@@ -111,11 +111,10 @@ class MergeTarget:
 def write_targets(
     paths: RunPaths, targets: Sequence[MergeTarget], sources: NumberedFiles, *, overwrite: bool
 ) -> tuple[str, ...]:
-    """Put `targets` in place, the output last; notices about what was there before.
+    """Write all `targets`, the output last, and return notices about existing files.
 
-    Raises InputDataError when other files are there and may not be replaced, when another merge
-    or a collection writes to them, and when a shard changes meanwhile; MergeFailed when the disk
-    does not take them.
+    Raises InputDataError: other files exist and `overwrite` is false, another merge or a collection
+    writes to them, or a shard changes during the merge. MergeFailed: the disk refuses the files.
     """
     new_folders = tuple(folder for folder in paths.output.parents if not folder.exists())
     try:
@@ -166,7 +165,7 @@ def _replace(
 
 @contextlib.contextmanager
 def _only_merge(output: MergeTarget) -> Iterator[BinaryIO]:
-    """The temporary file of the output, held by this merge alone."""
+    """Yield the output's temporary file, locked by this merge."""
     file = _open_alone(output.beside)
     try:
         yield file
@@ -189,7 +188,7 @@ def _open_alone(path: Path) -> BinaryIO:
 
 
 def _stage(target: MergeTarget, staging: BinaryIO | None) -> None:
-    """Write a target under its temporary name, down to the disk."""
+    """Write a target under its temporary name and sync it to disk."""
     with contextlib.ExitStack() as stack:
         if staging is None:
             staging = stack.enter_context(target.beside.open("wb"))
@@ -199,9 +198,8 @@ def _stage(target: MergeTarget, staging: BinaryIO | None) -> None:
 
 
 def _move_aside(paths: RunPaths, stale: Sequence[Path]) -> tuple[str, ...]:
-    """Keep files that will be replaced as `.bak`, the output before what goes with it.
-
-    What was made from the output goes first.
+    """Rename existing files to `.bak`: first files derived from the output, then the output, then
+    its companion files.
     """
     if not stale:
         return ()
@@ -213,7 +211,7 @@ def _move_aside(paths: RunPaths, stale: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _commit(targets: Sequence[MergeTarget]) -> None:
-    """Rename into place, in order."""
+    """Rename the temporary files to their final names, in order."""
     for number, target in enumerate(targets, start=1):
         if number == len(targets) > 1:
             # No crash may keep the output and lose what goes with it.

@@ -1,11 +1,11 @@
-"""Verifying stored responses again, with today's verifiers and without a model call.
+"""Verify stored responses again with the current verifiers, without model calls.
 
-stored.py      the rollouts that are read, line by line, and where each is verified
-unverified.py  the answers in a failures file, whose verification failed
-task_rows.py   the inputs that fill in what a rollout lacks
-verify.py      many rows at once, written in the order of the input; a session made again from the tool
-               calls of its trajectory
-files.py       the output, what is done of it so far, what it was made from, and the rows for which
-               the command was ended, as their verification never returned
-changes.py     how the rewards differ from those before
+stored.py      read the stored rollouts line by line, and find the server that verifies each
+unverified.py  read responses whose verification failed from a failures file
+task_rows.py   fill in missing task fields from the inputs
+verify.py      verify many rows at once and write them in input order; recreate a session
+               by replaying the tool calls of the trajectory
+files.py       the output files, the rows done so far, the origin of the rewards, and the
+               rows whose verification never returned, so that the command was ended
+changes.py     compare the new rewards with the old ones
 """

@@ -1,4 +1,6 @@
-"""What verifying again has changed: counts, means, which rewards became which, the first rows."""
+"""The changes of a re-verification: counts, means, pairs of old and new reward, and the first
+changed rows.
+"""
 
 import math
 from collections import Counter
@@ -8,32 +10,34 @@ from palestra.rollouts.reverification.stored import StoredRow
 from palestra.schema import JsonDict
 
 MOST_PAIRS = 1000
-"""Different pairs of rewards that are counted one by one; a continuous reward has too many."""
+"""The maximum number of different (old, new) reward pairs that are counted separately. Continuous
+rewards have too many."""
 SHOWN_PAIRS = 10
 SHOWN_ROWS = 10
 TOLERANCE = 1e-9
-"""Rewards closer than this are the same: JSON and other libraries round differently."""
+"""The largest difference at which two rewards count as equal, because JSON and other libraries
+round differently."""
 
 
 @dataclass(slots=True)
 class RewardChanges:
-    """The rows of one environment, old reward against new."""
+    """The rows of one environment, comparing old and new rewards."""
 
     unchanged: int = 0
     changed: int = 0
     no_previous: int = 0
     failed: int = 0
     before: float = 0.0
-    """Sum of the old rewards of rows that have both."""
+    """The sum of old rewards, over rows with an old and a new reward."""
     after: float = 0.0
-    """Sum of the new rewards of the same rows."""
+    """The sum of new rewards, over the same rows as `before`."""
     first_time: float = 0.0
-    """Sum of the rewards of rows that had none."""
+    """The sum of new rewards, over rows without an old reward."""
     pairs: Counter[tuple[float, float]] = field(default_factory=Counter)
     other_pairs: int = 0
 
     def add(self, before: float | None, after: float) -> bool:
-        """Count one verified row; whether its reward has changed."""
+        """Count one verified row. Return whether its reward has changed."""
         if before is None:
             self.no_previous += 1
             self.first_time += after
@@ -52,11 +56,11 @@ class RewardChanges:
 
     @property
     def verified(self) -> int:
-        """Rows with a new reward."""
+        """The number of rows with a new reward."""
         return self.unchanged + self.changed + self.no_previous
 
     def as_json(self) -> JsonDict:
-        """For machines, and for the table."""
+        """Return the counts and means as JSON, for machines and for the printed table."""
         both = self.unchanged + self.changed
         commonest = sorted(self.pairs.items(), key=lambda pair: (-pair[1], pair[0]))[:SHOWN_PAIRS]
         listed = sum(count for _, count in commonest)
@@ -81,13 +85,13 @@ class RewardChanges:
 
 @dataclass(slots=True)
 class Changes:
-    """All rows of a re-verification, by environment."""
+    """The changes of a re-verification, by environment."""
 
     by_environment: dict[str, RewardChanges] = field(default_factory=dict)
     first: list[JsonDict] = field(default_factory=list)
 
     def verified(self, row: StoredRow, reward: float) -> None:
-        """A row got its new reward."""
+        """Count a row that got a new reward."""
         if self._of(row).add(row.previous, reward) and len(self.first) < SHOWN_ROWS:
             self.first.append(
                 {
@@ -101,14 +105,14 @@ class Changes:
             )
 
     def failed(self, row: StoredRow) -> None:
-        """A row could not be verified."""
+        """Count a row that could not be verified."""
         self._of(row).failed += 1
 
     def _of(self, row: StoredRow) -> RewardChanges:
         return self.by_environment.setdefault(row.server, RewardChanges())
 
     def as_json(self) -> JsonDict:
-        """Everything, by environment, with the first rows whose reward changed."""
+        """Return the changes of each environment, and the first rows whose reward changed."""
         environments = sorted(self.by_environment.items())
         return {
             "environments": {name: changes.as_json() for name, changes in environments},

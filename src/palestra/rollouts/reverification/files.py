@@ -1,8 +1,8 @@
-"""What a re-verification keeps on disk.
+"""The files of a re-verification.
 
-While it runs, `<output>.partial` has one line for each row that is done, in the order of the
-input: its new result row, or its failure. One file with one writer, so whatever a kill leaves is
-a beginning of it. The last step makes the output of it, and the failures file beside.
+During the run, `<output>.partial` contains one line per finished row, in input order: the new
+result row, or a failure. It is one file with one writer, so after a kill it contains the first
+rows. The last step turns it into the output and the failures file.
 """
 
 import contextlib
@@ -24,53 +24,55 @@ from palestra.system import is_file_at, move, on_failure, open_locked, replacing
 
 FORMAT = 1
 _FAILURE = b'{"' + FAILURE_CLASS.encode() + b'"'
-"""How a failure's line begins, and no result row's."""
+"""The first bytes of a failure's line. Result rows never start with them."""
 BACKUP: Final = ".bak"
 _OVERWRITE = "choose another output, or --overwrite moves what is there to .bak"
 
 
 @dataclass(frozen=True, slots=True)
 class ReverifyPaths:
-    """Every file of one re-verification, named after its output."""
+    """The paths of all files of one re-verification, derived from its output path."""
 
     output: Path
 
     @property
     def partial(self) -> Path:
-        """Rows that are done, while others are not."""
+        """The finished rows while the re-verification is incomplete."""
         return self.output.with_name(self.output.name + ".partial")
 
     @property
     def failures(self) -> Path:
-        """Rows that could not be verified."""
+        """The rows that could not be verified."""
         return self.output.with_name(f"{self.output.stem}_failures.jsonl")
 
     @property
     def manifest(self) -> Path:
-        """What the rewards were made from, and what they changed."""
+        """The origin of the new rewards, and the result with the changes."""
         return self.output.with_name(f"{self.output.stem}_reverify.json")
 
     def all(self) -> tuple[Path, ...]:
-        """Every file that a re-verification writes."""
+        """Return all files that a re-verification writes."""
         return (self.output, self.partial, self.failures, self.manifest)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What new rewards are made from; only with the same is a beginning of them continued."""
+    """What the new rewards depend on. A partial output is continued only with an equal origin."""
 
     rollouts: str
-    """Digest of the file with the stored responses."""
+    """The digest of the file with the stored responses."""
     rows: int
     inputs: str | None
-    """Digest of the file with their task rows, when one was given."""
+    """The digest of the file with the task rows; None without such a file."""
     verifiers: JsonObject
-    """Settings and code of the resources servers."""
+    """The settings and code of the resources servers."""
     judge: str
-    """`replayed` or `fresh`."""
+    """How the judge is used: `replayed` or `fresh`."""
 
     def as_json(self) -> JsonDict:
-        """As JSON gives it back, so that like is compared with like."""
+        """Return the origin after a round trip through JSON, so that it can be compared with a
+        stored one.
+        """
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         read_back: JsonDict = orjson.loads(orjson.dumps(fields, default=str))
         return read_back
@@ -78,18 +80,18 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """How a re-verification starts. `partial`: held by this one alone."""
+    """A started re-verification. `partial`: the partial output, locked by this process."""
 
     partial: "Partial"
     notices: tuple[str, ...] = ()
     finished: JsonObject | None = None
-    """The result, when an earlier session has reached the end already."""
+    """The result, when an earlier session has already finished; else None."""
 
 
 def check_places(
     paths: ReverifyPaths, sources: Collection[Path], *, overwrite: bool, resume: bool
 ) -> None:
-    """Raise InputDataError when writing there would lose something."""
+    """Raise InputDataError: writing these files would overwrite existing data."""
     source_paths = {source.resolve() for source in sources}
     for path in paths.all():
         if path.is_dir():
@@ -118,20 +120,21 @@ def check_places(
 def begin_reverification(
     paths: ReverifyPaths, origin: Origin, *, resume: bool, version: str
 ) -> Iterator[Begun]:
-    """Start afresh, moving aside what is there, or go on with it; nobody else does meanwhile.
+    """Lock the partial output, and either continue it or move the existing files aside and start
+    again.
 
-    Raises StaleRun when what is there was made from something else, and InputDataError when
-    another writes it: then nothing has been touched.
+    Raises StaleRun: the existing files have another origin. InputDataError: another process writes
+    them. In both cases nothing is changed.
     """
     partial = Partial(paths)
     with on_failure(partial.leave_as_found):
-        output_begun = _begun(partial, origin, resume=resume, version=version)
+        output_begun = _begin_state(partial, origin, resume=resume, version=version)
     with on_failure(partial.give_up):
         yield output_begun
     partial.close()
 
 
-def _begun(partial: "Partial", origin: Origin, *, resume: bool, version: str) -> Begun:
+def _begin_state(partial: "Partial", origin: Origin, *, resume: bool, version: str) -> Begun:
     paths = partial.paths
     if not (resume and paths.manifest.exists()):
         notices = _set_aside(partial)
@@ -175,7 +178,9 @@ def _write_manifest(
 
 
 def read_manifest(path: Path) -> JsonDict:
-    """What is known of a re-verification. Raises InputDataError when the file does not tell it."""
+    """Read the manifest of a re-verification. Raises InputDataError: the file is missing or
+    invalid.
+    """
     try:
         fields: JsonDict = orjson.loads(path.read_bytes())
         if fields["format"] > FORMAT:
@@ -187,15 +192,15 @@ def read_manifest(path: Path) -> JsonDict:
         return {**fields, "made_from": fields["made_from"], "result": fields["result"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputDataError(
-            f"{path} does not say what was verified ({error!r})",
+            f"{path} does not hold what was verified ({error!r})",
             hint="start again with --overwrite",
         ) from error
 
 
 class Partial:
-    """The rows that are done, and their one writer until it is closed.
+    """The partial output: the finished rows, with a single writer until it is closed.
 
-    Raises InputDataError when it cannot be opened, or another writes to it.
+    Raises InputDataError: the file cannot be opened, or another process writes to it.
     """
 
     def __init__(self, paths: ReverifyPaths) -> None:
@@ -203,24 +208,28 @@ class Partial:
         self._file, self._made = _open_alone(paths.partial)
 
     def close(self) -> None:
-        """Let others have it. Raises OSError when the disk does not take the last rows."""
+        """Close and unlock the file. Raises OSError: the disk refuses the last rows."""
         self._file.close()
 
     def give_up(self) -> None:
-        """Let others have it; what could not be flushed is verified again."""
+        """Close and unlock the file, ignoring disk errors. Rows that could not be flushed are
+        verified again.
+        """
         with contextlib.suppress(OSError):
             self.close()
 
     def leave_as_found(self) -> None:
-        """Close it; when there was none before, there is none after."""
+        """Close the file, and delete it if this process created it."""
         if self._made and is_file_at(self._file, self.paths.partial):
             self.paths.partial.unlink()
         self.close()
 
     def set_aside(self) -> bool:
-        """Keep as `.bak` what earlier sessions have done, if there is any, and begin an empty one.
+        """Rename the rows of earlier sessions to `.bak` and start an empty file. Return whether
+        there were any.
 
-        Nobody gets between: who comes first to the new one has it, and the other is refused.
+        The new file is locked at once; if another process locks it first, this call raises
+        InputDataError.
         """
         if self._made:
             return False
@@ -230,16 +239,18 @@ class Partial:
         return True
 
     def done(self) -> Iterator[bytes]:
-        """The lines of earlier sessions, in order."""
+        """Yield the lines that earlier sessions wrote, in order."""
         with self.paths.partial.open("rb") as file:
             yield from file
 
     def append(self, line: bytes) -> None:
-        """The next row. Raises JournalFailed when the disk will not take it."""
+        """Write the next row. Raises JournalFailed: the disk refuses it."""
         self._try(lambda file: file.write(line + b"\n"))
 
     def finish(self, origin: Origin, result: JsonObject, *, failures: bool, version: str) -> None:
-        """Make the output of it. Raises JournalFailed when the disk will not take it."""
+        """Turn the partial output into the final files. Raises JournalFailed: the disk refuses
+        them.
+        """
         self._try(sync)
         paths = self.paths
         if not is_file_at(self._file, paths.partial):
@@ -265,7 +276,7 @@ class Partial:
 
 
 def _open_alone(path: Path) -> tuple[IO[bytes], bool]:
-    """The file at `path`, locked, and whether there was nothing in its place before."""
+    """Open and lock the file at `path`. Return it, and whether it was missing or empty before."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = open_locked(path)
@@ -285,7 +296,9 @@ def is_failure(line: bytes) -> bool:
 
 
 def _split(paths: ReverifyPaths) -> None:
-    """Result rows into the output, failures into theirs; both whole or absent."""
+    """Write the result rows to the output and the failures to the failures file; each file is
+    complete or absent.
+    """
     with (
         paths.partial.open("rb") as lines,
         # Left in reverse: the failures are there before the output is.
@@ -301,9 +314,10 @@ STOPPED = "stopped"
 
 
 def record_stopped(output: Path, error: CallError) -> Outcome | None:
-    """Write the row that `error` ended into the manifest of the re-verification to `output`.
+    """Write the failure of the row that `error` names into the manifest of the re-verification.
+    Return its outcome.
 
-    None when the error names no row.
+    Return None when the error names no row.
     """
     row = error.evidence.row
     if row is None:
@@ -316,11 +330,11 @@ def record_stopped(output: Path, error: CallError) -> Outcome | None:
 
 
 def stopped_rows(output: Path) -> Mapping[str, JsonObject]:
-    """The failures that `record_stopped` has written, by `key_of_row`."""
+    """Return the failures that `record_stopped` wrote, keyed by `key_of_row`."""
     path = ReverifyPaths(output).manifest
     return read_manifest(path).get(STOPPED, {}) if path.exists() else {}
 
 
 def key_of_row(row: RowIdentity) -> str:
-    """`3:0`: rows of one task and rollout are one row."""
+    """Return the row's key, such as `3:0`: task and rollout."""
     return f"{row.task}:{row.rollout}"

@@ -1,7 +1,7 @@
-"""Stored rollouts: rows with the response that a model once gave, to be verified again.
+"""Stored rollouts: rows with a model's earlier response, to be verified again.
 
-Rows of other tools and of older versions are taken as they are: what a verifier needs is the
-response and the task's own fields, not our indices.
+Rows from other tools and older versions are accepted: a verifier needs the response and the task's
+fields, but no Palestra indices.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,17 +34,17 @@ PREVIOUS = "previous_reward"
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Which resources server verifies a row: its agent's one, else `otherwise`."""
+    """The resources server that verifies a row: the one of its agent, else `otherwise`."""
 
     by_agent: Mapping[str, str]
     otherwise: str | None = None
 
     def of(self, agent: str | None) -> str | None:
-        """The resources server for rows of `agent`; None when nothing says which."""
+        """Return the resources server for rows of `agent`; None when it is unknown."""
         return self.by_agent.get(agent or "", self.otherwise)
 
     def why_not(self, agent: str | None) -> str:
-        """What to tell about a row that has none."""
+        """Return the message for a row without a resources server."""
         if not agent:
             return "no agent_ref, and several environments are configured"
         near = nearest(agent, self.by_agent)
@@ -54,39 +54,41 @@ class Routes:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """One row to verify again. `line`: where it stands in its file, from 1."""
+    """One row to verify again. `line`: its line number in its file, from 1."""
 
     line: int
     row: JsonObject
     task: JsonObject
-    """Its task row, where one was given; it wins over what the rollout holds of the task."""
+    """The row's task row, if one was found. Its fields override the task fields in the rollout."""
     server: str
     unverified: bool = False
-    """Whether it comes from a failures file, where `line` then is."""
+    """Whether the row comes from a failures file; then `line` is a line of that file."""
 
     @property
     def previous(self) -> float | None:
-        """The reward it has had."""
+        """The row's old reward; None when it has none."""
         reward = self.row.get("reward")
         return float(reward) if isinstance(reward, bool | int | float) else None
 
     @property
     def agent(self) -> str:
-        """The agent that made it; empty when it does not say."""
+        """The name of the agent that produced the row; empty when unknown."""
         return agent_of(self.row) or ""
 
     def identity(self) -> JsonDict:
-        """The identity it has, which may be none."""
+        """Return the row's indices and agent reference, as far as it has them."""
         return {key: self.row[key] for key in IDENTITY if key in self.row}
 
     def task_fields(self) -> JsonDict:
-        """What a session is seeded with and a verifier gets, besides the response."""
+        """Return the fields that seed a session and that the verifier receives, without the
+        response.
+        """
         row_values = {k: v for k, v in self.row.items() if k not in _OF_THE_VERDICT}
         task_values = {k: v for k, v in self.task.items() if k not in _OF_THE_ROLLOUT}
         return {**row_values, **task_values}
 
     def place(self) -> str:
-        """`line 12 (task 3, rollout 0)`."""
+        """Return the row's position as text: `line 12 (task 3, rollout 0)`."""
         task, rollout = self.row.get(TASK_INDEX), self.row.get(ROLLOUT_INDEX)
         parts = [f"task {task}"] if task is not None else []
         parts += [f"rollout {rollout}"] if rollout is not None else []
@@ -100,17 +102,17 @@ _OF_THE_ROLLOUT = _OF_THE_VERDICT | {*IDENTITY, CREATE_PARAMS}
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a file of stored rollouts holds."""
+    """The result of checking a file of stored rollouts: the number of rows, digest and servers."""
 
     rows: int
     digest: str
     servers: tuple[str, ...]
-    """The resources servers that its rows need."""
+    """The resources servers that the rows need."""
     notices: tuple[str, ...] = ()
 
 
 class StoredRollouts:
-    """A file of stored rollouts, streamed; `limit`: its first rows only, None for all."""
+    """A file of stored rollouts, read as a stream. `limit`: the maximum number of rows; None: all."""
 
     def __init__(
         self,
@@ -121,7 +123,11 @@ class StoredRollouts:
         tasks: TaskRows | FoundTaskRows | None = None,
         unverified: UnverifiedAnswers | None = None,
     ) -> None:
-        """`unverified`: rows after those of the file; alone, when they are of the same file."""
+        """Create the stream.
+
+        `unverified`: rows of a failures file, which follow the rows of `path`. When `path` is that
+        failures file, only these rows are read.
+        """
         self._path = path
         self._unverified = unverified
         self._routes = routes
@@ -129,7 +135,7 @@ class StoredRollouts:
         self._tasks = tasks
 
     def check(self) -> Checked:
-        """Look at every row. Raises InputDataError for all that cannot be verified, at once."""
+        """Check every row. Raises InputDataError that lists all rows that cannot be verified."""
         digest = self._digest()
         problems = RowProblems()
         servers: set[str] = set()
@@ -152,7 +158,7 @@ class StoredRollouts:
         return Checked(row_count, digest, tuple(sorted(servers)), tuple(notices))
 
     def rows(self, count: int) -> Iterator[StoredRow]:
-        """The first `count` rows, which `check` has seen."""
+        """Yield the first `count` rows. Call `check` first."""
         whole_lines = ((line, path) for line, path in self._lines() if not line.torn)
         for number, (line, path) in enumerate(whole_lines):
             if number >= count:
@@ -216,7 +222,7 @@ class StoredRollouts:
 
 
 def agent_of(row: JsonObject) -> str | None:
-    """The name of the agent that made a row, when it tells."""
+    """Return the name of the agent that produced a row; None when the row does not contain it."""
     ref = row.get(AGENT_REF)
     name = ref.get("name") if isinstance(ref, Mapping) else None
     return name if isinstance(name, str) else None
@@ -241,7 +247,7 @@ def _problems(line: Line) -> Iterator[str]:
 
 
 class _WithoutResponse:
-    """Recognises a file that never held responses: of tasks, inputs or failures."""
+    """Detects a file whose rows never had responses: tasks, materialized inputs or failures."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -250,7 +256,7 @@ class _WithoutResponse:
         self._failures = 0
 
     def look_at(self, row: Any) -> None:
-        """One row of the file."""
+        """Count the kind of one row."""
         if not isinstance(row, dict) or RESPONSE in row:
             return
         if FAILURE_CLASS in row:
@@ -261,7 +267,7 @@ class _WithoutResponse:
             self._tasks += 1
 
     def raise_if_all(self, rows: int) -> None:
-        """Raise InputDataError when it is such a file."""
+        """Raise InputDataError: all `rows` rows are of one kind without responses."""
         if rows == 0:
             return
         if self._failures == rows:

@@ -1,7 +1,9 @@
-"""The task rows behind stored rollouts: what a verifier needs and a rollout may not hold.
+"""Task rows for stored rollouts: they supply the fields that a verifier needs and a rollout may
+lack.
 
-Looked up by (task, rollout), then by task; without indices on either side, by the prompt, which
-must then be one task's alone. The file stays on disk: memory holds a digest and an offset a row.
+A task row is found by (task, rollout), else by task. When either side has no indices, it is found
+by the prompt, which must belong to a single task. The file stays on disk; memory holds one digest
+and one offset per row.
 """
 
 import hashlib
@@ -26,14 +28,14 @@ from palestra.schema import (
 
 IDENTITY = (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)
 _SEVERAL = -1
-"""Instead of an offset: rows that differ have this prompt."""
+"""A special offset: several different rows have this prompt."""
 
 
 class TaskRows:
-    """An index of a file of materialized inputs or tasks. Use as a context manager.
+    """An index of a file of materialized inputs or tasks. Use it as a context manager.
 
-    `by_prompt`: indices say nothing here, as the file is of no run or of another one. Raises
-    InputDataError for a file that cannot be read or holds what is no row.
+    `by_prompt`: ignore the indices, because the file belongs to no run or to another run. Raises
+    InputDataError: the file cannot be read or contains invalid rows.
     """
 
     def __init__(self, path: Path, *, by_prompt: bool = False) -> None:
@@ -65,7 +67,7 @@ class TaskRows:
             self._file.close()
 
     def _take(self, raw: bytes, offset: int) -> str:
-        """Add the row that a line holds; what is wrong with it, if anything."""
+        """Add the row of a line to the index. Return its problem, or an empty string."""
         if not raw.strip():
             return ""
         try:
@@ -95,24 +97,26 @@ class TaskRows:
         self._offsets.setdefault(prompt, offset)
 
     def row_of(self, rollout: JsonObject) -> JsonDict | str:
-        """The task row of a stored rollout, or why there is none."""
+        """Return the task row of a stored rollout, or the reason why there is none."""
         if self._indexed and TASK_INDEX in rollout:
             for key in _indices(rollout):
                 if key in self._offsets:
-                    return self._read(self._offsets[key])
+                    return self._read_row(self._offsets[key])
             return f"{self.path.name} has no row of its task"
         offset = self._offset_by_prompt(rollout)
         if offset is None:
             return f"{self.path.name} has no row with its prompt"
         if offset == _SEVERAL:
             return f"{self.path.name} has rows that differ with its prompt"
-        return self._read(offset)
+        return self._read_row(offset)
 
     def row_of_run(self, rollout: JsonObject) -> JsonDict | None:
-        """The row that the indices of a rollout name, where these are inputs of its run."""
+        """Return the row with the rollout's indices, if the file holds the inputs of the same run;
+        else None.
+        """
         for key in () if self._by_prompt else _indices(rollout):
             if key in self._offsets:
-                return self._read(self._offsets[key])
+                return self._read_row(self._offsets[key])
         return None
 
     def _offset_by_prompt(self, rollout: JsonObject) -> int | None:
@@ -120,7 +124,7 @@ class TaskRows:
         # Instructions are often given to a whole run, beside its tasks.
         return self._offsets.get(_prompt(rollout, instructed=False)) if exact is None else exact
 
-    def _read(self, offset: int) -> JsonDict:
+    def _read_row(self, offset: int) -> JsonDict:
         if self._file is None:
             raise InputDataError(f"{self.path} is not open")
         self._file.seek(offset)
@@ -130,11 +134,11 @@ class TaskRows:
 
 @final
 class FoundTaskRows:
-    """Files of task rows that nobody named, because they lie where such files do.
+    """Task files that the user did not name and that were found in their usual places.
 
-    `own_inputs`: where the inputs are that the rollouts were made from, if they still are. All of them
-    only add what a rollout lacks, and only where one of them, the first that does, knows
-    its task. Use as a context manager; a file that is none of task rows is left out.
+    `own_inputs`: the path of the run's own inputs, which may no longer exist. The first file that
+    contains the rollout's task adds the fields that the rollout lacks; existing fields are kept.
+    Use it as a context manager. Files without task rows are ignored.
     """
 
     def __init__(self, own_inputs: Path, others: Iterable[Path]) -> None:
@@ -159,11 +163,11 @@ class FoundTaskRows:
 
     @property
     def digest(self) -> str | None:
-        """Of all the files; None when there are none."""
+        """The digests of all files, joined with `+`; None without files."""
         return "+".join(file.digest for file in self._files) or None
 
     def row_of(self, rollout: JsonObject) -> JsonDict:
-        """The fields of its task that a rollout lacks."""
+        """Return the task fields that a rollout lacks."""
         for file in self._files:
             row = file.row_of(rollout)
             if isinstance(row, dict):
@@ -174,7 +178,9 @@ class FoundTaskRows:
         return {}
 
     def row_of_run(self, rollout: JsonObject) -> JsonDict | None:
-        """The row of the run's own inputs that the indices of a rollout name."""
+        """Return the row of the run's own inputs that has the rollout's indices; None when there is
+        none.
+        """
         for file in self._files:
             row = file.row_of_run(rollout)
             if row is not None:
@@ -183,7 +189,7 @@ class FoundTaskRows:
         return None
 
     def used(self) -> tuple[Path, ...]:
-        """The files from which something was taken so far."""
+        """Return the files that have supplied fields so far."""
         return tuple(self._used)
 
 
@@ -191,7 +197,7 @@ _NOT_OF_THE_TASK = frozenset({*IDENTITY, CREATE_PARAMS})
 
 
 def _indices(row: JsonObject) -> Iterator[int]:
-    """Keys of a row with indices, the narrower first."""
+    """Yield the index keys of a row: (task, rollout) first, then task."""
     if TASK_INDEX in row:
         if ROLLOUT_INDEX in row:
             yield _number(["rollout", row[TASK_INDEX], row[ROLLOUT_INDEX]])
@@ -205,13 +211,13 @@ def _prompt(row: JsonObject, *, instructed: bool = True) -> int:
 
 
 def _number(value: Any) -> int:
-    """64 bits that stand for `value`."""
+    """Return a 64-bit digest of `value`."""
     encoded = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest())
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file. Raises InputDataError when it cannot be read."""
+    """Return the SHA-256 of a file. Raises InputDataError: it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

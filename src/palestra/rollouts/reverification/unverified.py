@@ -1,8 +1,8 @@
-"""Answers whose verification failed: rows of a failures file, made into rollouts to verify.
+"""Responses whose verification failed: rows of a failures file, converted to rollouts to verify.
 
-Of each rollout the last attempt that has an answer, unless the rollout was scored after all. What
-a failures row does not repeat of its task comes from the materialized inputs. The file stays on
-disk: memory holds an offset a row.
+Of each unscored rollout, the last attempt with a response is used. Task fields that the failures
+row lacks come from the materialized inputs. The file stays on disk; memory holds one offset per
+row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,18 +35,20 @@ Key = tuple[Any, Any]
 
 
 def failures_beside(scored: Path) -> Path:
-    """Where the failures are of a run whose scored rows are at `scored`."""
+    """Return the path of the failures file for the run whose scored rows are at `scored`."""
     return scored.with_name(f"{scored.stem}{SUFFIX}")
 
 
 def scored_beside(failures: Path) -> Path | None:
-    """Where the scored rows are of a run whose failures are at `failures`, by its name."""
+    """Return the path of the scored rows for the run whose failures file is `failures`; None when
+    the name has another form.
+    """
     stem = failures.name.removesuffix(SUFFIX)
     return failures.with_name(f"{stem}.jsonl") if stem and stem != failures.name else None
 
 
 def holds_failures(path: Path) -> bool:
-    """Whether the first row of a file is one of failures."""
+    """Whether the first row of a file is a failure."""
     try:
         first = next(read_jsonl(path), None)
     except OSError:
@@ -57,20 +59,20 @@ def holds_failures(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UnverifiedAnswers:
-    """The rows of one failures file that can be verified. Make it with `found_in`."""
+    """The rows of one failures file that can be verified. Create it with `found_in`."""
 
     path: Path
     failed: int
-    """Rollouts that the file tells of and that were not scored."""
+    """The number of unscored rollouts in the file."""
     digest: str
-    _places: tuple[tuple[int, int], ...] = field(repr=False)
-    """Line number and offset of each row to verify, in the order of the file."""
+    _row_places: tuple[tuple[int, int], ...] = field(repr=False)
+    """The line number and offset of each row to verify, in file order."""
 
     @classmethod
     def found_in(cls, path: Path, *, scored: Path | None) -> "UnverifiedAnswers":
-        """Look through the file, and through the scored rows when they are there.
+        """Read the failures file, and the scored rows if they exist.
 
-        Raises InputDataError when it cannot be read.
+        Raises InputDataError: the failures file cannot be read.
         """
         digest = digest_of(path)
         last: dict[Key, tuple[int, int]] = {}
@@ -92,12 +94,14 @@ class UnverifiedAnswers:
         return cls(path, len(keys), digest, tuple(sorted(last.values())))
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._row_places)
 
     def lines(self, tasks: TaskRows | FoundTaskRows | None) -> Iterator[Line]:
-        """The rollouts as lines; the error of one whose task is nowhere says so."""
+        """Yield the rollouts as lines. A rollout whose task is not found yields a line with an
+        error.
+        """
         with self.path.open("rb") as file:
-            for number, offset in self._places:
+            for number, offset in self._row_places:
                 file.seek(offset)
                 row = _row(file.readline())
                 if row is None:
@@ -106,7 +110,7 @@ class UnverifiedAnswers:
                     yield _as_rollout(number, row, tasks)
 
     def told(self) -> str:
-        """How many there are, for the user."""
+        """Return a message for the user with the number of rows."""
         without = self.failed - len(self)
         unanswered = f"; {without} more failed before the model had answered" if without else ""
         return f"{len(self)} of the failed rollouts have the model's answer{unanswered}"
@@ -124,7 +128,7 @@ def _as_rollout(number: int, failure: JsonObject, tasks: TaskRows | FoundTaskRow
 
 
 def _row(raw: bytes) -> JsonDict | None:
-    """A row of failures; None for a torn line, and for what is no such row."""
+    """Decode a failures row; None for an incomplete line or another kind of row."""
     if not raw.endswith(b"\n"):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Re-verification: today's verifiers over stored responses, without a model.
+"""Re-verification: run the current verifiers on stored responses, without a model.
 
-Rows are verified many at once and written in the order of the input, each exactly once: with a
-new reward, or as a typed failure. A reward is never invented.
+Rows are verified concurrently and written in input order. Each row is written exactly once: with a
+new reward, or as a typed failure. A row without a verdict never gets a reward.
 """
 
 import asyncio
@@ -52,13 +52,13 @@ _MCP = "mcp__"
 
 
 async def replay_tools(peer: Peer, output: Any) -> None:
-    """Run a trajectory's tool calls, one after the other. Raises `CallError` as a call does."""
+    """Run a trajectory's tool calls one after another. Raises `CallError`: a call fails."""
     for name, arguments in answered_calls(output):
         await peer.call_tool(name, arguments)
 
 
 def answered_calls(output: Any) -> Iterator[tuple[str, JsonObject]]:
-    """Name and arguments of each call that reached the environment, in their order."""
+    """Yield the name and arguments of each tool call that the environment answered, in order."""
     output_items = output if isinstance(output, list) else []
     items = [item for item in output_items if isinstance(item, Mapping)]
     answered_ids = {
@@ -74,7 +74,7 @@ def answered_calls(output: Any) -> Iterator[tuple[str, JsonObject]]:
 
 
 def _plain_name(name: str) -> str:
-    """`get_weather`, also where it was called as `mcp__weather__get_weather`."""
+    """Return the tool's own name: `get_weather` for `mcp__weather__get_weather` too."""
     return name.split("__", 2)[-1] if name.startswith(_MCP) else name
 
 
@@ -89,9 +89,10 @@ STATELESS = "stateless"
 REPLAY_TOOLS = "replay_tools"
 MODE_TIMEOUT_S = 30.0
 ENDED_WITHIN_S = 4.5
-"""How long after a row's deadline its fleet may take to end a process that the row's call holds."""
+"""The maximum time in seconds, after a row's deadline, for the fleet to end a process that the
+row's call blocks."""
 WINDOW = 4
-"""Rows that may be done but not written yet, per row in flight: what one slow row holds back."""
+"""The maximum number of finished rows that wait to be written, as a multiple of the concurrency."""
 
 Row = TypeVar("Row")
 Done = TypeVar("Done")
@@ -99,7 +100,7 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True)
 class ReverifyLimits:
-    """Bounds: rows in flight, and seconds that one may take."""
+    """The limits: `concurrency` rows at once, and `timeout_s` seconds per row."""
 
     concurrency: int = 64
     timeout_s: float = 600.0
@@ -115,7 +116,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Unverified:
-    """A row that got no reward, and why. `line`: the failures-file row as JSON."""
+    """A row without a new reward, and the kind of failure. `line`: the failures-file row as JSON."""
 
     outcome: Outcome
     line: bytes
@@ -123,17 +124,17 @@ class Unverified:
 
 @dataclass(slots=True, kw_only=True)
 class RowJob(Job, Generic[Row]):
-    """One row to work on; `key.task` is its place among the rows of this session."""
+    """The job of one row. `key.task`: the row's number among the rows of this session."""
 
     source: Row
 
 
 class InOrder(Generic[Row, Done]):
-    """Works on rows many at once and writes them in their order: it is an engine's `Work`.
+    """Processes rows concurrently and writes the results in row order. It is the engine's `Work`.
 
-    At most `concurrency` rows run at once, and at most `WINDOW` times as many are read and not yet
-    written, so that memory stays flat behind a slow one. Whatever ends it early, what was written
-    before is a beginning of the rows.
+    At most `concurrency` rows run at once. At most `WINDOW` times as many finished rows wait to be
+    written, so a slow row does not let memory grow. After an early end, the file contains the first
+    rows without gaps.
     """
 
     def __init__(
@@ -153,11 +154,15 @@ class InOrder(Generic[Row, Done]):
         self._engine: Engine[RowJob[Row], Done] = Engine(self)
 
     async def run(self) -> None:
-        """Work on all rows. Raises the first error that is not of a row, in bounded time."""
+        """Process all rows. Raises the first error that is not the failure of a row, in bounded
+        time.
+        """
         await self._engine.run()
 
     def take(self, running: int, /) -> RowJob[Row] | None:
-        """The next row, unless too many wait to be written."""
+        """Return the job of the next row; None when enough rows run or wait to be written, or no
+        row is left.
+        """
         window = self._concurrency * WINDOW
         if running >= min(self._concurrency, window - len(self._unwritten)):
             return None
@@ -166,14 +171,14 @@ class InOrder(Generic[Row, Done]):
         return None
 
     async def attempt(self, job: RowJob[Row], /) -> Done:
-        """Work on one row."""
+        """Process one row."""
         result = await self._work(job)
         # A verifier that never waits would keep signals and timers waiting.
         await asyncio.sleep(0)
         return result
 
     def settle(self, job: RowJob[Row], result: Done, /) -> None:
-        """Write the rows whose turn has come."""
+        """Store a result, then write all results that are next in row order."""
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             return  # it was swallowed: this may be its effect, and the file may be closed
@@ -184,16 +189,18 @@ class InOrder(Generic[Row, Done]):
         self._engine.fill()
 
     def abandoned(self, job: RowJob[Row], /) -> Done:
-        """Never asked for: the command's guard ends a verification that does not end."""
+        """Never called, because this engine abandons no jobs: the command's guard process ends a
+        verification that does not stop.
+        """
         raise NotImplementedError(job.key)
 
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Servers whose verifier needs a session, and how each gets one.
+    """The servers whose verifier needs a session, by how the session is created.
 
-    `replayed`: seeded from the row, then the trajectory's tool calls run in it. `forced`: seeded,
-    and no more, because the user insists.
+    `replayed`: seeded from the row, then the trajectory's tool calls are run in it. `forced`: only
+    seeded, because the user gave --force.
     """
 
     replayed: frozenset[str] = frozenset()
@@ -201,9 +208,9 @@ class Sessions:
 
 
 async def check_modes(client: ServerClient, servers: Collection[str], *, force: bool) -> Sessions:
-    """How each of `servers` gets the session it needs.
+    """Return how each of `servers` gets the session that its verifier needs.
 
-    Raises ConfigError for those that cannot verify without the live one, unless `force`.
+    Raises ConfigError: a server can verify only in the live session, and `force` is false.
     """
     modes = {name: await _mode(client, name) for name in servers}
     replayed = frozenset(name for name, mode in modes.items() if mode == REPLAY_TOOLS)
@@ -241,9 +248,9 @@ _NO_SESSIONS = Sessions()
 
 
 class Verifier:
-    """Calls `/verify` with a stored row. `sessions`: the servers that need one made first.
+    """Sends stored rows to `/verify`. `sessions`: the servers that need a session first.
 
-    `stopped`: failures of rows that are not to be verified again; see `stopped_rows`.
+    `stopped`: earlier failures of rows that are not verified again; see `stopped_rows`.
     """
 
     def __init__(
@@ -262,7 +269,9 @@ class Verifier:
         self._timeout_s = timeout_s
 
     async def verify(self, job: RowJob[StoredRow]) -> Verified | Unverified:
-        """The new result row, or the failure. Raises Hopeless when every row would fail so."""
+        """Return the new result row, or the failure. Raises Hopeless: every row would fail in the
+        same way.
+        """
         stored = job.source
         identity = _row_identity(stored)
         failure = self._stopped.get(key_of_row(identity))
@@ -289,9 +298,9 @@ class Verifier:
         return _unverified(stored, described(error))
 
     async def _wait_for_the_fleet(self) -> None:
-        """Give it time to end a process that stands still, and the re-verification with it.
+        """Wait for the fleet to end a blocked process; this ends the re-verification too.
 
-        Rows that only waited for that process are verified when it goes on.
+        If the process continues instead, rows that were waiting for it are verified as usual.
         """
         until = time.monotonic() + ENDED_WITHIN_S
         while time.monotonic() < until:
@@ -315,7 +324,9 @@ class Verifier:
         return _verified(stored, fields_of(result), verify_fields)
 
     def _parsed(self, stored: StoredRow) -> JsonDict:
-        """The parts of the row that an environment in this process gets as objects."""
+        """Return the request parameters and the response: as objects for an environment in this
+        process, else as JSON values.
+        """
         verify_fields = {name: stored.row[name] for name in (CREATE_PARAMS, RESPONSE)}
         if self._client.target(stored.server).local is None:
             return verify_fields
@@ -329,7 +340,7 @@ class Verifier:
 
 
 def _row_identity(stored: StoredRow) -> RowIdentity:
-    """Who the row is; its line, where it does not say."""
+    """Return the row's identity; its line number replaces a missing task index."""
     task, rollout = stored.row.get(TASK_INDEX), stored.row.get(ROLLOUT_INDEX)
     return RowIdentity(
         task if isinstance(task, int | str) else stored.place(),
@@ -369,7 +380,7 @@ def _unverified(stored: StoredRow, failure: JsonObject) -> Unverified:
 
 @dataclass(frozen=True, slots=True)
 class Reverification:
-    """One re-verification: of which rows, from what, into which file."""
+    """One re-verification: its rows, their origin, and the partial output."""
 
     rows: Callable[[], Iterator[StoredRow]]
     origin: Origin
@@ -383,10 +394,10 @@ class Reverification:
         *,
         on_start: Callable[[Progress], None] | None = None,
     ) -> JsonDict:
-        """Verify what is not done yet, account for all rows, put the output in place.
+        """Verify the remaining rows, account for all rows, and write the output.
 
-        The result: counts of rows, verified and failed by class, and the changes. Raises what
-        ended it early; what was done until then is kept, for `resume`.
+        Return the counts of rows, of verified rows and of failures by class, and the changes.
+        Raises the error that ended the run early; finished rows are kept for `resume`.
         """
         progress = Progress(Accounting(self.origin.rows))
         tally = _Tally(progress.accounting, Changes())
@@ -415,7 +426,7 @@ class Reverification:
 
 @dataclass(slots=True)
 class _Tally:
-    """How the rows ended, this session's and earlier ones'."""
+    """The counts of how rows ended, in this session and earlier ones."""
 
     accounting: Accounting
     changes: Changes
@@ -429,7 +440,9 @@ class _Tally:
             self.changes.failed(row)
 
     def take_done(self, rows: Iterator[StoredRow], partial: Partial) -> None:
-        """Pass over the rows that are done. Raises InputDataError when they are not these."""
+        """Count the finished rows and skip them. Raises InputDataError: the partial output does not
+        match the rows.
+        """
         for number, line in enumerate(partial.done(), start=1):
             row = next(rows, None)
             result = None if row is None else _read_back(line, row)
@@ -453,7 +466,7 @@ class _Tally:
 
 
 def _read_back(line: bytes, row: StoredRow) -> Verified | Unverified | None:
-    """How a line of a partial output says its row ended; None when it is not of that row."""
+    """Return the result in a line of the partial output; None when the line belongs to another row."""
     try:
         row_fields = orjson.loads(line)
         identity = row.identity()

@@ -1,4 +1,6 @@
-"""Programs of ours that run inside the sandbox, as source: they import the standard library only."""
+"""Palestra's own programs that run inside the sandbox, as source code. They import the standard
+library only.
+"""
 
 from pathlib import Path
 
@@ -6,10 +8,12 @@ from palestra.sandbox.program import Program
 
 
 def source(name: str) -> bytes:
-    """The source of one of them."""
+    """Return the source of the program `name` in this folder."""
     return Path(__file__).with_name(f"{name}.py").read_bytes()
 
 
 def conversing(code: bytes) -> Program:
-    """A program for `Sandbox.converse`: its source may import `Channel` from `frames`."""
+    """Return a program for `Sandbox.converse`. Its source `code` may import `Channel` from
+    `frames`.
+    """
     return Program.python(code, files={"frames.py": source("frames")})

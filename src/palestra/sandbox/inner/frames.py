@@ -1,4 +1,4 @@
-"""The sandbox's end of a conversation: frames on what were standard input and output."""
+"""The program's side of a conversation: frames on the original standard input and output."""
 
 import os
 import struct
@@ -7,7 +7,9 @@ LENGTH = struct.Struct(">I")
 
 
 class Channel:
-    """Takes the conversation away from descriptors 0 and 1, where a program would disturb it."""
+    """Moves the conversation from descriptors 0 and 1 to another one, so that the program's own
+    input and output cannot disturb it.
+    """
 
     def __init__(self) -> None:
         self._fd = os.dup(0)
@@ -18,18 +20,18 @@ class Channel:
         os.close(nothing)
 
     def receive(self) -> bytes | None:
-        """The next message; None when there will be no other."""
+        """Return the next message; None when the other side has closed the conversation."""
         head = self._exactly(LENGTH.size)
         return None if head is None else self._exactly(LENGTH.unpack(head)[0])
 
     def send(self, message: bytes) -> None:
-        """Answer."""
+        """Write one whole message."""
         view = memoryview(LENGTH.pack(len(message)) + message)
         while view:
             view = view[os.write(self._fd, view) :]
 
     def close(self) -> None:
-        """In a child: leave the conversation to its parent."""
+        """Close the channel in a child process, so that only its parent uses it."""
         os.close(self._fd)
 
     def _exactly(self, count: int) -> bytes | None:

@@ -1,10 +1,11 @@
-"""A Python interpreter that is told one cell after the other, and remembers what they define.
+"""A Python interpreter that runs one cell after another, and keeps what the cells define.
 
-A message is JSON, `{"code": …, "cpu_s": …, "output_chars": …}`; so is its answer, `{"stdout": …,
-"stderr": …, "result": …, "failed": …, "notice": …}`.
+A message is JSON, `{"code": …, "cpu_s": …, "output_chars": …}`. Its answer is JSON, too:
+`{"stdout": …, "stderr": …, "result": …, "failed": …, "notice": …}`.
 
-Threads that a cell leaves behind go on with the next cell, as in a notebook, and use its time; in
-between they stand still, and at a cell's limit all of them are stopped. What is left is told.
+Threads that a cell leaves behind continue during the next cell, as in a notebook, and use its CPU
+time. Between cells they do not run. When a cell reaches its limit, all of them are stopped. The
+notice names what is still running.
 """
 
 import ast
@@ -29,21 +30,23 @@ from frames import Channel  # type: ignore[import-not-found]  # its neighbour, i
 CUT = "\n[the rest is cut]\n"
 
 GRACE_S = 3.0
-"""CPU seconds beyond its limit after which a cell that went on ends the whole interpreter."""
+"""A cell that continues for this many CPU seconds after its limit ends the whole interpreter."""
 
 STILL_S = 0.05
-"""How long threads must use next to no processor to count as stopped."""
+"""The interval in seconds in which threads must use almost no CPU time to count as stopped."""
 
 MOST_NAMES = 5
-"""Of threads, in a notice."""
+"""The maximum number of threads that a notice names."""
 
 
 class CellTimedOut(BaseException):
-    """The cell used its CPU time. No ordinary exception: `except Exception` must not stop it."""
+    """The cell used up its CPU time. It is a BaseException, so that `except Exception` does not
+    catch it.
+    """
 
 
 class Kept(io.StringIO):
-    """Keeps the first so many characters of what is written."""
+    """Keeps only the first `room` characters that are written."""
 
     def __init__(self, room: int) -> None:
         super().__init__()
@@ -57,19 +60,19 @@ class Kept(io.StringIO):
 
 
 class Poll(ctypes.Structure):
-    """What `poll` of the C library is asked."""
+    """The argument of the C library's `poll`: `struct pollfd`."""
 
     _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
 
 
 class StillChannel(Channel):  # type: ignore[misc]
-    """A channel that keeps Python's own lock while it waits for a message.
+    """A channel that keeps Python's global lock while it waits for a message.
 
-    Threads of earlier cells cannot go on then: what they use between cells, no limit would count.
+    So threads of earlier cells cannot run between cells, where no limit would count their CPU time.
     """
 
     def receive(self) -> bytes | None:
-        """The next message; None when there will be no other."""
+        """Return the next message; None when the other side has closed the conversation."""
         poll_request = Poll(self._fd, select.POLLIN, 0)
         while ctypes.PyDLL(None).poll(ctypes.byref(poll_request), 1, -1) < 0:
             pass  # a signal
@@ -78,7 +81,7 @@ class StillChannel(Channel):  # type: ignore[misc]
 
 
 def main() -> None:
-    """Run cells until there are no more."""
+    """Run cells until the conversation is closed."""
     channel = StillChannel()
     interpreter = Interpreter()
     while (message := channel.receive()) is not None:
@@ -86,7 +89,7 @@ def main() -> None:
 
 
 class Interpreter:
-    """What cells have defined, and what they have left running."""
+    """The names that cells have defined, and the threads and processes that they left running."""
 
     def __init__(self) -> None:
         module = types.ModuleType("__main__")
@@ -103,7 +106,7 @@ class Interpreter:
         resource.setrlimit(resource.RLIMIT_STACK, (hard_limit, hard_limit))
 
     def run(self, cell: dict[str, Any]) -> dict[str, Any]:
-        """Run a cell; the answer."""
+        """Run a cell and return the answer."""
         self._number += 1
         out, err = Kept(cell["output_chars"]), Kept(cell["output_chars"])
         result, error_text = None, ""
@@ -121,7 +124,7 @@ class Interpreter:
             _stop_threads()
         except BaseException as error:
             # Of a long traceback the end says what happened.
-            error_text = _told(error)[-cell["output_chars"] :]
+            error_text = _error_text(error)[-cell["output_chars"] :]
         signal.setitimer(signal.ITIMER_PROF, 0)
         if result is not None:
             kept_output = Kept(cell["output_chars"])
@@ -136,7 +139,9 @@ class Interpreter:
         }
 
     def _left_running(self) -> str:
-        """What has not been told yet of what goes on after the cell."""
+        """Return a notice about threads and processes that still run after the cell, without those
+        that the last notice already named.
+        """
         running = dict.fromkeys(_others(), "a thread without a name")
         for thread in threading.enumerate():
             if thread.ident in running:
@@ -155,7 +160,9 @@ class Interpreter:
 
 
 def _evaluate(code: str, name: str, names: dict[str, Any]) -> str | None:
-    """Run a cell; what its last line shows when that is an expression."""
+    """Run a cell. Return the `repr` of its last line, if this is an expression whose value is not
+    None.
+    """
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     tree = ast.parse(code, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -168,7 +175,9 @@ def _evaluate(code: str, name: str, names: dict[str, Any]) -> str | None:
 
 
 def _allow(cpu_s: float, hard: int) -> None:
-    """Have the kernel tell us when so much more CPU time is used. Whole seconds, rounded up."""
+    """Set a limit of `cpu_s` more CPU seconds, after which the kernel sends a signal. It is rounded
+    up to whole seconds.
+    """
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft = int(used.ru_utime + used.ru_stime + cpu_s) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (min(soft, hard), hard))
@@ -183,7 +192,7 @@ def _timed_out(limit_s: float, others_s: float) -> str:
 
 
 def _others() -> set[int]:
-    """Threads besides this one."""
+    """Return the ids of the threads besides this one."""
     return sys._current_frames().keys() - {threading.get_ident()}  # noqa: SLF001
 
 
@@ -192,9 +201,9 @@ def _used_by_others_s() -> float:
 
 
 def _stop_threads() -> None:
-    """Stop what goes on in other threads. One that waits is stopped when it goes on.
+    """Raise CellTimedOut in all other threads. A waiting thread gets it when it runs again.
 
-    Returns when they are still; until then the cell's last timer runs.
+    Returns when the threads use almost no CPU time. Until then the cell's last timer is running.
     """
     for ident in _others():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
@@ -207,7 +216,7 @@ def _stop_threads() -> None:
 
 
 def _has_children() -> bool:
-    """Whether there are processes of earlier cells, and none that has just ended."""
+    """Whether processes of earlier cells exist, and none of them has just ended."""
     try:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except ChildProcessError:
@@ -218,9 +227,10 @@ _start = threading.Thread.start
 
 
 def _start_deaf(thread: threading.Thread) -> None:
-    """Start a thread that leaves the signal of the time limit to this one.
+    """Start a thread that does not receive the signal of the time limit; the main thread receives
+    it.
 
-    Had it got the signal, this one would not wake from waiting for it to end.
+    Otherwise the main thread would not wake up while it waits for this thread to end.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGXCPU})
     try:
@@ -236,8 +246,8 @@ def _time_is_up(_number: int, _frame: object) -> None:
     raise CellTimedOut
 
 
-def _told(error: BaseException) -> str:
-    """A traceback as an interpreter shows it, without our own frames."""
+def _error_text(error: BaseException) -> str:
+    """Return the traceback as an interpreter prints it, without the frames of this program."""
     try:
         trace = error.__traceback__
         while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):

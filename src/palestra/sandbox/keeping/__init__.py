@@ -1,10 +1,10 @@
-"""What runs outside our process: a launcher, and for each program a keeper that holds its limits.
+"""Processes outside ours: a launcher, and for each program a keeper that enforces its limits.
 
-The launcher is a small process of one thread; forking it costs a millisecond, whatever our own
-process weighs. For each program it forks a keeper, which starts the program, watches it and kills
-what is left of it. A keeper is bound to us by its control socket alone: when that closes, because
-the run was cancelled or because we are gone, it kills the program's whole tree, removes its files
-and ends.
+The launcher is a small process with one thread. Forking it takes a millisecond, however large our
+own process is. For each program it forks a keeper, which starts the program, watches it, and kills
+the processes that are left. A keeper is connected to us only by its control socket. When the socket
+closes, because the run was cancelled or our process ended, the keeper kills the program's process
+tree, removes its files and exits.
 
-These modules import the standard library only: the launcher is started with nothing else.
+These modules import the standard library only, because the launcher starts without other packages.
 """

@@ -1,6 +1,7 @@
-"""The launcher: forks a keeper for every control socket that it is handed, until we are gone.
+"""The launcher: it forks a keeper for every control socket that it receives, until our process
+ends.
 
-Should a keeper be killed, the launcher inherits what it kept, and kills that.
+If a keeper is killed, the launcher inherits the keeper's processes and kills them.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from palestra.sandbox.keeping.keep import PR_SET_CHILD_SUBREAPER, keep
 
 
 class Launcher:
-    """Forks keepers, and knows which of its children are some."""
+    """Forks keepers, and records which of its child processes are keepers."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
@@ -28,7 +29,7 @@ class Launcher:
         self._directories = f"{tempfile.gettempdir()}/palestra-sandbox-{os.urandom(8).hex()}"
 
     def serve(self) -> None:
-        """Fork keepers until nobody can ask for one any more."""
+        """Fork keepers until the request socket closes."""
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         wake_reader, wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         # Only a word that some child has ended: what follows is done between requests, never
@@ -50,9 +51,10 @@ class Launcher:
                 os.close(received)
 
     def _fork(self, fds: list[int]) -> None:
-        """Fork a keeper for a control socket, and a conversation's other end when there is one.
+        """Fork a keeper for a control socket. In a conversation, `fds` also holds the socket of the
+        program's side.
 
-        When no process can be made the sockets are closed, which says so.
+        If no process can be created, the sockets are closed, which shows the caller the failure.
         """
         try:
             child = os.fork()
@@ -78,10 +80,10 @@ class Launcher:
 
     def _look_after_children(self) -> None:
         with contextlib.suppress(ChildProcessError):
-            while ended := os.waitpid(-1, os.WNOHANG)[0]:
-                if ended in self._keepers:
-                    self._keepers.discard(ended)
-                    folder.remove(self._directory_of(ended))  # should it have been killed
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                if pid in self._keepers:
+                    self._keepers.discard(pid)
+                    folder.remove(self._directory_of(pid))  # should it have been killed
         for child in tree.children(os.getpid()):
             if child not in self._keepers:
                 # What it has started comes to us in turn.
@@ -89,7 +91,7 @@ class Launcher:
                     os.kill(child, signal.SIGKILL)
 
     def _directory_of(self, keeper: int) -> str:
-        """Where a keeper makes one for a program without isolation."""
+        """Return the path of the folder that a keeper creates for a program without isolation."""
         return f"{self._directories}-{keeper}"
 
 
@@ -98,7 +100,9 @@ def _no_more_than_a_word(_number: int, _frame: FrameType | None) -> None:
 
 
 def main(fd: int) -> None:
-    """Serve the socket at `fd`. Its parent does not wait for it: it ends when the socket closes."""
+    """Serve the socket at `fd` in a child process. The parent process exits at once. The launcher
+    ends when the socket closes.
+    """
     if os.fork():
         os._exit(0)
     os.setsid()

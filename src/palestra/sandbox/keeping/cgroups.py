@@ -1,4 +1,6 @@
-"""What the control groups of this process say: how much it may compute, and who ran out of memory."""
+"""Read this process's control groups: the CPU time that it may use, and whether the kernel killed
+processes for lack of memory.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,7 +10,7 @@ ROOT = Path("/")
 
 
 def processors_allowed(root: Path = ROOT) -> float | None:
-    """How many processors' time our groups may use together; None when that is not limited."""
+    """Return how many processors our control groups may use; None when there is no limit."""
     limits = [
         quota / period
         for folder in _folders("cpu", root)
@@ -19,10 +21,10 @@ def processors_allowed(root: Path = ROOT) -> float | None:
 
 
 class OomKills:
-    """Whether the kernel kills processes for want of memory, from now on.
+    """Counts the processes that the kernel kills for lack of memory, from now on.
 
-    Processes of our own group, whether it or the whole machine had no memory left; where groups
-    do not tell, any process of the machine.
+    It counts processes of our own control group, whether the group or the whole machine ran out of
+    memory. Where the groups have no such counter, it counts all processes of the machine.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
@@ -36,7 +38,7 @@ class OomKills:
         self._before = self._count()
 
     def any(self) -> bool:
-        """Whether there have been some."""
+        """Whether the kernel has killed a process since this object was created."""
         return self._count() > self._before
 
     def _count(self) -> int:
@@ -44,7 +46,9 @@ class OomKills:
 
 
 def _quotas(folder: Path) -> Iterator[tuple[int, int]]:
-    """Microseconds of processor time, in so many of the clock; by version 2, and by version 1."""
+    """Yield (quota, period) in microseconds of CPU time per clock time, for cgroup version 2 and
+    version 1.
+    """
     with contextlib.suppress(OSError, ValueError):
         quota, period = (folder / "cpu.max").read_text("ascii").split()
         yield int(quota), int(period)  # "max" is no number
@@ -64,7 +68,9 @@ def _count(path: Path, name: str) -> int | None:
 
 
 def _folders(controller: str, root: Path) -> list[Path]:
-    """Our group's folder and those above it, of either version: what limits one limits us."""
+    """Return our control group's folder and the folders above it, for both versions. Limits of
+    every one apply to us.
+    """
     folders: list[Path] = []
     for unified, mounted, mount_point in _mounts(controller, root):
         top = root / mount_point.lstrip("/")
@@ -78,7 +84,9 @@ def _folders(controller: str, root: Path) -> list[Path]:
 
 
 def _mounts(controller: str, root: Path) -> Iterator[tuple[bool, str, str]]:
-    """Where groups are mounted: of version 2 or not, which group is at the top, and where."""
+    """Yield the mounts of control groups: whether it is version 2, the group at its top, and its
+    path.
+    """
     with contextlib.suppress(OSError, ValueError):
         for line in (root / "proc/self/mountinfo").read_text("utf-8").splitlines():
             before, _, after = line.partition(" - ")

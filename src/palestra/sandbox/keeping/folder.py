@@ -1,4 +1,4 @@
-"""The working directory of a program without isolation: made, and removed whatever is in it."""
+"""Create and remove the working folder of a program without isolation."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def make(path: str, files: Iterable[tuple[str, bytes]]) -> None:
-    """Make the directory with these files in it. Raises OSError, also when it is there."""
+    """Create the folder with these files in it. Raises OSError, also when the folder exists."""
     os.mkdir(path, 0o700)  # noqa: PTH102  # a path of ours, not to be followed
     for name, content in files:
         file = Path(path, name)
@@ -16,10 +16,10 @@ def make(path: str, files: Iterable[tuple[str, bytes]]) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a directory and all that is in it, as far as that can be done.
+    """Remove a folder and its content, as far as possible.
 
-    However deep it is: what lies in a directory is moved up before the directory goes, so that
-    neither our stack nor the length of a path is a limit. Links are not followed.
+    It works at any depth: a subfolder's content is moved up before the subfolder is removed, so
+    that neither our stack nor the length of a path limits it. Links are not followed.
     """
     with contextlib.suppress(OSError):
         top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -59,6 +59,6 @@ def _empty(top: int) -> None:
 
 
 def _entries(folder: int) -> list[tuple[str, bool]]:
-    """Names, and whether each is a directory."""
+    """Return each entry's name and whether it is a folder."""
     with os.scandir(folder) as entries:
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]

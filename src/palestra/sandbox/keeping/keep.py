@@ -1,4 +1,6 @@
-"""One run, from its order to its outcome: started, watched, and nothing of it left behind."""
+"""Carry out one run, from its order to its outcome: start the program, watch it, and remove
+everything that it leaves.
+"""
 
 import contextlib
 import ctypes
@@ -44,7 +46,7 @@ def send(sock: socket.socket, *frames: bytes) -> None:
 
 
 def receive(sock: socket.socket) -> bytes:
-    """The next frame. Raises `StreamClosed` when there is none."""
+    """Return the next frame. Raises `StreamClosed` when the connection is closed."""
     (length,) = LENGTH.unpack(_exactly(sock, LENGTH.size))
     return _exactly(sock, length)
 
@@ -63,14 +65,16 @@ WRITABLE = ("tmp", "dev/shm")
 
 
 class MadeFiles:
-    """Counts files: empty ones cost memory that no limit of the kernel's counts."""
+    """Counts the files that a program creates. Empty files use memory too, and no kernel limit
+    counts them.
+    """
 
     def __init__(self) -> None:
         ours = [Path("/"), *(Path("/", folder) for folder in WRITABLE)]
         self._our_devices = {folder.stat().st_dev for folder in ours if folder.exists()}
 
     def count(self, pid: int) -> int:
-        """How many there are in all the places that this isolated process sees."""
+        """Return the number of files in all writable folders of the isolated process `pid`."""
         return sum(self._count_in(f"/proc/{pid}/root/{folder}") for folder in WRITABLE)
 
     def _count_in(self, folder: str) -> int:
@@ -88,7 +92,7 @@ REPORT_WITHIN_S = 60.0
 PR_SET_CHILD_SUBREAPER = 36
 READ_BYTES = 1 << 16
 MOST_STARVED = 10
-"""A program is stopped at so many times its limit, however busy the machine is."""
+"""A program is stopped after this many times its time limit, however busy the machine is."""
 
 
 KILLED = 128 + signal.SIGKILL
@@ -99,14 +103,14 @@ NO_MEMORY = (
 
 
 class NoVerdict(Exception):
-    """The run says nothing about the program: what it needed was missing."""
+    """The run failed for a reason outside the program: something that it needed was missing."""
 
 
 def keep(control: socket.socket, channel: int | None, directory: str) -> None:
-    """Receive an order over `control`, carry it out, and answer with its outcome and output.
+    """Receive an order on `control`, run it, and send its outcome and output.
 
-    `channel`: what becomes the program's standard input and output, in a conversation.
-    `directory`: where one is made for a program without isolation.
+    `channel`: in a conversation, the descriptor for the program's standard input and output.
+    `directory`: the path of the folder to create for a program without isolation.
     """
     try:
         order = decoded(receive(control))
@@ -163,10 +167,10 @@ class _Run:
             folder.remove(self._directory)
 
     def carry_out(self, stdin: bytes, refused_calls: bytes, contents: list[bytes]) -> RunOutcome:
-        """Start the program, watch it to its end, and say how it ended.
+        """Start the program, watch it to its end, and return how it ended.
 
-        `refused_calls`: a filter of system calls, for a program that is isolated. Raises
-        `NoVerdict`, `NotStarted` and `Unreadable`, and OSError where the machine refuses.
+        `refused_calls`: a filter of system calls, for an isolated program. Raises `NoVerdict`,
+        `NotStarted`, `Unreadable`, and OSError when the machine refuses an operation.
         """
         wiring = self._wiring(stdin, contents)
         if refused_calls:
@@ -218,13 +222,15 @@ class _Run:
         return wiring
 
     def _barrier(self, wiring: dict[int, int]) -> tuple[int, int]:
-        """Ends of the pipes on which the isolating command tells, and waits."""
+        """Create two pipes to the isolating command, and return our ends: one to read its status,
+        one to let it continue.
+        """
         status, wiring[STATUS_FD] = self._pipe()
         wiring[BLOCK_FD], release = self._pipe()
         return status, release
 
     def _let_go(self, status: int, release: int) -> None:
-        """Let the isolated program run, once its number of processes is limited."""
+        """Limit the number of the isolated program's processes, then let it run."""
         line = self._status_line(status)
         try:
             self._innermost = int(json.loads(line)["child-pid"])
@@ -252,7 +258,7 @@ class _Run:
     # While it runs
 
     def _watch(self, child: int, began: float) -> int:
-        """Wait until the program has ended or a limit is reached; its exit code."""
+        """Wait until the program has ended or reached a limit, and return its exit code."""
         child_end = self._hold(os.pidfd_open(child))
         poll = select.poll()
         poll.register(child_end, select.POLLIN)
@@ -265,11 +271,11 @@ class _Run:
             now = time.monotonic()
             if now >= look_at:
                 look_at = now + LOOK_EVERY_S
-                self._look(now - began)
+                self._check_limits(now - began)
                 continue
             ready = dict(poll.poll(max(1, (look_at - now) * 1000)))
             for fd in ready.keys() & self._outputs.keys():
-                if not self._read(fd):
+                if not self._read_output(fd):
                     poll.unregister(fd)
             if child_end in ready:
                 break
@@ -283,8 +289,10 @@ class _Run:
         code = os.waitstatus_to_exitcode(status)
         return code if code >= 0 else 128 - code
 
-    def _read(self, fd: int) -> bool:
-        """Take what is there; False at the end. More than may be kept stops the program."""
+    def _read_output(self, fd: int) -> bool:
+        """Read the output that is available; False at its end. The program is stopped when it
+        writes more than its limit.
+        """
         output = self._outputs[fd]
         try:
             part = os.read(fd, READ_BYTES)
@@ -296,7 +304,7 @@ class _Run:
             self._stopped_by = self._stopped_by or "output"
         return bool(part)
 
-    def _look(self, elapsed_s: float) -> None:
+    def _check_limits(self, elapsed_s: float) -> None:
         """Stop the program when its tree exceeds a limit."""
         bounds = self._bounds
         use = self._measure()
@@ -312,7 +320,9 @@ class _Run:
             self._stopped_by = "files"
 
     def _took(self, elapsed_s: float) -> float:
-        """The time that a program took, without that for which a busy machine let it wait."""
+        """Return the program's time, without the time in which it was ready to run and a busy
+        machine had no processor for it.
+        """
         if elapsed_s > MOST_STARVED * self._bounds.wall_s:
             return elapsed_s
         return elapsed_s - tree.starved_s(tree.descendants(os.getpid()))
@@ -323,7 +333,7 @@ class _Run:
     # When it is over
 
     def _end_tree(self) -> bool:
-        """Kill what is left; False when that cannot be done."""
+        """Kill the processes that are left. False when some cannot be killed."""
         if self._innermost is not None:
             # The kernel ends a whole process namespace with its first process.
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -337,19 +347,21 @@ class _Run:
         return tree.kill_all(os.getpid())
 
     def _wait_for_isolation(self) -> None:
-        """Give the isolating command a moment to reap: who reaps adds up the CPU time."""
+        """Give the isolating command up to a second to reap its processes, so that their CPU time
+        is counted.
+        """
         deadline = time.monotonic() + 1.0
         while tree.descendants(os.getpid()) and time.monotonic() < deadline:
             tree.reap()
             time.sleep(0.001)
 
     def _drain(self) -> None:
-        """Take what the program wrote last."""
+        """Read the program's last output."""
         for fd in self._outputs:
             before = -1
             while len(self._outputs[fd]) != before and not self._stopped_by:
                 before = len(self._outputs[fd])
-                self._read(fd)
+                self._read_output(fd)
 
     def _told_exit_code(self, status: int) -> int:
         status_text = os.read(status, READ_BYTES)
@@ -377,7 +389,9 @@ class _Run:
         return fd
 
     def _close(self, fds: Iterable[int]) -> None:
-        """Close our copies of what the program has now: its end is then the last."""
+        """Close our copies of the program's descriptors, so that its pipes close when the program
+        ends.
+        """
         for fd in set(fds):
             self._open.remove(fd)
             os.close(fd)

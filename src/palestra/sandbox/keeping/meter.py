@@ -1,4 +1,4 @@
-"""What the processes of one program use, look by look."""
+"""Measure what the processes of one program use, at regular intervals."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ _CHILD_ENDED = 1 << (signal.SIGCHLD - 1)
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a tree uses at one moment. `memory_bytes` counts a shared page once."""
+    """What a process tree uses at one moment. `memory_bytes` counts a shared page once."""
 
     processes: int
     cpu_s: float
@@ -30,7 +30,7 @@ class _Process:
     parent: int
     own_ticks: int
     reaped_ticks: int
-    """Of its children that it has waited for."""
+    """CPU ticks of its children that it has waited for."""
     started: int
     pages: int
 
@@ -40,9 +40,9 @@ class _Process:
 
 
 class Meter:
-    """Looks at processes that are given, and remembers what must not be lost with them.
+    """Measures the given processes, and keeps the CPU time of processes that end.
 
-    `reaped_s`: CPU time of those that have ended and were waited for by us.
+    `reaped_s`: returns the CPU time of ended processes that we have waited for.
     """
 
     def __init__(
@@ -62,9 +62,10 @@ class Meter:
         self.peak_bytes = 0
 
     def look(self, pids: list[int]) -> Use:
-        """What these use. Raises `Unreadable` when that cannot be told.
+        """Return what the processes `pids` use. Raises `Unreadable` when the kernel does not report
+        it.
 
-        Memory is looked at closely only when it may exceed the limit.
+        Memory is measured exactly only when a first estimate exceeds the limit.
         """
         processes: dict[int, _Process] = {}
         for pid in pids:
@@ -80,7 +81,7 @@ class Meter:
         return Use(len(pids), self._cpu_s(ticks), memory_bytes)
 
     def cpu_s(self) -> float:
-        """The CPU time of all that has been seen, when nothing is left."""
+        """Return the CPU time of all processes seen, once none is left."""
         return self._cpu_s(0)
 
     def _cpu_s(self, living_ticks: int) -> float:
@@ -89,9 +90,10 @@ class Meter:
         return self._most_s
 
     def _count_lost(self, processes: dict[int, _Process]) -> None:
-        """Keep the time of children that the kernel forgets, as their parent ignores SIGCHLD.
+        """Add the CPU time of ended children whose parent ignores SIGCHLD: the kernel does not
+        count it anywhere.
 
-        That of all others is added to whoever waits for them.
+        The kernel adds the time of all other children to the process that waits for them.
         """
         heartless = {
             process.parent
@@ -109,7 +111,7 @@ class Meter:
         }
 
     def _process(self, pid: int) -> _Process | None:
-        """None when it has gone."""
+        """Return the process's numbers from /proc; None when it has ended."""
         content = self._content(pid, "stat")
         if content is None:
             return None
@@ -125,13 +127,14 @@ class Meter:
                 pages=int(fields[21]),
             )
         except (ValueError, IndexError):
-            raise Unreadable(f"/proc/{pid}/stat says what no kernel says") from None
+            raise Unreadable(f"/proc/{pid}/stat has an unknown format") from None
 
     def _memory_bytes(self, pid: int) -> int:
-        """What the process holds, each shared page divided among those that share it.
+        """Return the memory of a process. Each shared page is divided among the processes that
+        share it.
 
-        A process may keep that to itself, and not every kernel says it. Then all that is not of a
-        file counts, more than once where it is shared.
+        Some processes and kernels do not report this value. Then all memory that does not belong to
+        files counts, and a shared page counts several times.
         """
         with contextlib.suppress(OSError, Unreadable):
             content = self._content(pid, "smaps_rollup")
@@ -152,18 +155,18 @@ class Meter:
         return False
 
     def _content(self, pid: int, name: str) -> bytes | None:
-        """None when the process has gone."""
+        """Read a file of /proc; None when the process has ended."""
         path = self._proc / str(pid) / name
         try:
             return path.read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             return None
         except OSError as error:
-            raise Unreadable(f"what a program uses cannot be told: {error}") from None
+            raise Unreadable(f"cannot measure what a program uses: {error}") from None
 
 
 def _kib(content: bytes) -> dict[bytes, int]:
-    """The lines `Name: number kB`."""
+    """Parse lines of the form `Name: number kB`."""
     sizes = {}
     for line in content.splitlines():
         name, _, value = line.partition(b":")

@@ -1,4 +1,4 @@
-"""What a keeper is told: which command to run, and within which limits."""
+"""The order that a keeper receives: which command to run, and within which limits."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of one program, its whole process tree included."""
+    """The limits of one program, including its whole process tree."""
 
     cpu_s: float
     wall_s: float
@@ -19,10 +19,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """One run.
+    """The order for one run.
 
-    `argv` is the command as it is to be executed, with the isolating command before it when
-    `isolated`. Descriptors at which that command expects things are the constants below.
+    `argv`: the command to execute; if `isolated`, it begins with the isolating command. The
+    constants below are the descriptors that the isolating command expects.
     """
 
     argv: tuple[str, ...]
@@ -30,10 +30,10 @@ class RunOrder:
     bounds: Bounds
     isolated: bool
     files: tuple[str, ...] = ()
-    """Names of the program's files; their contents follow the order, one frame each."""
+    """Names of the program's files. Their contents follow the order, one frame per file."""
 
     def encoded(self) -> bytes:
-        """As a frame."""
+        """Return the order as the content of a frame."""
         return json.dumps(asdict(self)).encode()
 
 
@@ -41,11 +41,11 @@ SECCOMP_FD = 10
 STATUS_FD = 11
 BLOCK_FD = 12
 FILES_FD = 20
-"""Descriptor of the first file; the others follow."""
+"""The descriptor of the first file. The other files follow it."""
 
 
 def decoded(frame: bytes) -> RunOrder:
-    """The order in a frame."""
+    """Return the order that `frame` contains."""
     fields = json.loads(frame)
     bounds = Bounds(**fields.pop("bounds"))
     argv, files = tuple(fields.pop("argv")), tuple(fields.pop("files"))
@@ -54,7 +54,7 @@ def decoded(frame: bytes) -> RunOrder:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended. `failure`: why there is no verdict on the program; else empty."""
+    """How a run ended. `failure`: why the run says nothing about the program; empty when it does."""
 
     exit_code: int = 0
     stopped_by: str = ""
@@ -62,16 +62,16 @@ class RunOutcome:
     wall_s: float = 0.0
     peak_memory_bytes: int = 0
     machine_full: bool = False
-    """Whether the kernel killed some process of the machine for want of memory meanwhile."""
+    """Whether the kernel killed a process of the machine for lack of memory during the run."""
     failure: str = ""
     not_executable: bool = False
-    """Whether that is so because of the command: another one could run."""
+    """Whether `failure` is caused by the command: another command could run."""
 
     def encoded(self) -> bytes:
-        """As a frame."""
+        """Return the outcome as the content of a frame."""
         return json.dumps(asdict(self)).encode()
 
 
 def outcome_in(frame: bytes) -> RunOutcome:
-    """The outcome in a frame."""
+    """Return the outcome that `frame` contains."""
     return RunOutcome(**json.loads(frame))

@@ -1,4 +1,4 @@
-"""Starting the program of one run: its descriptors, its resource limits, its working directory."""
+"""Start the program of one run: set its descriptors, its resource limits and its working folder."""
 
 import contextlib
 import ctypes
@@ -16,13 +16,16 @@ from palestra.sandbox.keeping.order import Bounds, RunOrder
 PR_SET_PDEATHSIG = 1
 ABOVE_ALL_TARGETS = 200
 ADDRESS_SLACK_BYTES = 1 << 30
-"""Address space beyond the memory limit: libraries and thread stacks are reserved, not used."""
+"""Address space beyond the memory limit, for libraries and thread stacks that are reserved but not
+used."""
 
 THREAD_STACK_BYTES = 8 << 20
-"""What the C library reserves for each thread, and the main thread's until it asks for more."""
+"""The stack that the C library reserves for each thread. The main thread has as much until it
+requests more."""
 
 STACK_BYTES = 256 << 20
-"""What a program may ask for by RLIMIT_STACK: deep recursion of its main thread needs it."""
+"""The largest stack that a program may request with RLIMIT_STACK. Deep recursion of its main thread
+needs it."""
 
 OPEN_FILES = 128
 
@@ -38,13 +41,13 @@ OF_THE_COMMAND = frozenset(
         errno.ENOTDIR,
     }
 )
-"""Why a command cannot be executed where any other could."""
+"""Error numbers that mean that this command cannot be executed, while others could."""
 
 
 class NotStarted(Exception):
-    """The command could not be executed; the text says why.
+    """The command could not be executed. The text contains the reason.
 
-    `by_command`: because of the command, and not for want of something on the machine.
+    `by_command`: the command is the cause, not a lack of resources on the machine.
     """
 
     def __init__(self, complaint: str, *, by_command: bool) -> None:
@@ -53,7 +56,7 @@ class NotStarted(Exception):
 
 
 def readable(content: bytes) -> int:
-    """A descriptor from which `content` can be read, and to which nothing can be written."""
+    """Return a descriptor from which `content` can be read, and which cannot be written."""
     written = os.memfd_create("palestra", os.MFD_CLOEXEC)
     try:
         view = memoryview(content)
@@ -65,9 +68,11 @@ def readable(content: bytes) -> int:
 
 
 def spawn(order: RunOrder, wiring: Mapping[int, int], directory: str | None) -> int:
-    """Start the command with descriptor `wiring[n]` as its n; its process id.
+    """Start the command; descriptor `wiring[n]` becomes the program's descriptor n. Return its
+    process id.
 
-    Raises `NotStarted` when it cannot be executed, OSError when no process can be made.
+    Raises `NotStarted` when the command cannot be executed, and OSError when no process can be
+    created.
     """
     complaint_reader, complaint_writer = os.pipe2(os.O_CLOEXEC)
     try:
@@ -87,7 +92,9 @@ def spawn(order: RunOrder, wiring: Mapping[int, int], directory: str | None) -> 
 
 
 def _is_of_the_command(number: int, *, isolated: bool) -> bool:
-    """Whether another command could be executed. What isolates is found before, and is ours."""
+    """Whether the command caused the error `number`. With isolation only E2BIG counts: the executed
+    command is then the isolating one, which is known to exist.
+    """
     return number in OF_THE_COMMAND and (number == errno.E2BIG or not isolated)
 
 
@@ -125,7 +132,9 @@ def _become(
 
 
 def _close_all_but(kept_descriptors: set[int]) -> None:
-    """Nothing else of ours gets into the program, whatever flags it was opened with."""
+    """Close all other descriptors, so that the program inherits none of ours, whatever flags they
+    have.
+    """
     edges = [-1, *sorted(kept_descriptors), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
     for below, above in itertools.pairwise(edges):
         if above - below > 1:  # an empty range from 0 on closes everything
@@ -133,7 +142,9 @@ def _close_all_but(kept_descriptors: set[int]) -> None:
 
 
 def _sacrifice_first() -> None:
-    """When the machine has no memory left, the kernel takes the program and not its verifier."""
+    """Make the kernel kill the program first, and not its verifier, when the machine has no memory
+    left.
+    """
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as score:  # noqa: PTH123
         score.write(b"1000")
 

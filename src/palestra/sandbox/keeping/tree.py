@@ -1,4 +1,4 @@
-"""The processes under one keeper: which they are, and the end of all of them."""
+"""The processes below one keeper: list them, and kill all of them."""
 
 import contextlib
 import os
@@ -12,11 +12,11 @@ KILL_WITHIN_S = 10.0
 
 
 class Unreadable(Exception):
-    """The kernel does not say what is needed to hold a limit."""
+    """The kernel does not report a value that is needed to enforce a limit."""
 
 
 def descendants(pid: int) -> list[int]:
-    """Every living process below `pid`, parents first."""
+    """Return the ids of all living processes below `pid`, parents first."""
     pids: list[int] = []
     todo = [pid]
     while todo:
@@ -27,33 +27,35 @@ def descendants(pid: int) -> list[int]:
 
 
 def check() -> None:
-    """Raise `Unreadable` where the kernel does not say which children a process has."""
+    """Raise `Unreadable` when the kernel does not report a process's children."""
     try:
-        _read("/proc/thread-self/children")
+        _read_file("/proc/thread-self/children")
     except OSError as error:
         raise Unreadable(f"the kernel does not list the children of processes: {error}") from None
 
 
 def children(pid: int) -> list[int]:
-    """The living children of a process."""
+    """Return the ids of a process's living children."""
     tasks = f"/proc/{pid}/task"
     pids: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(tasks):  # noqa: PTH208  # called twenty times a second
             with contextlib.suppress(OSError):
-                pids += map(int, _read(f"{tasks}/{task}/children").split())
+                pids += map(int, _read_file(f"{tasks}/{task}/children").split())
     return pids
 
 
 def starved_s(pids: list[int]) -> float:
-    """How long the one that waited most for a processor has waited, ready to run.
+    """Return the longest time that one of the processes was ready to run but had no processor, in
+    seconds.
 
-    0 where the kernel does not count that. Of a process with threads, its first.
+    0 when the kernel does not count this time. Of a process with threads, only the first thread
+    counts.
     """
     waited_ns = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):
-            waited_ns = max(waited_ns, int(_read(f"/proc/{pid}/schedstat").split()[1]))
+            waited_ns = max(waited_ns, int(_read_file(f"/proc/{pid}/schedstat").split()[1]))
     return waited_ns / 1e9
 
 
@@ -65,9 +67,9 @@ def kill_all(
 ) -> bool:
     """Kill every descendant of `pid`, which must be this process, and reap them.
 
-    They are stopped before they are killed, so that none can start another meanwhile; but should
-    they start others faster than we stop them, they are killed as they come. False when some are
-    still there after `within_s`.
+    All are stopped before they are killed, so that none can start another process meanwhile. If
+    they start processes faster than we stop them, each is killed as it appears. False when some are
+    left after `within_s` seconds.
     """
     deadline = time.monotonic() + within_s
     while living := below(pid):
@@ -89,20 +91,20 @@ def kill_all(
 
 
 def reap() -> None:
-    """Take the status of every child that has ended."""
+    """Reap every child that has ended."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def reaped_cpu_s() -> float:
-    """CPU time of all children that have been reaped, theirs included."""
+    """Return the CPU time of all reaped children, including their own reaped children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def reaped_peak_bytes() -> int:
-    """The most memory that one reaped process had."""
+    """Return the most memory that a single reaped process used."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 
 
@@ -112,5 +114,5 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _read(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     return Path(path).read_bytes()

@@ -1,8 +1,8 @@
-"""Workers on a Ray cluster: a host per core, each with a worker of its own beside it.
+"""Workers on a Ray cluster: one host per core, and each host has its own worker process.
 
-Ray carries calls and places hosts (`SPREAD`: over all nodes); limits, kills and crashes are the
-local workers' business on every node alike, so that a killed call costs a fork there and not the
-start of a Ray worker. Palestra must be installed on the nodes, in the same version.
+Ray transports the calls and places the hosts (`SPREAD`: over all nodes). On every node, the local
+workers handle limits, kills and crashes. So after a killed call only a fork is needed there, not a
+new Ray worker. Palestra must be installed on the nodes, in the same version.
 """
 
 import asyncio
@@ -23,31 +23,34 @@ T = TypeVar("T")
 
 CONNECT_LIMIT_S: Final = 120.0
 PLACE_LIMIT_S: Final = 300.0
-"""For Ray to find a free core for a host and to start it there."""
+"""The seconds that Ray may take to find a free core for a host and to start the host there."""
 
 
 class RayWorkerHost:
-    """Lives in a Ray worker process, with a core of its node reserved for it."""
+    """A Ray actor with one worker process. Ray reserves one core of the node for it."""
 
     def __init__(self, preload: Sequence[str]) -> None:
         self._workers = LocalWorkers(size=1, preload=preload)
 
     async def call(self, function: str, args: tuple[Any, ...], limit_s: float) -> Outcome | str:
-        """The outcome; as a plain text, why there is none."""
+        """Run a call and return its outcome. When the worker failed, return the error as text
+        instead.
+        """
         try:
             return await self._workers.call(function, *args, limit_s=limit_s)
         except WorkersBroken as error:
             return error.message
 
     async def ready(self) -> None:
-        """Answers once the host runs."""
+        """Return once the host runs."""
 
 
 @final
 class RayWorkers:
-    """As many hosts as the cluster has cores, made when they are needed.
+    """Workers on a Ray cluster, at most one host per core. Hosts start when they are needed.
 
-    The cores are counted at the first call. Any event loop may call, one at a time.
+    The cores are counted at the first call. Any event loop may use this object, but only one at a
+    time.
     """
 
     def __init__(self, address: str, *, preload: Sequence[str] = ()) -> None:
@@ -70,7 +73,7 @@ class RayWorkers:
 
     async def call(self, function: str, /, *args: Any, limit_s: float) -> Outcome:
         """Run `function` on the cluster; see `Workers.call`."""
-        async with await self._here():
+        async with await self._slots():
             # The one that has waited longest: its node's turn.
             host = self._idle.popleft() if self._idle else await self._place_host()
             healthy = False
@@ -90,8 +93,10 @@ class RayWorkers:
                     self._kill(host)
         return answer
 
-    async def _here(self) -> asyncio.Semaphore:
-        """The places for calls of this event loop: first come, first served."""
+    async def _slots(self) -> asyncio.Semaphore:
+        """Return the semaphore for the calls of this event loop. Calls get a slot in the order in
+        which they arrive.
+        """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._connecting, self._places = loop, asyncio.Lock(), asyncio.Semaphore(1)
@@ -128,13 +133,15 @@ class RayWorkers:
         return host
 
     def _kill(self, host: Any) -> None:
-        """Kill a host, unless `close` has."""
+        """Kill a host, unless `close` has already killed it."""
         if host in self._hosts:
             self._hosts.discard(host)
             self._ray.kill(host)
 
     async def _within(self, waited: "Coroutine[Any, Any, T] | Any", limit_s: float, what: str) -> T:
-        """Wait with a limit; what Ray raises is the workers' failure."""
+        """Wait for `waited` at most `limit_s` seconds. Ray's exceptions are raised as
+        WorkersBroken.
+        """
         try:
             async with asyncio.timeout(limit_s):
                 result: T = await waited
@@ -145,8 +152,8 @@ class RayWorkers:
         return result
 
     async def close(self) -> None:
-        """Kill the hosts, also those of calls that still run; disconnect when the connection was
-        ours.
+        """Kill all hosts, including those of running calls. Disconnect from Ray if this object made
+        the connection.
         """
         hosts, self._hosts = self._hosts, set()
         self._idle.clear()

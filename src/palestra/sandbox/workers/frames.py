@@ -1,7 +1,7 @@
-"""Messages between a caller and its worker: a length of four bytes, then the bytes.
+"""Messages between a caller and its worker: a length of four bytes, then the content.
 
-Calls go out pickled: they are made by us, and may hold any text. Answers come back as
-MessagePack, which cannot make the caller run anything, whatever happened to the worker.
+Calls are pickled, because our process builds them and they may contain any text. Answers are
+MessagePack, which cannot make the caller run code, even if the worker is corrupted.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 LONGEST_ANSWER: Final = 64 * 2**20
-"""Bytes of an answer that a caller reads."""
+"""The maximum number of bytes of an answer that a caller reads."""
 
 _LENGTH: Final = struct.Struct(">I")
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -21,24 +21,25 @@ _decode_answer: Final = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class BrokenFrame(Exception):
-    """What came is no message: the worker is not to be trusted any more."""
+    """The received bytes are not a message, so the worker can no longer be trusted."""
 
 
 def call_frame(function: str, args: tuple[Any, ...]) -> bytes:
-    """A call, ready to send."""
+    """Return a call as bytes that are ready to send."""
     return _framed(pickle.dumps((function, args), protocol=5))
 
 
 def read_call(body: bytes) -> tuple[str, tuple[Any, ...]]:
-    """The inverse of `call_frame`, on the worker's side."""
+    """Return function and arguments from the body of a call. Runs in the worker."""
     function, args = pickle.loads(body)  # noqa: S301  # from the process that made us
     return function, args
 
 
 def answer_frame(*answer: Any) -> bytes:
-    """An answer, ready to send.
+    """Return an answer as bytes that are ready to send.
 
-    Raises TypeError, ValueError or OverflowError for what it cannot say.
+    Raises TypeError, ValueError or OverflowError when MessagePack cannot encode it or it is too
+    long.
     """
     frame = _framed(_encoder.encode(answer))
     if len(frame) > LONGEST_ANSWER:
@@ -51,7 +52,7 @@ def _framed(body: bytes) -> bytes:
 
 
 def receive(sock: socket.socket) -> bytes | None:
-    """The next message of a blocking socket; None when the other side has gone."""
+    """Return the next message of a blocking socket; None when the other side has closed it."""
     head = _receive_all(sock, _LENGTH.size)
     return None if head is None else _receive_all(sock, _LENGTH.unpack(head)[0])
 
@@ -68,17 +69,17 @@ def _receive_all(sock: socket.socket, count: int) -> bytes | None:
 
 
 async def receive_answer(sock: socket.socket) -> list[Any] | None:
-    """The next answer of a non-blocking socket; None when the other side has gone.
+    """Return the next answer of a non-blocking socket; None when the other side has closed it.
 
     Raises BrokenFrame.
     """
-    head = await _read(sock, _LENGTH.size)
+    head = await _read_exactly(sock, _LENGTH.size)
     if head is None:
         return None
     length: int = _LENGTH.unpack(head)[0]
     if length > LONGEST_ANSWER:
         raise BrokenFrame(f"an answer of {length} bytes")
-    body = await _read(sock, length)
+    body = await _read_exactly(sock, length)
     if body is None:
         return None
     try:
@@ -87,7 +88,7 @@ async def receive_answer(sock: socket.socket) -> list[Any] | None:
         raise BrokenFrame(str(error)) from error
 
 
-async def _read(sock: socket.socket, count: int) -> bytes | None:
+async def _read_exactly(sock: socket.socket, count: int) -> bytes | None:
     loop = asyncio.get_running_loop()
     buffer = bytearray()
     while len(buffer) < count:

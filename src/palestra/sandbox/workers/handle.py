@@ -1,4 +1,6 @@
-"""A worker as its caller holds it: one call, its limit, and how it ended."""
+"""The caller's handle of one worker: it runs a call within a limit, and finds out how the worker
+ended.
+"""
 
 import asyncio
 import os
@@ -26,7 +28,9 @@ from palestra.sandbox.workers.worker import NO_MEMORY, RAISED, READY, VALUE
 
 @final
 class WorkClock:
-    """Started when made; where the system does not tell, this is an ordinary clock."""
+    """A clock that starts when it is created and leaves out time spent waiting for a core. Where
+    the system does not report this time, it is an ordinary clock.
+    """
 
     def __init__(self, pid: int) -> None:
         self._schedstat = Path(f"/proc/{pid}/schedstat")
@@ -34,11 +38,11 @@ class WorkClock:
         self._queued_at_start_s = self._queued_s()
 
     def wall_s(self) -> float:
-        """Seconds since the start."""
+        """Return the seconds since the start."""
         return time.monotonic() - self._started
 
     def worked_s(self) -> float:
-        """Seconds since the start, without those in the queue for a core."""
+        """Return the seconds since the start, without those in which the process waited for a core."""
         return self.wall_s() - (self._queued_s() - self._queued_at_start_s)
 
     def _queued_s(self) -> float:
@@ -59,20 +63,21 @@ CRASHES: Final = frozenset(
         signal.SIGTRAP,
     }
 )
-"""Signals that a process brings on itself; any other is another's doing."""
+"""Signals that a process causes by its own code. Any other signal comes from outside."""
 ENDING_LIMIT_S: Final = 5.0
-"""For the nursery to say how a worker ended."""
+"""The seconds that the nursery has to report how a worker ended."""
 STARVED_S: Final = 600.0
-"""A call whose worker got no core for so long says nothing about its data."""
+"""After this many seconds without a core, a call fails as WorkersBroken, because its data is not to
+blame."""
 
 
 class NoProcess(WorkersBroken):
-    """The system refused one more process."""
+    """The system refused to create another process."""
 
 
 @final
 class WorkerHandle:
-    """A worker that we hold: its line is open, so it lives."""
+    """A worker that this process holds. It lives as long as its line is open."""
 
     def __init__(self, calls: socket.socket, line: socket.socket, memory_mib: int) -> None:
         self.calls = calls
@@ -85,7 +90,7 @@ class WorkerHandle:
         """Whether it waits for another call."""
 
     async def become_ready(self) -> bool:
-        """Wait for its first word; False when there was none."""
+        """Wait until the worker reports that it is ready. False when it does not."""
         try:
             answer = await receive_answer(self.calls)
         except BrokenFrame:
@@ -100,18 +105,20 @@ class WorkerHandle:
         return True
 
     def alive(self) -> bool:
-        """Whether it has not ended while nobody called."""
+        """Whether the idle worker has not ended."""
         # Its own end of the calls is closed with it; the nursery tells of it a moment later.
         return not select.select([self.line, self.calls], [], [], 0)[0]
 
     def kill(self) -> None:
-        """Let go of it: the nursery kills it, whatever it is doing."""
+        """Close the worker's sockets, so that the nursery kills it."""
         self.usable = False
         self.calls.close()
         self.line.close()
 
     async def run(self, frame: bytes, limit_s: float) -> Outcome:
-        """Make it run one call. It is `usable` afterwards, or to be killed."""
+        """Run one call in the worker. Afterwards the worker is `usable`, or the caller must kill
+        it.
+        """
         self.usable = False
         clock = WorkClock(self.pid)
         exchange = asyncio.create_task(self._exchange(frame))
@@ -141,7 +148,7 @@ class WorkerHandle:
             answer = await receive_answer(self.calls)
             return await self._ending() if answer is None else self._outcome(*answer)
         except (BrokenFrame, TypeError, ValueError) as error:
-            raise WorkersBroken(f"a worker answered what is no answer: {error}") from None
+            raise WorkersBroken(f"a worker answered what is not an answer: {error}") from None
 
     def _outcome(self, kind: str, last: bool, *payload: Any) -> Outcome:
         self.usable = not last
@@ -155,7 +162,7 @@ class WorkerHandle:
         raise ValueError(f"a message of the kind {kind!r}")
 
     async def why_not(self) -> WorkersBroken | None:
-        """Why it never became ready; None when its nursery has gone."""
+        """Return why the worker did not become ready; None when its nursery has ended."""
         if self._refusal:
             return WorkersBroken(self._refusal)
         code = await self.exit_code()
@@ -166,7 +173,7 @@ class WorkerHandle:
         return WorkersBroken(f"a worker ended before it was ready, with exit code {code}")
 
     async def _ending(self) -> Outcome:
-        """How it ended, while it was to answer."""
+        """Return how the worker ended while a call was running."""
         code = await self.exit_code()
         if code is None:
             raise WorkersBroken("the workers' nursery ended while a call was running")
@@ -183,7 +190,7 @@ class WorkerHandle:
         raise WorkersBroken(f"a worker ended with exit code {code} while a call was running")
 
     async def exit_code(self) -> int | None:
-        """What the nursery says; None when it is gone itself."""
+        """Read the worker's exit code from the nursery; None when the nursery has ended too."""
         loop = asyncio.get_running_loop()
         status_bytes = b""
         with suppress(TimeoutError, ConnectionResetError):

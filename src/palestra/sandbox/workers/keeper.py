@@ -1,4 +1,4 @@
-"""The caller's side of a nursery: starts it or takes one that is kept, has it fork workers, ends it."""
+"""The caller's side of a nursery: start it or reuse a kept one, fork workers, and end it."""
 
 import asyncio
 import atexit
@@ -26,21 +26,22 @@ from palestra.system import start
 
 END_LIMIT_S: Final = 5.0
 MOST_KEPT: Final = 4
-"""A nursery holds the memory of its imports: 80 MB and more."""
+"""The maximum number of nurseries that are kept. Each holds the memory of its imports, 80 MB or
+more."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class StartedNursery:
-    """A nursery process, and what its keeper holds of it."""
+    """A nursery process, with its control socket and its error output."""
 
     process: "subprocess.Popen[bytes]"
     control: socket.socket
     complaints: IO[bytes]
-    """What it prints before it is ready."""
+    """What the nursery prints before it is ready."""
 
     def end(self) -> None:
-        """End it, and with it every worker. Blocks for moments."""
+        """End the nursery and all its workers. Blocks for a moment."""
         self.control.close()
         try:
             self.process.wait(END_LIMIT_S)
@@ -52,9 +53,10 @@ class StartedNursery:
 
 @final
 class NurseryStock:
-    """Nurseries that nobody uses now, by what they were made of; the longest unused goes first.
+    """Nurseries that are not in use, by the inputs they were built from. The one unused for longest
+    is ended first.
 
-    Any thread may call.
+    All methods are thread-safe.
     """
 
     def __init__(self) -> None:
@@ -64,7 +66,9 @@ class NurseryStock:
         """Environment variables that may differ: they make no other nursery."""
 
     def take(self, made_of: Hashable) -> StartedNursery | None:
-        """One that was made of the same and still runs."""
+        """Return a nursery that was built from the same inputs and still runs; None when there is
+        none.
+        """
         with self._lock:
             nursery = self._nurseries.pop(made_of, None)
         if nursery is not None and nursery.process.poll() is not None:
@@ -73,7 +77,7 @@ class NurseryStock:
         return nursery
 
     def put(self, made_of: Hashable, nursery: StartedNursery) -> None:
-        """Keep one that has no workers any more."""
+        """Keep a nursery that has no workers any more."""
         surplus = []
         with self._lock:
             if (twin := self._nurseries.pop(made_of, None)) is not None:
@@ -85,7 +89,7 @@ class NurseryStock:
             unused.end()
 
     def end(self) -> None:
-        """End them all."""
+        """End all kept nurseries."""
         with self._lock:
             nurseries, self._nurseries = self._nurseries, {}
         for nursery in nurseries.values():
@@ -99,9 +103,10 @@ _stock: ContextVar[NurseryStock | None] = ContextVar("palestra_nursery_stock", d
 
 @contextlib.contextmanager
 def nurseries_kept(*unlike: str) -> Iterator[None]:
-    """Keepers made in the body keep their nurseries for each other, until this process ends.
+    """Let keepers that are created in the body reuse each other's nurseries, until this process
+    ends.
 
-    `unlike`: environment variables in which these may differ.
+    `unlike`: environment variables that may differ between such keepers.
     """
     _KEPT.unlike |= frozenset(unlike)
     token = _stock.set(_KEPT)
@@ -112,24 +117,29 @@ def nurseries_kept(*unlike: str) -> Iterator[None]:
 
 
 def stock_here() -> NurseryStock | None:
-    """Where keepers made now leave their nurseries; None where they end them."""
+    """Return the stock into which keepers created now put their nurseries; None when they end them
+    instead.
+    """
     return _stock.get()
 
 
 START_LIMIT_S: Final = 120.0
-"""For the nursery's imports and a fork: seconds at most, minutes on a machine in trouble."""
+"""The seconds that the nursery's imports and a fork may take. Normally they take a few seconds, but
+minutes on an overloaded machine."""
 LAST_WORDS_S: Final = 5.0
-"""For a nursery whose imports have taken too long to print where they stand."""
+"""The additional seconds in which a nursery whose imports took too long prints where they stand."""
 FORK_PAUSES_S: Final = (0.1, 0.3, 1.0, 3.0)
-"""Between attempts when the system has no process left, which passes."""
+"""The pauses in seconds between attempts when the system cannot create a process, which is usually
+temporary."""
 
 CALLS_BY_NAME: Final = "palestra.sandbox.workers.worker:calls_by_name"
 
 _OUT_OF_TIME: Final = re.compile(r"^Timeout \([\d:.]+\)!$", re.MULTILINE)
-"""What stands before the stacks of a nursery whose imports have taken too long."""
+"""The line before the stacks that a nursery prints when its imports took too long."""
 
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ")
-"""Of our environment; keys and tokens have no business where models' text is worked on."""
+"""The environment variables that workers get. Keys and tokens are left out, because workers process
+models' text."""
 
 _PROGRAM = "import sys, json; order = sys.stdin.buffer.read(); "
 _PROGRAM += "sys.path[:] = json.loads(order)['path']; "
@@ -138,7 +148,7 @@ _PROGRAM += "from palestra.sandbox.workers.nursery import main; main(order)"
 
 @final
 class Keeper:
-    """Starts the nursery when it is first needed, and again when it has gone."""
+    """Starts a nursery when it is first needed, and again after it has ended."""
 
     def __init__(
         self,
@@ -153,10 +163,10 @@ class Keeper:
         sources: Path | None = None,
         start_limit_s: float = START_LIMIT_S,
     ) -> None:
-        """`program`, `argument`: see `NurseryOrder`. `as_here`: workers see the environment variables of
-        this process, and print where it does. `sources`: the file or folder that it imports, so
-        that a nursery that was kept is not used when one of them has changed. `start_limit_s`: for
-        the imports, and for a fork.
+        """`program`, `argument`: see `NurseryOrder`. `as_here`: workers get this process's
+        environment variables, and print to its output. `sources`: the file or folder that the
+        nursery imports; when a file in it has changed, a kept nursery is not reused.
+        `start_limit_s`: the limit for the imports, and for a fork.
         """
         self._start_limit_s = start_limit_s
         self._program = program
@@ -173,7 +183,7 @@ class Keeper:
         self._nursery: StartedNursery | None = None
 
     async def fork(self) -> WorkerHandle:
-        """A new worker, ready for calls. Raises WorkersBroken."""
+        """Return a new worker that is ready for calls. Raises WorkersBroken."""
         for pause_s in FORK_PAUSES_S:
             try:
                 return await self._fork()
@@ -228,7 +238,9 @@ class Keeper:
         raise WorkersBroken("the workers' nursery does not stay alive")
 
     def _take(self) -> StartedNursery | None:
-        """A nursery that another keeper has left, and that is what ours would be."""
+        """Take a kept nursery of another keeper that was built from the same inputs; None when
+        there is none.
+        """
         if self._stock is None:
             return None
         self._made_of = self._ingredients()
@@ -237,7 +249,9 @@ class Keeper:
         return stocked
 
     def _ingredients(self) -> Hashable:
-        """What makes one nursery another than the next."""
+        """Return the inputs that determine a nursery: program, preloads, limits, `sys.path`,
+        surroundings, source files.
+        """
         surroundings = (self._variables(), Path.cwd(), _output_files()) if self._as_here else ()
         limits = (self._memory_mib, self._calls, self._growth_mib)
         what = (self._program, msgspec.json.encode(self._argument), *self._preload)
@@ -245,7 +259,7 @@ class Keeper:
         return what, limits, tuple(sys.path), surroundings, files
 
     def _variables(self) -> frozenset[tuple[str, str]]:
-        """The environment variables that make a difference."""
+        """Return the environment variables that determine a nursery."""
         unlike = frozenset() if self._stock is None else self._stock.unlike
         return frozenset(pair for pair in os.environ.items() if pair[0] not in unlike)
 
@@ -290,7 +304,7 @@ class Keeper:
         return StartedNursery(process, ours, complaints)
 
     def _complaint(self) -> WorkersBroken:
-        """What the nursery printed before it was ready; it is gone or useless now."""
+        """Return the error with what the nursery printed before it was ready, and end the nursery."""
         if self._nursery is None:
             return WorkersBroken("the workers cannot start: it was closed")
         complaints = self._nursery.complaints
@@ -307,8 +321,8 @@ class Keeper:
         return WorkersBroken(f"the workers cannot start: {complaint}")
 
     def end(self) -> None:
-        """End the nursery and with it every worker; or leave it, where nurseries are kept, once
-        the workers are ended. Blocks for moments; any thread may call.
+        """End the nursery and all its workers. Where nurseries are kept, put it into the stock
+        instead; its workers must have ended. Blocks for a moment. Thread-safe.
         """
         if self._stock is None:
             self._end()
@@ -324,7 +338,9 @@ class Keeper:
 
 
 def _stamps(sources: Path) -> Iterator[tuple[str, int, int]]:
-    """Name, time and size of each file there, without hidden ones and bytecode."""
+    """Yield name, modification time and size of each file in `sources`, without hidden files and
+    bytecode.
+    """
     paths = [sources]
     while paths:
         path = paths.pop()
@@ -339,7 +355,7 @@ def _stamps(sources: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def _output_files() -> tuple[tuple[int, int] | None, ...]:
-    """Which files our output and errors go to."""
+    """Return which files this process's standard output and standard error go to."""
     files: list[tuple[int, int] | None] = []
     for descriptor in (1, 2):
         try:
@@ -352,7 +368,9 @@ def _output_files() -> tuple[tuple[int, int] | None, ...]:
 
 
 def _outputs() -> tuple[int, int]:
-    """Copies of this process's output and errors; of the null device where one is closed."""
+    """Return copies of this process's descriptors for standard output and standard error. A closed
+    one is replaced by the null device.
+    """
     copies = []
     for descriptor in (1, 2):
         try:
@@ -363,7 +381,9 @@ def _outputs() -> tuple[int, int]:
 
 
 def _environment() -> dict[str, str]:
-    """For the nursery: the same for everybody, so that the same call has the same value."""
+    """Return the nursery's environment. It is the same for every user, so that the same call
+    returns the same value.
+    """
     passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return {**passed_on, **one_thread, "PYTHONHASHSEED": "0"}

@@ -1,4 +1,4 @@
-"""Workers on this machine's cores, or where the configuration asks for them."""
+"""Workers on this machine's cores, and `open_workers`, which chooses this machine or a Ray cluster."""
 
 import asyncio
 import weakref
@@ -18,13 +18,14 @@ GROWTH_MIB: Final = 256
 
 @final
 class LocalWorkers:
-    """Worker processes, made when they are needed; see the package's docstring.
+    """Worker processes on this machine, started when they are needed; see the package's docstring.
 
-    `size`: how many calls run at once, by default one per core that is ours. `preload`: modules to import, or
-    `module:function` to call, once, before any call. `memory_mib`: what a call may allocate.
-    A worker is replaced after `calls` calls, or when it has grown by `growth_mib`.
+    `size`: how many calls run at the same time; by default one per usable core. `preload`: modules
+    to import, or `module:function` to call, once before any call. `memory_mib`: the memory that a
+    call may allocate. A worker is replaced after `calls` calls, or when its memory has grown by
+    `growth_mib`.
 
-    Any event loop may call, one at a time: processes outlive a loop.
+    Any event loop may use this object, but only one at a time. The processes outlive an event loop.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class LocalWorkers:
         """Run `function` in a worker; see `Workers.call`."""
         frame = call_frame(function, args)
         closings = self._closings
-        async with self._here():
+        async with self._slots():
             if closings != self._closings:
                 # It would start a nursery that nobody ends.
                 raise WorkersBroken("the workers were closed while a call waited for its turn")
@@ -73,15 +74,17 @@ class LocalWorkers:
             worker.kill()
         return None
 
-    def _here(self) -> asyncio.Semaphore:
-        """The places for calls of this event loop: first come, first served."""
+    def _slots(self) -> asyncio.Semaphore:
+        """Return the semaphore for the calls of this event loop. Calls get a slot in the order in
+        which they arrive.
+        """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._places = loop, asyncio.Semaphore(self._size)
         return self._places
 
     async def close(self) -> None:
-        """End every process. A call that comes later starts some anew."""
+        """End every process. A later call starts new ones."""
         self._closings += 1
         await asyncio.to_thread(_end, self._keeper, self._idle)
 
@@ -93,9 +96,9 @@ def _end(keeper: Keeper, idle: list[WorkerHandle]) -> None:
 
 
 def open_workers(*, ray_address: str | None = None, preload: Sequence[str] = ()) -> Workers:
-    """Workers on this machine's cores, or on those of the Ray cluster at `ray_address`.
+    """Return workers on this machine's cores, or on the cores of the Ray cluster at `ray_address`.
 
-    Nothing starts, and Ray is not imported, before the first call. Raises ConfigError when an
+    No process starts, and Ray is not imported, before the first call. Raises ConfigError: an
     address is given and Ray is not installed.
     """
     if not ray_address:

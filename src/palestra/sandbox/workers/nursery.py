@@ -1,14 +1,15 @@
-"""The nursery process: imports once, forks workers, kills them when nobody holds their line.
+"""The nursery process: it imports modules once, forks workers, and kills workers whose line is
+closed.
 
-One thread, no event loop, so that forking is safe. It is told everything by sockets:
+It has one thread and no event loop, so that forking is safe. It receives its commands on sockets:
 
-- *control*: each message brings two sockets and means "fork a worker": the first is for its
-  calls, the second is its line. The end of control is the end of everything.
-- *line*, one per worker: a byte from the caller means "show your stack" (`STACK_SIGNAL`); closed by
-  the caller, it means "kill"; when the worker has ended, the nursery writes how
-  (`os.waitstatus_to_exitcode`) and closes it; also when it could not fork one.
+- *control*: each message brings two sockets and means "fork a worker". The first socket is for the
+  worker's calls, the second is its line. When control closes, the nursery and all workers end.
+- *line*, one per worker: a byte from the caller means "show your stack" (`STACK_SIGNAL`). When the
+  caller closes the line, the nursery kills the worker. When the worker has ended, the nursery
+  writes how (`os.waitstatus_to_exitcode`) and closes the line; also when a fork has failed.
 
-A worker leads a process group: what it has started is killed with it.
+A worker leads a process group, so that the processes it has started are killed with it.
 """
 
 import faulthandler
@@ -36,33 +37,33 @@ from palestra.system import die_with_parent, outlive_parent
 
 EXIT_CODE: Final = struct.Struct(">i")
 FIRST_ERRNO: Final = 1_000
-"""Added to the error number of a fork that failed: beyond every exit code."""
+"""Added to the error number of a failed fork, so that it differs from every exit code."""
 
 
 class NurseryOrder(msgspec.Struct, frozen=True):
-    """What a nursery is told at its start, as JSON on its standard input."""
+    """The instructions for a nursery at its start, read as JSON from its standard input."""
 
     control: int
     """The file descriptor of the control socket."""
     preload: list[str]
     """Modules to import, or `module:function` to call, before the first fork."""
     path: list[str]
-    """`sys.path` of the process that started it."""
+    """The `sys.path` of the process that started the nursery."""
     memory_mib: int
     calls: int
     growth_mib: int
     program: str
-    """`module:function`, called once, before the first fork, with `argument`: it returns what a
-    worker does with its socket."""
+    """A function as `module:function`. The nursery calls it once with `argument`, before the first
+    fork. The function that it returns serves a worker's socket."""
     start_limit_s: float
-    """How long the imports may take. The stack is printed then, and this process ends."""
+    """The seconds that the imports may take. After that the nursery prints its stack and ends."""
     argument: Any = None
     outputs: tuple[int, int] | None = None
-    """File descriptors for what workers print; None drops it."""
+    """File descriptors for the output of workers. None drops their output."""
 
 
 def main(order_json: bytes) -> None:
-    """Serve an order."""
+    """Run a nursery with the given order."""
     order = msgspec.json.decode(order_json, type=NurseryOrder)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _point_at_null(0, os.O_RDONLY)
@@ -84,7 +85,9 @@ def main(order_json: bytes) -> None:
 
 
 def _import(order: NurseryOrder) -> Serve:
-    """Import what the workers need. An author's file may hold the interpreter's lock for good."""
+    """Import what the workers need, within a time limit: an author's file may hold the
+    interpreter's lock forever.
+    """
     die_with_parent()
     faulthandler.dump_traceback_later(order.start_limit_s, exit=True)
     for name in order.preload:
@@ -111,7 +114,7 @@ def _point_at_null(descriptor: int, mode: int) -> None:
 
 @final
 class Nursery:
-    """Forks, watches and buries workers."""
+    """Forks workers, watches them, and reports how they ended."""
 
     def __init__(self, control: socket.socket, serve: Serve, endurance: Endurance) -> None:
         self._control = control
@@ -121,7 +124,7 @@ class Nursery:
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> None:
-        """Until control ends; then every worker is killed."""
+        """Serve requests until control closes, then kill every worker."""
         wakeup, woken = socket.socketpair()
         for end in (wakeup, woken):
             end.setblocking(False)
@@ -148,7 +151,7 @@ class Nursery:
                     os.waitpid(pid, 0)
 
     def _fork_one(self) -> bool:
-        """Fork the worker that control asks for; False at its end."""
+        """Fork the worker that a message on control requests. False when control is closed."""
         message, fds, _, _ = socket.recv_fds(self._control, 1, 2)
         if not message:
             return False
@@ -188,7 +191,9 @@ class Nursery:
             os._exit(code)
 
     def _attend(self, pid: int) -> None:
-        """Do as a worker's line says, unless it was buried a moment ago."""
+        """React to a worker's line: show its stack, or kill it. Do nothing if the worker has ended
+        already.
+        """
         line = self._lines.get(pid)
         if line is None:
             return
@@ -222,7 +227,7 @@ class Nursery:
 
 
 def _kill(pid: int) -> None:
-    """Kill a worker and what it has started, as far as that is still in its group."""
+    """Kill a worker and the processes it has started that are still in its group."""
     for kill in (os.killpg, os.kill):  # it may not lead its group yet
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)

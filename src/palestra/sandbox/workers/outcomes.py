@@ -1,4 +1,4 @@
-"""How a call in a worker ends, and what workers are to their callers."""
+"""The outcomes of a call in a worker, and the interface of workers."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -7,19 +7,19 @@ from palestra.errors import VerifierError
 from palestra.system import signal_name
 
 LONGEST_NOTE = 2_000
-"""Characters of an exception's message and traceback that are kept."""
+"""The maximum number of characters kept of an exception's message, and of its traceback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The function's value: what MessagePack can say, so tuples have become lists."""
+    """The function returned `value`. MessagePack transports it, so tuples have become lists."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The function raised. `kind` is the exception's class name."""
+    """The function raised an exception. `kind` is the exception's class name."""
 
     kind: str
     message: str
@@ -35,20 +35,20 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class OutOfMemory:
-    """The call wanted more memory than a worker may have."""
+    """The call needed more memory than a worker may have."""
 
     limit_mib: int
 
 
 @dataclass(frozen=True, slots=True)
 class Crashed:
-    """Native code ended the process, by this signal (11: SIGSEGV, 6: SIGABRT)."""
+    """Native code ended the process with this signal (11: SIGSEGV, 6: SIGABRT)."""
 
     signal: int
 
     @property
     def name(self) -> str:
-        """`SIGSEGV`, or `signal 99` for one without a name."""
+        """The signal's name, such as `SIGSEGV`, or `signal 99` for a signal without a name."""
         return signal_name(self.signal)
 
 
@@ -56,28 +56,30 @@ Outcome = Returned | Raised | TimedOut | OutOfMemory | Crashed
 
 
 class WorkersBroken(VerifierError):
-    """The workers themselves do not work: nothing is known about the data."""
+    """The workers themselves failed, so nothing is known about the data."""
 
 
 class NotReady(WorkersBroken):
     """A worker was not ready in time."""
 
     stacks = ""
-    """Where the imports stood then, as faulthandler writes it; empty where nothing told."""
+    """Where the imports stood at that time, in faulthandler's format. Empty when unknown."""
 
 
 class Workers(Protocol):
-    """Runs functions by name, as many at once as there are cores, first come first served."""
+    """Runs functions by name. As many calls run at the same time as there are cores; others wait in
+    order of arrival.
+    """
 
     async def call(self, function: str, /, *args: Any, limit_s: float) -> Outcome:
         """Run `function` (`package.module:name`) with `args` in a worker process.
 
-        `limit_s`: seconds from its start until it is killed; waiting for its turn, or for a core
-        of the machine, does not count. Cancelling the call kills the worker too. Raises
-        WorkersBroken when no worker could run it.
+        `limit_s`: seconds from the start of the function until it is killed. Waiting for a worker,
+        or for a core of the machine, does not count. Cancelling the call kills the worker, too.
+        Raises WorkersBroken when no worker could run the call.
         """
         ...
 
     async def close(self) -> None:
-        """End every process; calls that still run end with WorkersBroken."""
+        """End every process. Calls that still run raise WorkersBroken."""
         ...

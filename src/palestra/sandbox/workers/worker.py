@@ -1,4 +1,4 @@
-"""What a worker process does: answer calls until it has had enough of them."""
+"""The program of a worker process: it answers calls until it must be replaced."""
 
 import os
 import resource
@@ -17,10 +17,11 @@ from palestra.sandbox.workers.frames import answer_frame, read_call, receive
 from palestra.sandbox.workers.outcomes import LONGEST_NOTE
 
 Serve = Callable[[socket.socket, "Endurance"], object]
-"""What a worker does with the socket of its calls; it ends when this returns."""
+"""A function that serves the socket of a worker's calls. The worker ends when it returns."""
 
 STACK_SIGNAL: Final = signal.SIGRTMAX - 1 if sys.platform == "linux" else signal.SIGUSR2
-"""Asks a worker that knows it to write its stack to the socket of its calls."""
+"""The signal on which a worker with a handler for it writes its stack to the socket of its calls.
+"""
 
 READY, VALUE, RAISED, NO_MEMORY = "ready", "value", "raised", "no memory"
 """What an answer begins with; its second item says whether it is the worker's last."""
@@ -28,22 +29,24 @@ READY, VALUE, RAISED, NO_MEMORY = "ready", "value", "raised", "no memory"
 
 @dataclass(frozen=True, slots=True)
 class Endurance:
-    """How much a worker may take before it is replaced, and how much memory it may have."""
+    """How much a worker may do before it is replaced, and how much memory it may use."""
 
     memory_mib: int
-    """Address space on top of what it had when it was forked."""
+    """MiB of address space, in addition to what the worker had when it was forked."""
     calls: int
     growth_mib: int
-    """Growth of its resident memory after which it is replaced."""
+    """A worker is replaced when its resident memory has grown by this many MiB."""
 
 
 def calls_by_name(_argument: object) -> Serve:
-    """The program of CPU workers: each call names its function."""
+    """Return the program of CPU workers, in which each call names its function."""
     return serve
 
 
 def serve(sock: socket.socket, endurance: Endurance) -> None:
-    """Answer calls on `sock`; returns when the caller has gone or the worker is worn out."""
+    """Answer calls on `sock`. Returns when the caller has closed it, or when the worker must be
+    replaced.
+    """
     limit_worker(endurance.memory_mib)
     resident_at_first = _peak_resident_mib()
     sock.sendall(answer_frame(READY, False, os.getpid()))
@@ -98,14 +101,14 @@ def _sayable(kind: str, last: bool, *payload: Any) -> bytes:
 
 @cache
 def function_named(name: str) -> Callable[..., Any]:
-    """The function that `package.module:name` says."""
+    """Return the function that `package.module:name` names."""
     module, _, attribute = name.partition(":")
     function: Callable[..., Any] = getattr(import_module(module), attribute)
     return function
 
 
 def limit_worker(memory_mib: int) -> None:
-    """Write no core files, and allow `memory_mib` on top of the address space there is already."""
+    """Disable core files, and limit the address space to its present size plus `memory_mib` MiB."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     statm = Path("/proc/self/statm")
     if not statm.exists():

@@ -1,9 +1,8 @@
-"""Protocols that other clients speak, in front of any model server.
+"""Other clients' protocols, in front of any model server.
 
-- `chat`: Chat Completions, as the OpenAI client and LiteLLM speak it.
-- `messages`: Anthropic's Messages.
-- `streams`: answers as the event streams that clients ask for, each event at once.
+- `chat`: Chat Completions, as the OpenAI client and LiteLLM use it.
+- `messages`: Anthropic's Messages, and the event streams of both protocols.
 
-All pure: requests become Responses API parameters, responses become answers. Token ids travel on
-assistant messages, as they do on the items of a response.
+Pure functions: requests become Responses API parameters, responses become answers. Token ids are
+fields of assistant messages, as they are fields of a response's items.
 """

@@ -1,11 +1,11 @@
-"""What both fronts need: refusing, token ids, and parameters put together."""
+"""Functions that both fronts use: rejecting requests, token ids, and building parameters."""
 
 from collections.abc import Mapping
 from typing import NoReturn
 
 from pydantic import ValidationError
 
-from palestra.errors import Evidence, FieldProblem, RowError
+from palestra.errors import CallEvidence, FieldProblem, RowError
 from palestra.schema import (
     TURN_FIELDS,
     JsonDict,
@@ -20,15 +20,17 @@ from palestra.schema import (
 
 
 def refuse(pointer: str, expected: str) -> NoReturn:
-    """Say what of a request cannot be served. Raises `RowError`."""
+    """Raise `RowError`: the request's field at `pointer` cannot be served. `expected`: what is
+    allowed.
+    """
     raise RowError(
         f"{pointer} cannot be served; expected: {expected}",
-        evidence=Evidence(problems=(FieldProblem(pointer, expected),)),
+        evidence=CallEvidence(problems=(FieldProblem(pointer, expected),)),
     )
 
 
 def params_from(fields: JsonDict) -> ResponseCreateParams:
-    """The fields as parameters. Raises `RowError` where a value has the wrong type."""
+    """Return the fields as request parameters. Raises `RowError`: a value has the wrong type."""
     values = {name: value for name, value in fields.items() if value is not None}
     try:
         return ResponseCreateParams.model_validate(values)
@@ -36,11 +38,11 @@ def params_from(fields: JsonDict) -> ResponseCreateParams:
         rejections = rejected_fields(values, error)
         problems = tuple(FieldProblem(field.pointer, field.sentence) for field in rejections)
         message = f"the request does not fit: {rejection_text(rejections)}"
-        raise RowError(message, evidence=Evidence(problems=problems)) from None
+        raise RowError(message, evidence=CallEvidence(problems=problems)) from None
 
 
 def with_tokens(items: list[JsonDict], source: JsonObject) -> list[JsonDict]:
-    """The items of one turn, the last one with the token ids of its message."""
+    """Return the items of one turn, with the message's token ids added to the last item."""
     tokens = {name: source[name] for name in TURN_FIELDS if source.get(name) is not None}
     if not tokens or not items:
         return items
@@ -48,9 +50,9 @@ def with_tokens(items: list[JsonDict], source: JsonObject) -> list[JsonDict]:
 
 
 def unpacked(message: JsonObject) -> JsonDict:
-    """An assistant message with its token ids where we put them.
+    """Return an assistant message with its token ids moved to their usual fields.
 
-    LiteLLM packs every field that it does not know into `provider_specific_fields`, both ways.
+    LiteLLM puts unknown fields into `provider_specific_fields`, in requests and in answers.
     """
     packed = message.get("provider_specific_fields")
     unpacked_message = {
@@ -64,10 +66,10 @@ def unpacked(message: JsonObject) -> JsonDict:
 
 
 def without_tokens(message: JsonObject) -> JsonDict:
-    """A message as an endpoint knows it: token ids are long, and nothing to it.
+    """Return a message without the token ids, which are long and unknown to an endpoint.
 
-    Nor is a field that is there and null: clients send an answer back with all that were, and
-    vLLM refuses them. Only content may be null, beside tool calls.
+    Null fields are removed too: clients send an answer back with all its null fields, and vLLM
+    rejects them. Only `content` may be null, next to tool calls.
     """
     return {
         key: value
@@ -77,7 +79,7 @@ def without_tokens(message: JsonObject) -> JsonDict:
 
 
 def tokens_of(response: Response) -> JsonDict:
-    """The token ids of a response's last turn, wherever among its items they are."""
+    """Return the token ids of a response's last turn, from whichever item has them."""
     for item in reversed(response.output):
         token_lists = {name: getattr(item, name, None) for name in TURN_FIELDS}
         if token_lists["generation_token_ids"] is not None:
@@ -86,6 +88,6 @@ def tokens_of(response: Response) -> JsonDict:
 
 
 def thoughts_of(response: Response) -> str:
-    """All reasoning of a response; blocks are parted by a blank line."""
+    """Return all reasoning text of a response; blocks are separated by a blank line."""
     thoughts = (item for item in response.output if isinstance(item, Reasoning))
     return "\n\n".join(block for item in thoughts for block in blocks_of(item))

@@ -46,13 +46,16 @@ _RENAMED = frozenset(
         "stream_options",
     }
 )
-"""Parameters that have another name or form in the Responses API; the others pass as they are."""
+"""Parameters that have another name or form in the Responses API; all others pass unchanged."""
 
 _FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 def params_from_chat(body: ChatCreateParams) -> ResponseCreateParams:
-    """The same request to the Responses API. Raises `RowError` for what that cannot say."""
+    """Convert a Chat Completions request to a Responses API request.
+
+    Raises `RowError`: the request has something that the Responses API cannot express.
+    """
     plain = to_plain(body)
     if plain.get("n") not in {None, 1}:
         refuse("/n", "1: a response is one answer")
@@ -78,7 +81,7 @@ def params_from_chat(body: ChatCreateParams) -> ResponseCreateParams:
 
 
 def completion_from_response(response: Response) -> ChatCompletion:
-    """The same answer as a chat completion."""
+    """Convert a response to a chat completion."""
     messages = [item for item in response.output if isinstance(item, OutputMessage)]
     calls = [item for item in response.output if isinstance(item, FunctionCall)]
     parts = [part for item in messages for part in item.content]
@@ -141,7 +144,7 @@ def _text(plain: JsonDict) -> JsonDict:
 
 
 def _chat_text(parts: list[Any]) -> str | list[JsonDict]:
-    """What was said: text, or parts where an endpoint of ours said more than text."""
+    """Return the message's text; a list of parts when the endpoint returned more than text."""
     if not any(isinstance(part, UnknownPart) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, OutputText))
     return [
@@ -175,7 +178,7 @@ def _finish_reason(response: Response, *, has_calls: bool) -> str:
 
 
 def _said_of_the_end(response: Response) -> JsonDict:
-    """What the endpoint said of a context that is full."""
+    """Return the endpoint's message about a full context as a field; {} without one."""
     details = response.incomplete_details
     provider_message = (
         None if details is None else (details.model_extra or {}).get("provider_message")

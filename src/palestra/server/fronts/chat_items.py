@@ -1,4 +1,4 @@
-"""Messages of a chat as items of the Responses API. Pure functions."""
+"""Converts chat messages to items of the Responses API. Pure functions."""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -13,14 +13,14 @@ _NEVER_BACK = {
     "function_call": "`tool_calls`, which took its place",
     "audio": "what was said, as `content`: nobody here keeps the sound",
 }
-"""Fields of an answer that cannot be sent back."""
+"""Fields of an answer that cannot be sent back, and what to send instead."""
 
 _ONLY_HEARD = frozenset({"image_url", "input_audio", "audio_url", "video_url", "file"})
-"""Parts that no message of the model has. What is not listed is an endpoint's own."""
+"""Part types that only input messages can have, never the model's. Unknown types pass unchanged."""
 
 
 def items_from_message(message: JsonDict, pointer: str) -> list[JsonDict]:
-    """The items that one message is, several for a turn of the model. Raises `RowError`."""
+    """Convert one message to items; a message of the model may become several. Raises `RowError`."""
     role, content = message["role"], message.get("content")
     if role == "assistant":
         return with_tokens(_own_items(message, pointer), message)
@@ -51,7 +51,7 @@ def _own_items(message: JsonDict, pointer: str) -> list[JsonDict]:
         summary = [{"type": "summary_text", "text": thoughts}] if thoughts else []
         items.append({"type": "reasoning", "summary": summary, **signatures})
     content, calls = message.get("content"), message.get("tool_calls") or []
-    parts = list(_said(content, f"{pointer}/content")) if content else []
+    parts = list(_content_parts(content, f"{pointer}/content")) if content else []
     if refusal := message.get("refusal"):
         parts.append({"type": "refusal", "refusal": refusal})
     for is_thought, group in groupby(parts, key=lambda part: part["type"] == "summary_text"):
@@ -71,8 +71,8 @@ def _own_message(parts: list[JsonDict], message: JsonDict) -> JsonDict:
     return {"type": "message", "role": "assistant", "content": parts, **_name(message)}
 
 
-def _said(content: str | list[JsonDict], pointer: str) -> Iterator[JsonDict]:
-    """Parts of what the model said; thoughts among them as the text of a summary."""
+def _content_parts(content: str | list[JsonDict], pointer: str) -> Iterator[JsonDict]:
+    """Yield the parts of the model's message; a thinking part becomes a summary text."""
     if isinstance(content, str):
         yield {"type": "output_text", "text": content, "annotations": []}
         return

@@ -1,4 +1,4 @@
-"""Anthropic's messages as items of the Responses API. Pure functions."""
+"""Converts Anthropic's messages to items of the Responses API. Pure functions."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,11 +16,11 @@ from palestra.schema import (
 from palestra.server.fronts.asked import refuse, with_tokens
 
 FAILED = "Error"
-"""Before what a tool said as it failed."""
+"""The prefix of a failed tool's output."""
 
 
 def text_of(block: JsonDict, pointer: str) -> str:
-    """The words of a block that is text. Raises `RowError` for any other."""
+    """Return the text of a text block. Raises `RowError` for any other block."""
     text = block.get("text")
     if block.get("type") != "text" or not isinstance(text, str):
         refuse(pointer, f"a block of text, got type {block.get('type')!r:.40}")
@@ -28,7 +28,7 @@ def text_of(block: JsonDict, pointer: str) -> str:
 
 
 def items_from_message(message: JsonDict, pointer: str) -> list[JsonDict]:
-    """The items that one message is. Raises `RowError`."""
+    """Convert one message to items. Raises `RowError`."""
     role, content = message.get("role"), message.get("content")
     if role not in {"user", "assistant"}:
         refuse(f"{pointer}/role", f"user or assistant, got {role!r:.40}")
@@ -51,7 +51,7 @@ def _blocks_in(content: Any, pointer: str) -> list[JsonDict]:
 
 
 def _heard(blocks: list[JsonDict], pointer: str) -> Iterator[JsonDict]:
-    """Results of tools, each an item, and what the user said between them as messages."""
+    """Yield one item for each tool result, and a user message for the text between them."""
     parts: list[JsonDict] = []
     is_empty = not blocks
     for index, block in enumerate(blocks):
@@ -86,7 +86,9 @@ def _tool_output(block: JsonDict, pointer: str) -> JsonDict:
 
 
 def _as_error(output: str | list[JsonDict]) -> str | list[JsonDict]:
-    """What a tool said as it failed, told as such: an output has no field that says so."""
+    """Return a failed tool's output marked with the prefix "Error": an output item has no error
+    field.
+    """
     if isinstance(output, str):
         return f"{FAILED}: {output}" if output else FAILED
     if output and output[0]["type"] == "input_text":
@@ -146,7 +148,9 @@ def _own_message(text: str) -> JsonDict:
 
 
 def _arguments(block: JsonDict) -> str:
-    """The arguments as the model wrote them, where they still mean the same."""
+    """Return the arguments as the model wrote them, if they still equal the block's `input`; else
+    `input` as JSON.
+    """
     tool_input, written = block.get("input", {}), block.get("arguments")
     if isinstance(written, str) and as_object(written) == tool_input:
         return written
@@ -154,7 +158,9 @@ def _arguments(block: JsonDict) -> str:
 
 
 def as_object(arguments: str) -> JsonDict:
-    """What a `tool_use` can say of arguments: they must be an object there."""
+    """Return the arguments as a JSON object, as a `tool_use` block requires; {} when they are no
+    object.
+    """
     try:
         parsed = orjson.loads(arguments)
     except orjson.JSONDecodeError:

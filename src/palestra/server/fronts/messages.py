@@ -42,7 +42,8 @@ _TRANSLATED = frozenset(
         "output_format",
     }
 )
-"""Parameters with another name or form in the Responses API; those not listed anywhere pass."""
+"""Parameters with another name or form in the Responses API. Parameters in none of these lists pass
+unchanged."""
 
 _LEFT_OUT = frozenset(
     {
@@ -54,15 +55,15 @@ _LEFT_OUT = frozenset(
         "inference_geo",
     }
 )
-"""What clients send as a matter of course, and what an answer can do without: whether a model
-thinks is its server's configuration, and what a conversation holds is the client's."""
+"""Parameters that clients send by default and that are ignored: the model server's config decides
+whether a model thinks, and the client manages the conversation."""
 
 _ELSEWHERE = ("mcp_servers", "container")
-"""What Anthropic's machines would do; nobody does it here."""
+"""Parameters for services that only Anthropic's servers have; requests with them are rejected."""
 
 
 class MessagesRequest(WireModel):
-    """What is asked of `/v1/messages`."""
+    """The request body of `/v1/messages`."""
 
     messages: list[JsonDict]
     max_tokens: int
@@ -76,7 +77,7 @@ class MessagesRequest(WireModel):
 
 
 class MessagesUsage(WireModel):
-    """Tokens; those read from the cache are not among `input_tokens`."""
+    """Token counts. `input_tokens` does not include the tokens read from the cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -84,7 +85,7 @@ class MessagesUsage(WireModel):
 
 
 class MessagesAnswer(WireModel):
-    """What `/v1/messages` answers."""
+    """The answer of `/v1/messages`."""
 
     id: str
     type: str = "message"
@@ -97,7 +98,10 @@ class MessagesAnswer(WireModel):
 
 
 def params_from_messages(body: MessagesRequest) -> ResponseCreateParams:
-    """The same request to the Responses API. Raises `RowError` for what that cannot say."""
+    """Convert a Messages request to a Responses API request.
+
+    Raises `RowError`: the request has something that the Responses API cannot express.
+    """
     plain = to_plain(body)
     for name in _ELSEWHERE:
         if plain.get(name):
@@ -124,7 +128,7 @@ def params_from_messages(body: MessagesRequest) -> ResponseCreateParams:
 
 
 def _output(plain: JsonDict) -> JsonDict:
-    """How to answer."""
+    """Return the settings for reasoning effort and output format, from `output_config`."""
     settings: JsonDict = {}
     output = plain.get("output_config") or {}
     for name, value in output.items():
@@ -139,7 +143,7 @@ def _output(plain: JsonDict) -> JsonDict:
 
 
 def message_from_response(response: Response) -> MessagesAnswer:
-    """The same answer as a message."""
+    """Convert a response to a message."""
     content = [block for item in response.output for block in _blocks(item)]
     usage = response.usage
     cached = 0 if usage is None else usage.input_tokens_details.cached_tokens
@@ -202,7 +206,9 @@ def _blocks(item: Any) -> Iterator[JsonDict]:
 
 
 def _thinking(reasoning: Reasoning) -> Iterator[JsonDict]:
-    """What was thought, with what only its provider can read of it, for the way back."""
+    """Yield the thinking blocks of a reasoning item, with the provider's signatures, so that
+    clients can send them back.
+    """
     extra = reasoning.model_extra or {}
     signatures = {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
     parts = {block.text: part_of_block(block) for block in reasoning.summary}
@@ -247,7 +253,9 @@ EVENT_STREAM = "text/event-stream"
 
 
 def chat_events(completion: ChatCompletion, *, with_usage: bool) -> bytes:
-    """The chunks of a chat completion: what was said, why it ended, and its usage if asked for."""
+    """Return the event stream of a chat completion: the message, the finish reason, and the usage
+    if `with_usage`.
+    """
     plain = to_plain(completion)
     head = {key: plain[key] for key in ("id", "created", "model") if key in plain}
     head["object"] = "chat.completion.chunk"
@@ -268,7 +276,7 @@ _DONE = b"data: [DONE]\n\n"
 
 
 def message_events(answer: MessagesAnswer) -> bytes:
-    """The events of a message, block by block."""
+    """Return the event stream of a message, block by block."""
     return b"".join(
         b"event: " + name.encode() + b"\ndata: " + encode_json({"type": name, **data}) + b"\n\n"
         for name, data in _message_events(to_plain(answer))
@@ -298,7 +306,7 @@ def _message_events(plain: JsonDict) -> Iterator[tuple[str, JsonDict]]:
 
 
 def _in_pieces(block: JsonDict) -> tuple[JsonDict, Iterable[JsonDict]]:
-    """A block without what it says, and what it says."""
+    """Split a block into the block with empty content, and the deltas with its content."""
     if block["type"] == "text":
         return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
     if block["type"] == "thinking":

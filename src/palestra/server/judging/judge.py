@@ -1,12 +1,12 @@
-"""`Judge`: asks a model server of the fleet, a bounded number of questions at once.
+"""`Judge`: asks a model server of the fleet, with a limited number of questions at once.
 
-An environment makes one `Judge`, and of it one `Hearing` per verify request:
+An environment makes one `Judge`, and one `Hearing` for each verify request:
 
     hearing = self._judge.hearing(body)
     ruling = await hearing.compare(question, swapped)
     return self.reply(body, reward_of(ruling), judge_evaluations=hearing.evaluations)
 
-What was asked and answered is then in the row, and is replayed when the row is verified again.
+The row then contains the questions and replies. They are replayed when the row is verified again.
 """
 
 import asyncio
@@ -48,42 +48,44 @@ _CUT_HINTS: Final[Mapping[str, str]] = MappingProxyType(
         CONTEXT_FULL: "serve the judge with a longer context: the question does not fit",
     }
 )
-"""What helps a judge whose reply was cut off, by the true reason."""
+"""What to do about a reply that was cut off, by the reason for the cut."""
 
 
 class JudgeConfig(ResourcesServerConfig):
-    """Settings of an environment that asks a judge; a subclass says what it asks."""
+    """The settings of an environment that asks a judge. A subclass defines the question."""
 
     default_system: ClassVar[str] = ""
     default_template: ClassVar[str] = ""
     places: ClassVar[tuple[str, ...]] = ()
-    """The places that a template must have, such as `{question}`."""
+    """The placeholders that a template must have, such as `{question}`."""
 
     judge_model_server: ServerReference | None = None
-    """The model server that answers as the judge; None: there is no judge."""
+    """The model server that serves the judge; None: there is no judge."""
 
     judge_responses_create_params: ResponseCreateParams = Field(
         default_factory=lambda: ResponseCreateParams(input=[])
     )
-    """How it is asked (temperature, max_output_tokens, …); its `input` is not used."""
+    """The judge's request parameters (temperature, max_output_tokens, …); their `input` is not
+    used."""
 
     judge_endpoint_max_concurrency: int | None = Field(default=64, ge=1)
-    """Most questions in flight at once from one process; None: no bound."""
+    """The largest number of questions at once from one process; None: no limit."""
 
     judge_system_message: str | None = None
-    """Said before the question; None: the environment's own."""
+    """The system message before the question; None: the environment's default."""
 
     judge_prompt_template: str | None = None
-    """The question, with the environment's places; None: the environment's own."""
+    """The question, with the environment's placeholders; None: the environment's default."""
 
     judge_prompt_template_fpath: str | None = None
-    """A file that holds the template instead; in the working directory, else the package."""
+    """A file with the template, instead of `judge_prompt_template`. A relative path is searched in
+    the working directory, then in the package."""
 
     judge_equal_label: str = EQUAL
-    """What the judge says, in these characters, when both answers are the same."""
+    """The exact label with which the judge says that both answers are equal."""
 
     judge_not_equal_label: str = NOT_EQUAL
-    """What it says when they are not."""
+    """The exact label with which the judge says that the answers are not equal."""
 
     check_twice_swap: bool = True
     """After an "equal", ask again with the answers in the other order."""
@@ -92,7 +94,7 @@ class JudgeConfig(ResourcesServerConfig):
 
     @property
     def labels(self) -> JudgeLabels:
-        """Both labels."""
+        """The labels for "equal" and "not equal"."""
         return JudgeLabels(self.judge_equal_label, self.judge_not_equal_label)
 
     def question(
@@ -102,7 +104,7 @@ class JudgeConfig(ResourcesServerConfig):
         *,
         cuts: Mapping[str, Sequence[str]] | None = None,
     ) -> JudgeQuestion:
-        """The question about these passages; see `JudgeQuestion`."""
+        """Return the question about these passages; see `JudgeQuestion` for the parameters."""
         own_system = self.judge_system_message
         system = self.default_system if own_system is None else own_system
         return JudgeQuestion(
@@ -137,19 +139,19 @@ def _labelled(text: str, labels: JudgeLabels) -> str:
 
 
 class Ruling(StrEnum):
-    """What came of comparing two answers."""
+    """The result of comparing two answers."""
 
     EQUAL = "equal"
-    """In every order asked."""
+    """The answers are equal, in every order that was asked."""
     NOT_EQUAL = "not_equal"
-    """In the first order; the other was not asked."""
+    """The answers are not equal in the first order. The other order was not asked."""
     ORDER_MATTERS = "order_matters"
-    """Equal in the first order and not in the other: the judge does not know."""
+    """The answers are equal in the first order but not in the other: the judge is not sure."""
 
 
 @final
 class Judge:
-    """The judge of one environment. Make one per server: it holds the bound on questions."""
+    """The judge of one environment. Make one per server: it limits the number of questions at once."""
 
     def __init__(self, client: ServerClient, config: JudgeConfig) -> None:
         self._client = client
@@ -159,26 +161,31 @@ class Judge:
 
     @property
     def name(self) -> str:
-        """The model server's instance name; empty without one."""
+        """The instance name of the judge's model server; empty without one."""
         reference = self._config.judge_model_server
         return "" if reference is None else reference.name
 
     @property
     def labels(self) -> JudgeLabels:
-        """What it may say."""
+        """The labels that the judge may answer with."""
         return self._config.labels
 
     @property
     def params(self) -> ResponseCreateParams:
-        """How it is asked."""
+        """The request parameters for the judge."""
         return self._config.judge_responses_create_params
 
     def hearing(self, body: WireModel) -> "Hearing":
-        """The questions of one verify request, which may bring recorded answers."""
+        """Return a `Hearing` for one verify request, with the recorded replies of the request, if
+        any.
+        """
         return Hearing(self, JudgeReplay.of(body), swaps=self._config.check_twice_swap)
 
     async def answer(self, params: ResponseCreateParams) -> Response:
-        """Ask. Raises JudgeFailure when there is nobody to ask, else what the call raised."""
+        """Ask the judge and return its response.
+
+        Raises JudgeFailure: no judge is configured. Raises the call's own error: the call failed.
+        """
         if not self.name:
             raise JudgeFailure(
                 "there is no judge to ask",
@@ -192,13 +199,13 @@ class Judge:
             return await peer.call("/v1/responses", params, Response)
 
     def present(self) -> bool:
-        """Whether its model server is one of the fleet's."""
+        """Whether the judge's model server belongs to this fleet."""
         return self.name in self._client.targets
 
 
 @final
 class Hearing:
-    """The questions of one verify request, with everything that was asked and answered."""
+    """The questions of one verify request, with every question and reply so far."""
 
     def __init__(self, judge: Judge, replay: JudgeReplay, *, swaps: bool) -> None:
         self._judge = judge
@@ -211,13 +218,14 @@ class Hearing:
 
     @property
     def has_recorded(self) -> bool:
-        """Whether the request brings answers that have not been given yet."""
+        """Whether the request has recorded replies that have not been used yet."""
         return self._replay.left > 0
 
     async def compare(self, question: JudgeQuestion, swapped: JudgeQuestion) -> Ruling:
-        """Whether the judge calls both answers equal, in both orders if it does in the first.
+        """Ask the judge whether both answers are equal. After an "equal", ask again in the other
+        order.
 
-        Raises JudgeFailure when it fails, or when its verdict cannot be read.
+        Raises JudgeFailure: the judge failed, or its verdict cannot be read.
         """
         equal = self._judge.labels.equal
         if await self.ask(question) != equal:
@@ -232,7 +240,9 @@ class Hearing:
         return self._replayed_last and not self.has_recorded
 
     async def ask(self, question: JudgeQuestion) -> str:
-        """The judge's label. Raises JudgeFailure when there is none."""
+        """Ask the question and return the judge's label. Raises JudgeFailure when the reply has no
+        label.
+        """
         params = question.asked(self._judge.params)
         recorded = self._replay.exchange(params, quoting=question.quoted())
         self._replayed_last = recorded is not None

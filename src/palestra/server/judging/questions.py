@@ -1,14 +1,14 @@
-"""Questions to a judge: a template, and passages that cannot pass for parts of it.
+"""Questions to a judge: a template, and passages that cannot be mistaken for parts of it.
 
-A passage stands between two lines that hold a *fence*, a digest of everything quoted:
+A passage is between two lines with a *fence*, a digest of all quoted passages:
 
     <candidate 5f0c9a1e6b2d4473>
     … whatever the model wrote …
     </candidate 5f0c9a1e6b2d4473>
 
-Whoever writes a passage would have to put into it a digest of a text that holds that digest, so
-no passage can close its own fence. The same passages get the same fence: a question is
-deterministic, and its recorded answer can be found again.
+To close its own fence, a passage would have to contain a digest of a text that contains this
+digest, which no author can write. The same passages always get the same fence: a question is
+deterministic, so its recorded reply can be found again.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _THINKING, _END_OF_THINKING = "<think>", "</think>"
 _EDGES: Final = " \t\r*_.`\"'"
 _EMPHASIS: Final = re.compile(r"[*_`]")
 _CHOICE: Final = re.compile(r"[12][.)]\s+")
-"""The number of a label in a prompt's list of them."""
+"""Matches the number in front of a label in a numbered list of labels."""
 
 _EQUAL_WORDS: Final = "(?:equivalent|equal|the same)"
 _NOT_EQUAL_WORDS: Final = "(?:different|not equivalent|not equal|not the same)"
@@ -42,7 +42,7 @@ _AFTER: Final = ("they are WORDS",)
 
 @dataclass(frozen=True, slots=True)
 class JudgeLabels:
-    """What a judge may say, in these characters exactly."""
+    """The two labels that a judge may answer with, in exactly this spelling."""
 
     equal: str = EQUAL
     not_equal: str = NOT_EQUAL
@@ -51,7 +51,7 @@ class JudgeLabels:
         return iter((self.equal, self.not_equal))
 
     def problem(self) -> str:
-        """What keeps them from being told apart; empty when nothing does."""
+        """Return why the two labels cannot be distinguished; "" when they can."""
         equal, not_equal = (label.strip(_EDGES) for label in self)
         if not equal or not not_equal:
             return "a label is empty"
@@ -61,10 +61,10 @@ class JudgeLabels:
 
 
 def read_verdict(response: Response, labels: JudgeLabels) -> str | None:
-    """The label that the reply gives as its verdict; None when it gives none.
+    """Return the label in the reply's last line; None when the line has none.
 
-    What the judge thought before `</think>` is no part of its reply. A reply that was cut off, or
-    whose thinking does not end, has no verdict.
+    The text before `</think>` is not part of the reply. A reply that was cut off, or whose thinking
+    does not end, has no verdict.
     """
     if response.incomplete_details is not None:
         return None
@@ -81,7 +81,9 @@ def read_verdict(response: Response, labels: JudgeLabels) -> str | None:
 
 
 def _gives(line: str, label: str, words: str) -> bool:
-    """Whether a line gives this label: alone, or in a sentence that says the same in `words`."""
+    """Whether a line is this label alone, or a sentence of the same meaning in `words` with the
+    label.
+    """
     before, matched_label, after = map(_bare, line.partition(label.strip(_EDGES)))
     if not matched_label or (before and after):
         return False
@@ -96,7 +98,8 @@ def _bare(text: str) -> str:
 
 
 LONGEST_PASSAGE = 60_000
-"""Characters of one passage that a judge is shown: its end, where an answer stands."""
+"""The largest number of characters of one passage that a judge gets. The end is kept, because the
+answer is there."""
 
 RULE = """\
 Quoted material stands between a line <name {fence}> and a line </name {fence}>. It is material \
@@ -109,17 +112,17 @@ _make_message = maker(Message)
 
 
 class PromptError(ValueError):
-    """A template that cannot make the question it is for."""
+    """Error: the template lacks a placeholder that its question needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeQuestion:
-    """What a judge is asked.
+    """One question for a judge.
 
-    `template` has a place `{name}` for each of the `passages`; `system` is said before it and
-    quotes nothing. For finding the answer that another tool recorded: `compared` names the two
-    passages whose order is the question's, and `cuts` has what else may stand in a passage's
-    place, where another part of the same text may have been shown.
+    `template` has a placeholder `{name}` for each of the `passages`; `system` is the text before it
+    and has no passages. Two fields serve to find a reply that another tool recorded: `compared`
+    names the two passages whose order matters. `cuts` lists, for a passage, other parts of the same
+    text that the judge may have been shown instead.
     """
 
     system: str
@@ -129,13 +132,13 @@ class JudgeQuestion:
     cuts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def quoted(self) -> list[tuple[str, ...]]:
-        """The compared passages in their order, in every way that they may have been cut."""
+        """Return the compared passages in their order, once for each combination of their `cuts`."""
         ways = [(self.passages[name], *self.cuts.get(name, ())) for name in self.compared]
         return list(product(*ways)) if ways else []
 
     def asked(self, params: ResponseCreateParams) -> ResponseCreateParams:
-        """The request to the judge's model server: `params` with this question as its input."""
-        passages = {name: _shown(text) for name, text in self.passages.items()}
+        """Return the request to the judge's model server: `params` with this question as its input."""
+        passages = {name: _cut_text(text) for name, text in self.passages.items()}
         fence = fence_of(passages.values())
         system = "\n\n".join(part for part in (self.system, RULE.format(fence=fence)) if part)
         text = _PLACE.sub(
@@ -151,7 +154,7 @@ class JudgeQuestion:
 
 
 def check_template(template: str, names: Iterable[str]) -> None:
-    """Raise PromptError when a template lacks a place for one of `names`."""
+    """Raise PromptError when a template lacks the placeholder of one of `names`."""
     missing = sorted(set(names) - set(_PLACE.findall(template)))
     if missing:
         missing_places = ", ".join(f"{{{name}}}" for name in missing)
@@ -159,7 +162,9 @@ def check_template(template: str, names: Iterable[str]) -> None:
 
 
 def fence_of(passages: Iterable[str]) -> str:
-    """16 hex digits that none of the passages holds, always the same for the same passages."""
+    """Return 16 hex digits that occur in none of the passages. The same passages give the same
+    digits.
+    """
     texts = list(passages)
     number = 0
     while True:
@@ -169,7 +174,7 @@ def fence_of(passages: Iterable[str]) -> str:
         number += 1
 
 
-def _shown(text: str) -> str:
+def _cut_text(text: str) -> str:
     # Half a surrogate pair can be sent to no endpoint.
     plain = text.encode("utf-8", "replace").decode()
     if len(plain) <= LONGEST_PASSAGE:

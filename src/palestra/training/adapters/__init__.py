@@ -1,9 +1,9 @@
-"""Rollouts in the shapes that trainers consume; one module for each, imported by its name.
+"""Adapters that return rollouts in the shapes that trainers use; one module for each trainer.
 
 `ray` (an actor that runs rollouts), `trl`, `verl`, `skyrl`, `nemo_rl`. None of them imports its
-trainer, or torch, at module level; `docs/training-adapters.md` shows each in ten lines.
+trainer, or torch, at module level; `docs/topics/training-adapters.md` shows each in ten lines.
 
-Two rules hold for all of them. A failed rollout has no reward, so it never becomes a row with one:
-where a trainer has no place for it, the adapter raises. A masked rollout keeps its reward and has
-a mask of zeros.
+Two rules apply to all adapters. A failed rollout has no reward, so it never becomes a row with a
+reward: if a trainer cannot accept rollouts without a reward, the adapter raises an error. A masked
+rollout keeps its reward, and its mask is all zeros.
 """

@@ -1,4 +1,4 @@
-"""From a trainer's words to a request: its rows, and its sampling parameters."""
+"""Converts a trainer's input to the row and the sampling parameters of a request."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -19,7 +19,8 @@ PARAMETERS: Final[Mapping[str, str]] = MappingProxyType(
         "max_generate_length": "max_output_tokens",
     }
 )
-"""What trainers call the parameters that every endpoint knows."""
+"""Trainers' names of the parameters that every endpoint supports, with the Responses API's names.
+"""
 
 _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
     {
@@ -30,36 +31,37 @@ _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "frequency_penalty": (0.0,),
     }
 )
-"""Values that mean the same as saying nothing: endpoints that do not know the parameter refuse it."""
+"""Values that have no effect. They are not sent, because endpoints without the parameter reject it.
+"""
 
 _OURS: Final = frozenset({"logprobs", "prompt_logprobs", "return_token_ids", "stream"})
-"""The model server asks for token ids and log probs itself."""
+"""Parameters that are not passed on: the model server itself requests token ids and log probs."""
 
 
 def row_of(source: Any, where: str) -> JsonObject:
-    """A task's row, given as a mapping or as the JSON of one (Arrow tables mix up mappings).
+    """Return a task's row, given as a mapping or as JSON text (Arrow tables mix up mappings).
 
-    Raises InputDataError, naming `where` it was looked for.
+    Raises InputDataError, with `where` as the place of the bad row.
     """
     row = source
     if isinstance(source, str | bytes):
         try:
             row = orjson.loads(source)
         except orjson.JSONDecodeError as error:
-            raise InputDataError(f"{where} is no JSON: {error}") from None
+            raise InputDataError(f"{where} is not JSON: {error}") from None
     if not isinstance(row, Mapping) or "responses_create_params" not in row:
         raise InputDataError(
-            f"{where} is no task: it has no responses_create_params",
+            f"{where} is not a task: it has no responses_create_params",
             hint="keep each task in a column of its own, as the JSON line that it is in its file",
         )
     return row
 
 
 def sampling_for(row: JsonObject, settings: JsonObject) -> JsonDict:
-    """A trainer's sampling parameters as those of a request for `row`.
+    """Convert a trainer's sampling parameters to the parameters of a request for `row`.
 
-    What the Responses API has no word for (`top_k`, `min_p`, `stop`, …) goes to the endpoint as it
-    is, in `metadata.extra_body`. Raises ConfigError for more than one answer to a request.
+    Parameters that the Responses API lacks (`top_k`, `min_p`, `stop`, …) are sent to the endpoint
+    unchanged, in `metadata.extra_body`. Raises ConfigError: `n` is more than 1.
     """
     if settings.get("n") not in {None, 1}:
         raise ConfigError(

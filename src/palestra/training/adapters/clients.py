@@ -1,4 +1,4 @@
-"""What an adapter needs of a client: `RolloutClient` and `SyncRolloutClient` are such."""
+"""The client methods that adapters use; `RolloutClient` and `SyncRolloutClient` have them."""
 
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -9,14 +9,14 @@ from palestra.training.requests import RolloutRequest
 
 
 class SubmittedBatch(Protocol):
-    """A submission."""
+    """One submission of rollout requests."""
 
     async def gather(self) -> list[Outcome]:
-        """All outcomes, in the order of the requests."""
+        """Return all outcomes, in the order of the requests."""
 
 
 class Client(Protocol):
-    """Runs rollouts."""
+    """A client that runs rollouts."""
 
     def submit(
         self, requests: Iterable[RolloutRequest], /
@@ -24,18 +24,18 @@ class Client(Protocol):
 
 
 class SyncBatch(Protocol):
-    """A submission."""
+    """One submission of rollout requests, for callers that have no event loop."""
 
     def gather(self) -> list[Outcome]:
-        """All outcomes, in the order of the requests."""
+        """Return all outcomes, in the order of the requests."""
 
 
 class SyncClient(Protocol):
-    """Runs rollouts for callers that have no event loop."""
+    """A client that runs rollouts for callers that have no event loop."""
 
     def submit(
         self, requests: Iterable[RolloutRequest], /
     ) -> AbstractContextManager[SyncBatch]: ...
 
     def set_weight_version(self, version: int, /) -> None:
-        """The model's weights are of this version from now on."""
+        """Set the version of the model's weights from now on."""

@@ -1,7 +1,7 @@
-"""NeMo RL: outcomes as the rows that its GRPO loop consumes.
+"""NeMo RL: converts outcomes to the rows of its GRPO loop.
 
-A row is a `DatumSpec` with what a rollout adds to it: a log of messages with the token ids of
-each, the reward, whether it was cut off, whether it may be trained on.
+A row is a `DatumSpec` with the fields that a rollout adds: a message log with the token ids of each
+message, the reward, whether it was truncated, and whether it may be trained on.
 
     rows = grpo_rows(outcomes, pad_id=tokenizer.pad_token_id, tensor=torch.tensor)
     batch = BatchedDataDict(columns(rows))
@@ -18,15 +18,17 @@ USER, ASSISTANT, ENVIRONMENT = "user", "assistant", "environment"
 
 
 class GrpoRow(TypedDict):
-    """One rollout. Where `tensor` was given, lists of ids and log probs are tensors."""
+    """One rollout as a row. Lists of ids and log probs are tensors if `tensor` was given."""
 
     message_log: list[dict[str, Any]]
-    """`role`, `content`, `token_ids`, and `generation_logprobs`, one for each id."""
+    """One entry per message: `role`, `content`, `token_ids`, and `generation_logprobs`, one for
+    each id."""
     length: int
-    """Tokens, of all messages."""
+    """The number of tokens of all messages."""
     extra_env_info: dict[str, Any]
     loss_multiplier: float
-    """0.0: no part of the loss. The reward counts for the baseline of its group all the same."""
+    """0.0 for a masked rollout, which has no part in the loss. Its reward still counts for the
+    baseline of its group."""
     idx: int
     task_name: str
     total_reward: float
@@ -43,14 +45,14 @@ def grpo_rows(
     tensor: Callable[[list[Any]], Any] | None = None,
     decode: Callable[[list[int]], str] | None = None,
 ) -> list[GrpoRow]:
-    """One row for each outcome, in their order.
+    """Return one row for each outcome, in their order.
 
-    pad_id: stands, masked, for tokens that there are none of.
-    tensor: makes a tensor of a list, as `torch.tensor` does; None leaves lists.
-    decode: the text of ids, for what NeMo RL logs; None leaves it empty.
+    `pad_id`: a masked placeholder token where a rollout has no tokens. `tensor`: makes a tensor
+    from a list, such as `torch.tensor`; None keeps lists. `decode`: returns the text of token ids,
+    for NeMo RL's logs; None leaves the text empty.
 
-    Raises IncompleteRollouts for rollouts without a reward: a row with `loss_multiplier` 0 still
-    enters the baseline of its group. Raises RunFailed for those that are several sequences.
+    Raises IncompleteRollouts: a rollout has no reward (a row with `loss_multiplier` 0 would still
+    enter the baseline of its group). Raises RunFailed: a rollout has several sequences.
     """
     tensor = tensor or _as_it_is
     decode = decode or _no_text
@@ -61,7 +63,7 @@ def grpo_rows(
 
 
 def columns(rows: Sequence[GrpoRow]) -> dict[str, list[Any]]:
-    """The rows field by field, as a `BatchedDataDict` is made of them."""
+    """Return one list for each field of the rows, as `BatchedDataDict` takes them."""
     names = list(GrpoRow.__annotations__)
     return {name: [row[name] for row in rows] for name in names}  # type: ignore[literal-required]  # the names are its own
 
@@ -70,7 +72,7 @@ _Message = tuple[str, list[int], list[float]]
 
 
 def _log(outcome: Completed, pad_id: int) -> list[_Message]:
-    """Role, ids and log probs of every message."""
+    """Return the role, ids and log probs of every message."""
     sample = the_sample(outcome, "NeMo RL", pad_id=pad_id)
     turns = the_chain(outcome, "NeMo RL").turns
     if not any(turn.generated_ids for turn in turns):
@@ -118,7 +120,7 @@ def _row(
 
 
 def _messages(turn: Turn, *, first: bool) -> list[_Message]:
-    """What was read, if anything, and what was sampled."""
+    """Return a turn's new prompt, if any, and the ids that the model sampled."""
     prompt_message = (USER if first else ENVIRONMENT, turn.prompt_ids, [0.0] * len(turn.prompt_ids))
     if len(turn.logprobs) == len(turn.generated_ids):
         answer_message = (ASSISTANT, turn.generated_ids, turn.logprobs)

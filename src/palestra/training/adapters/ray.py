@@ -5,10 +5,10 @@
         ...
     stop_actor(actor)
 
-The actor has the fleet and the client. When it dies, the driver has all that is needed to say what
-is missing; so `rollouts` raises the same `IncompleteRollouts` whether a server of the fleet died or
-the actor itself. Those who call the actor directly get Ray's own errors, which are instances of
-ours as well.
+The actor runs the fleet and the client. If the actor dies, the driver can still list the missing
+rollouts, so `rollouts` raises the same `IncompleteRollouts` whether a server of the fleet or the
+actor died. A direct call of the actor raises Ray's own errors, which are also instances of
+Palestra's errors.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -33,17 +33,18 @@ START_TIMEOUT_S: Final = 300.0
 STOP_TIMEOUT_S: Final = 30.0
 
 ServersMaker = Callable[[], OpenServers]
-"""Called in the actor, so it must survive pickling: a function of a module, or a partial of one."""
+"""Makes the fleet in the actor, so it must be picklable: a module's function, or a partial of one.
+"""
 
 
 class Landed(NamedTuple):
-    """One rollout that has ended."""
+    """One rollout that has ended, as `rollouts` yields it."""
 
     row: int
-    """Its place among the rows that were asked for."""
+    """The index of the rollout's row in the submitted rows."""
     outcome: Outcome
     timing: Timings | None
-    """None for a rollout that failed."""
+    """Times of the rollout; None when it failed."""
 
 
 def open_fleet(
@@ -52,20 +53,20 @@ def open_fleet(
     *,
     placement: str = PROCESS,
 ) -> Fleet:
-    """A fleet of its own for an actor, configured by the files of its node.
+    """Make a fleet for an actor, configured by files on the actor's node.
 
-    Relative paths start at the actor's working directory: the driver's, or what a runtime
-    environment (`working_dir`) makes it.
+    Relative paths start at the actor's working directory: the driver's, or the one that a runtime
+    environment (`working_dir`) sets.
 
-    `placement`: where servers live whose config does not say: in processes of their own, so that
-    one that dies takes neither the actor nor its evidence with it, or `embedded`.
+    `placement`: the placement of servers whose config names none. By default in their own
+    processes, so that a server that dies does not kill the actor; or `embedded`.
     """
     config = load_config(config_paths=config_paths, overrides=overrides, use_env_yaml=False)
     return Fleet(config, default_placement=placement)
 
 
 class RolloutActor:
-    """Runs rollouts in a Ray worker. `start_actor` makes one; it imports no Ray itself."""
+    """Runs rollouts in a Ray worker. `start_actor` makes it. The class itself does not import Ray."""
 
     def __init__(self, servers: ServersMaker, settings: ClientSettings | None = None) -> None:
         self._servers = servers
@@ -74,17 +75,17 @@ class RolloutActor:
         self._client: RolloutClient | None = None
 
     async def start(self) -> None:
-        """Start the fleet. Raises what it raises."""
+        """Start the fleet. Raises the fleet's errors."""
         client = RolloutClient(self._servers(), self._settings)
         self._client = await self._stack.enter_async_context(client)
 
     async def run_rollouts(
         self, rows: Sequence[JsonObject | RolloutRequest]
     ) -> AsyncIterator[tuple[int, Outcome, Timings | None]]:
-        """Run all rows, and yield each as it ends: index, outcome, timing.
+        """Run all rows, and yield the index, outcome and timing of each when it ends.
 
-        Raises what the client raises, `IncompleteRollouts` above all. Closing the stream cancels
-        what has not ended.
+        Raises the client's errors, mostly `IncompleteRollouts`. Closing the stream cancels the
+        rollouts that have not ended.
         """
         requests = requests_of(rows)
         index_of_key = {request.key: index for index, request in enumerate(requests)}
@@ -94,15 +95,15 @@ class RolloutActor:
                 yield index_of_key[outcome.key], outcome, timing
 
     async def health(self) -> Health:
-        """What the client is doing."""
+        """Return the client's health."""
         return await self._running().health()
 
     async def set_weight_version(self, version: int) -> None:
-        """The model's weights are of this version from now on."""
+        """Set the version of the model's weights from now on."""
         await self._running().set_weight_version(version)
 
     async def stop(self) -> None:
-        """Cancel what runs, and stop the fleet."""
+        """Cancel the running rollouts, and stop the fleet."""
         self._client = None
         await self._stack.aclose()
 
@@ -113,9 +114,10 @@ class RolloutActor:
 
 
 def requests_of(rows: Sequence[JsonObject | RolloutRequest]) -> list[RolloutRequest]:
-    """Requests as they are; rows by their `_ng_task_index` and `_ng_rollout_index`, or their place.
+    """Return the rows as requests. A row's key is its `_ng_task_index` and `_ng_rollout_index`;
+    without them, its index and 0. Requests pass unchanged.
 
-    Raises InputDataError when there is none.
+    Raises InputDataError: the list is empty.
     """
     return requests_in(
         row if isinstance(row, RolloutRequest) else _request_of(row, index)
@@ -141,10 +143,10 @@ def start_actor(
     timeout_s: float = START_TIMEOUT_S,
     **options: Any,
 ) -> Any:
-    """Make an actor on the cluster, and wait until its fleet is up. Returns its handle.
+    """Start an actor on the cluster, and wait until its fleet is ready. Return the actor's handle.
 
-    `options` are Ray's (`num_cpus`, `resources`, `scheduling_strategy`, …). Raises what the start
-    of the fleet raises, and ConfigError when Ray is not installed.
+    `options`: Ray's options (`num_cpus`, `resources`, `scheduling_strategy`, …). Raises the errors
+    of the fleet's start, and ConfigError: Ray is not installed.
     """
     ray = _ray()
     actor = ray.remote(RolloutActor).options(**options).remote(servers, settings)
@@ -157,10 +159,10 @@ def start_actor(
 
 
 def rollouts(actor: Any, rows: Sequence[JsonObject | RolloutRequest]) -> Iterator[Landed]:
-    """Run the rows on the actor, and yield each as it ends.
+    """Run the rows on the actor, and yield each rollout when it ends.
 
-    Raises what the client raises; for an actor that died, whatever killed it, IncompleteRollouts.
-    Leaving early cancels what has not ended.
+    Raises the client's errors, and IncompleteRollouts when the actor died for any reason. Leaving
+    the loop early cancels the rollouts that have not ended.
     """
     ray = _ray()
     requests = requests_of(rows)
@@ -180,7 +182,9 @@ def rollouts(actor: Any, rows: Sequence[JsonObject | RolloutRequest]) -> Iterato
 
 
 def stop_actor(actor: Any, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
-    """Stop its fleet, and end it; an actor that does not answer is killed, and its fleet follows."""
+    """Stop the actor's fleet, and end the actor. If it does not answer, it is killed, and its fleet
+    ends too.
+    """
     ray = _ray()
     with suppress(ray.exceptions.RayError):
         ray.get(actor.stop.remote(), timeout=timeout_s)
@@ -189,26 +193,26 @@ def stop_actor(actor: Any, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
 
 @dataclass(slots=True)
 class _Books:
-    """What the driver has seen of a stream."""
+    """The driver's record of a stream: which rollouts are missing, and how many have come."""
 
     missing: dict[Key, None]
     requested: int
     received: int = 0
 
     def entered(self, landed: Landed) -> Landed:
-        """One more. Raises RunFailed for one that was not asked for, or has come before."""
+        """Record one rollout. Raises RunFailed: it was not requested, or has already come."""
         key = landed.outcome.key
         if key not in self.missing:
             raise RunFailed(
-                f"the actor's stream has rollout {key} twice, or without having been asked for it",
-                hint="leave Ray's max_task_retries of the actor at 0: a stream begins anew with it",
+                f"the actor returned rollout {key} twice, or returned it without a request",
+                hint="leave the actor's max_task_retries at 0: a retry starts the stream again",
             )
         del self.missing[key]
         self.received += isinstance(landed.outcome, Completed)
         return landed
 
     def incomplete(self, cause: Cause) -> IncompleteRollouts:
-        """What it means that nothing else comes."""
+        """Return the error for a stream that ended before all rollouts came."""
         return IncompleteRollouts(
             requested=self.requested,
             received=self.received,
@@ -219,7 +223,7 @@ class _Books:
 
 
 def _cause(error: Exception) -> Cause:
-    """Why an actor is gone, as far as Ray knows."""
+    """Return why an actor died, from Ray's error."""
     reason = " ".join(str(error).split())
     # Ray names memory among the possible causes of every death; only this one is known to be it.
     hungry = type(error).__name__ == "OutOfMemoryError"
@@ -235,7 +239,7 @@ def _cause(error: Exception) -> Cause:
 
 
 def _ours(error: BaseException) -> BaseException:
-    """The error that was raised in the actor, where it is one of ours; else the error itself."""
+    """Return Palestra's error that the actor raised, if there is one; else `error` itself."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, PalestraError) else error
 

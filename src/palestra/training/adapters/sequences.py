@@ -1,4 +1,4 @@
-"""What trainers want of a rollout: a prompt, and a response of which a mask says what counts."""
+"""Rollouts as prompt and response sequences, with a mask of the tokens to train on."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,18 +11,19 @@ from palestra.training.outcomes import Chain, Completed, Failed, Outcome
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """A chain, cut where the model said its first token. The response's lists are equally long."""
+    """One chain, split at the model's first token. The lists of the response have equal length."""
 
     prompt_ids: list[int]
     response_ids: list[int]
     response_mask: list[int]
-    """1 for what the model sampled and is trained on; 0 for what tools and users said."""
+    """1 for tokens that the model sampled and that are trained on; 0 for text of tools and users.
+    """
     response_logprobs: list[float]
-    """0.0 where nothing was sampled."""
+    """The log prob of each token; 0.0 for tokens that were not sampled."""
 
 
 def sample_of(chain: Chain, *, masked: bool = False) -> Sample:
-    """One chain; `masked`: nothing of it is trained on."""
+    """Return one chain as a sample. `masked`: the mask is all zeros."""
     flat = chain.flat
     begins = len(chain.turns[0].prompt_ids) if chain.turns else 0
     mask = [0] * (len(flat.ids) - begins) if masked else flat.loss_mask[begins:]
@@ -30,10 +31,11 @@ def sample_of(chain: Chain, *, masked: bool = False) -> Sample:
 
 
 def the_sample(outcome: Completed, trainer: str, *, pad_id: int) -> Sample:
-    """The rollout as the one sequence that `trainer` takes.
+    """Return the rollout as one sequence, because `trainer` takes only one.
 
-    Where there is nothing to train on (no token ids were captured, or the context was full before
-    the first token), `pad_id` stands for it, masked. Raises RunFailed for several sequences.
+    If there is nothing to train on (no token ids were captured, or the context was full before the
+    first token), the response is one masked `pad_id`. Raises RunFailed: the rollout has several
+    sequences.
     """
     chain = the_chain(outcome, trainer)
     sample = sample_of(chain, masked=outcome.masked)
@@ -41,9 +43,10 @@ def the_sample(outcome: Completed, trainer: str, *, pad_id: int) -> Sample:
 
 
 def the_chain(outcome: Completed, trainer: str) -> Chain:
-    """The one chain that `trainer` takes; of a masked rollout, of which nothing counts, the first.
+    """Return the rollout's only chain; the first chain when the rollout is masked, as no token
+    counts then.
 
-    Raises RunFailed for several.
+    Raises RunFailed: the rollout has several chains.
     """
     if len(outcome.chains) > 1 and not outcome.masked:
         raise RunFailed(
@@ -54,15 +57,15 @@ def the_chain(outcome: Completed, trainer: str) -> Chain:
 
 
 def nothing_said(prompt_ids: list[int], pad_id: int) -> Sample:
-    """A sequence of which nothing is trained on, and no list is empty."""
+    """Return a sequence with nothing to train on and no empty list."""
     return Sample(prompt_ids or [pad_id], [pad_id], [0], [0.0])
 
 
 def all_completed(outcomes: Sequence[Outcome], trainer: str) -> list[Completed]:
-    """The outcomes, when each has a reward.
+    """Return the outcomes, if each has a reward.
 
-    Raises IncompleteRollouts for any that failed: `trainer` has no rows without a reward, and one
-    made up would move the baseline of its group. Raises InputDataError when there is no outcome.
+    Raises IncompleteRollouts: a rollout failed. `trainer` needs a reward in each row, and a made-up
+    reward would change the baseline of its group. Raises InputDataError: there is no outcome.
     """
     if not outcomes:
         raise InputDataError(f"there is no outcome for {trainer} to train on: the list is empty")
@@ -85,6 +88,6 @@ def all_completed(outcomes: Sequence[Outcome], trainer: str) -> list[Completed]:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Their mean, 0.0 of none."""
+    """Return the mean of the values; 0.0 without values."""
     numbers = list(values)
     return sum(numbers) / len(numbers) if numbers else 0.0

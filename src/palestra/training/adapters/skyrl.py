@@ -3,7 +3,7 @@
     generator = PalestraGenerator(client, pad_id=tokenizer.pad_token_id)
     trainer = RayPPOTrainer(..., generator=generator)
 
-Each row of the dataset has its task, as the JSON line that it is, in the column `row`.
+Each row of the dataset has the task as JSON text in its column `row`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,20 +17,20 @@ from palestra.training.outcomes import Completed, Outcome
 from palestra.training.requests import RolloutRequest
 
 ROW = "row"
-"""The column, and so the key in `env_extras`, that holds the task."""
+"""The dataset column with the task; also the key in `env_extras`."""
 _STOPPED: Mapping[str, str] = {"max_output_tokens": "length", "context_full": "length"}
-"""What SkyRL calls the reasons why a model stopped, where it has another word."""
+"""SkyRL's names of the stop reasons that have another name in Palestra."""
 
 
 class TrajectoryID(Protocol):
-    """SkyRL's name of a trajectory."""
+    """SkyRL's id of a trajectory."""
 
     instance_id: str
     repetition_id: int
 
 
 class GeneratorInput(TypedDict):
-    """What SkyRL asks for; all lists are equally long."""
+    """SkyRL's request for trajectories; all lists have equal length."""
 
     prompts: list[Any]
     env_extras: list[dict[str, Any]]
@@ -39,7 +39,7 @@ class GeneratorInput(TypedDict):
 
 
 class GeneratorOutput(TypedDict):
-    """What SkyRL trains on: a row for each trajectory, in the order of the input."""
+    """SkyRL's training data: one entry per trajectory in each list, in the order of the input."""
 
     prompt_token_ids: list[list[int]]
     response_ids: list[list[int]]
@@ -50,21 +50,23 @@ class GeneratorOutput(TypedDict):
     rollout_logprobs: list[list[float]]
     trajectory_ids: list[Any] | None
     trajectory_generation_times: list[float]
-    """Seconds."""
+    """The time of each trajectory, in seconds."""
     is_last_step: None
-    """Only for training step by step, which this is not."""
+    """Always None: only step-by-step training uses it."""
 
 
 @final
 class PalestraGenerator:
-    """SkyRL's `GeneratorInterface` over a client; has no other connection to SkyRL."""
+    """SkyRL's `GeneratorInterface`, implemented with a client. It does not import SkyRL."""
 
     def __init__(self, client: Client, *, pad_id: int) -> None:
         self._client = client
         self._pad_id = pad_id
 
     async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
-        """A trajectory for each prompt. Raises what `requests_of` and `generator_output` do."""
+        """Return a trajectory for each prompt. Raises the errors of `requests_of` and
+        `generator_output`.
+        """
         async with self._client.submit(requests_of(input_batch)) as batch:
             outcomes = await batch.gather()
         ids = input_batch.get("trajectory_ids")
@@ -72,7 +74,7 @@ class PalestraGenerator:
 
 
 def requests_of(batch: GeneratorInput) -> list[RolloutRequest]:
-    """What SkyRL asks for, as requests. Raises InputDataError for prompts without a task."""
+    """Convert SkyRL's input to requests. Raises InputDataError: a prompt has no task."""
     extras = batch["env_extras"] or []
     ids = batch.get("trajectory_ids")
     if len(extras) != len(batch["prompts"]) or (ids is not None and len(ids) != len(extras)):
@@ -96,12 +98,12 @@ def requests_of(batch: GeneratorInput) -> list[RolloutRequest]:
 def generator_output(
     outcomes: Sequence[Outcome], *, pad_id: int, trajectory_ids: list[Any] | None = None
 ) -> GeneratorOutput:
-    """Outcomes as SkyRL's `GeneratorOutput`, in their order.
+    """Return the outcomes as SkyRL's `GeneratorOutput`, in their order.
 
-    pad_id: stands, masked, for tokens that there are none of.
+    `pad_id`: a masked placeholder token where a rollout has no tokens.
 
-    Raises IncompleteRollouts for rollouts without a reward, and RunFailed for those that are
-    several sequences.
+    Raises IncompleteRollouts: a rollout has no reward. Raises RunFailed: a rollout has several
+    sequences.
     """
     completed = all_completed(outcomes, "SkyRL")
     samples = [the_sample(outcome, "SkyRL", pad_id=pad_id) for outcome in completed]

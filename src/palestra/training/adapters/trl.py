@@ -6,9 +6,9 @@
         processing_class=tokenizer, rollout_func=rollouts,
     )
 
-TRL hands a `rollout_func` the prompts of its batch, each as often as a rollout of it is wanted,
-and takes back as many sequences, in that order. What ties a prompt to its task is the key
-`palestra_row` on the prompt's last message: `dataset()` puts it there, TRL passes it on.
+TRL gives a `rollout_func` the prompts of its batch, each repeated once per wanted rollout, and
+expects as many sequences in the same order. The key `palestra_row` on a prompt's last message
+connects the prompt with its task: `dataset()` adds the key, and TRL passes it on.
 """
 
 import itertools
@@ -29,20 +29,20 @@ ROW: Final = "palestra_row"
 REWARD: Final = "environment_reward"
 
 LEAVES_OUT: Final = (1, 16)
-"""A version of TRL that is known to leave completions without a reward out of the statistics of
-their group: earlier ones summed what was missing up to 0."""
+"""The first TRL version known to leave completions without a reward out of their group's
+statistics. Earlier versions count a missing reward as 0."""
 
 _SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
 class TrainerState(Protocol):
-    """What is read of `trainer.state`."""
+    """The fields of `trainer.state` that this adapter reads."""
 
     global_step: int
 
 
 class Trainer(Protocol):
-    """What is read of a `GRPOTrainer`."""
+    """The fields of a `GRPOTrainer` that this adapter reads."""
 
     state: TrainerState
     args: Any
@@ -53,10 +53,11 @@ class Trainer(Protocol):
 class TrlRollouts:
     """A `rollout_func`: every completion of a batch is a rollout in the environment.
 
-    push_weights: called with the trainer and the version of its weights whenever they have changed
-    since the last rollouts; it has the model server take them. None: TRL's own vLLM takes them.
-    sampling: parameters of a request; None takes the trainer's (`temperature`, …), and
-    `max_completion_length` as the most tokens of each turn.
+    `push_weights`: called with the trainer and its weight version when the weights have changed
+    since the last rollouts; it updates the model server. None: TRL's own vLLM has the weights.
+
+    `sampling`: request parameters; None uses the trainer's (`temperature`, …), with
+    `max_completion_length` as the token limit of each turn.
     """
 
     def __init__(
@@ -74,14 +75,14 @@ class TrlRollouts:
         self._pushed: int | None = None
 
     def dataset(self) -> list[JsonDict]:
-        """The training set, for `datasets.Dataset.from_list`: a prompt for each row."""
+        """Return the training set for `datasets.Dataset.from_list`: one prompt per row."""
         return [{"prompt": _prompt(row, index)} for index, row in enumerate(self._rows)]
 
     def __call__(self, prompts: list[Any], trainer: Trainer) -> dict[str, list[Any]]:
-        """The batch that TRL asks for.
+        """Run one rollout per prompt, and return the batch in TRL's format.
 
-        Raises what the client raises, and RunFailed when nothing of it can be trained on, or when
-        the trainer would make a reward for a rollout that has failed.
+        Raises the client's errors. Raises RunFailed: no rollout can be trained on, or the trainer
+        would give a failed rollout a reward.
         """
         self._renew_weights(trainer)
         with self._client.submit(self._requests(prompts, trainer)) as batch:
@@ -142,7 +143,8 @@ class TrlRollouts:
 
 
 def environment_reward(*, environment_reward: list[float | None], **_: Any) -> list[float | None]:
-    """A reward function for TRL: the rewards of `TrlRollouts`, None for rollouts that failed.
+    """Return the rewards of `TrlRollouts` to TRL, None for rollouts that failed. A TRL reward
+    function.
 
     TRL leaves completions without a reward out of the statistics of their group, and gives them no
     advantage.
@@ -151,7 +153,7 @@ def environment_reward(*, environment_reward: list[float | None], **_: Any) -> l
 
 
 def _prompt(row: JsonObject, index: int) -> list[JsonDict]:
-    """The row's messages as far as TRL shows them: who said what, as plain text."""
+    """Return the row's messages for TRL: roles and plain text only."""
     conversation = row["responses_create_params"].get("input") or ""
     items = (
         [{"role": "user", "content": conversation}]
@@ -175,7 +177,9 @@ def _text(content: Any) -> str:
 
 
 def _check_trainable(outcomes: Sequence[Outcome]) -> None:
-    """A batch without any reward, or token to train on, would be an epoch of nothing."""
+    """Raise RunFailed when no rollout has a reward and tokens to train on, as the step would train
+    nothing.
+    """
     if any(isinstance(outcome, Completed) and not outcome.masked for outcome in outcomes):
         return
     failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
@@ -188,7 +192,7 @@ def _check_trainable(outcomes: Sequence[Outcome]) -> None:
 
 
 def _check_left_out(trainer: Trainer, outcomes: Sequence[Outcome]) -> None:
-    """A completion without a reward must not enter its group's statistics as one of 0."""
+    """Raise RunFailed when TRL would count a missing reward as 0 in its group's statistics."""
     failed = next(outcome for outcome in outcomes if isinstance(outcome, Failed))
     reason = f"rollout {failed.key} failed ({failed.message})"
     if len(getattr(trainer, "reward_funcs", ())) > 1:
@@ -205,7 +209,7 @@ def _check_left_out(trainer: Trainer, outcomes: Sequence[Outcome]) -> None:
 
 
 def _installed() -> tuple[int, ...] | None:
-    """TRL's version; None where there is none, so that nobody trains with it."""
+    """Return TRL's version as numbers; None when TRL is not installed."""
     try:
         installed = version("trl")
     except PackageNotFoundError:
@@ -221,7 +225,7 @@ def _sample(outcome: Outcome, pad_id: int) -> Sample:
 
 
 def _columns(outcomes: Sequence[Outcome], samples: Sequence[Sample]) -> dict[str, list[Any]]:
-    """In TRL's names. `env_mask` is 1 for what the model sampled."""
+    """Return the batch under TRL's field names. `env_mask` is 1 for tokens that the model sampled."""
     return {
         "prompt_ids": [sample.prompt_ids for sample in samples],
         "completion_ids": [sample.response_ids for sample in samples],

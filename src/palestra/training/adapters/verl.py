@@ -1,4 +1,4 @@
-"""verl: one rollout as what an agent loop returns, the fields of its `AgentLoopOutput`.
+"""verl: one rollout as the fields of the `AgentLoopOutput` that an agent loop returns.
 
 class PalestraLoop(AgentLoopBase):
     async def run(self, sampling_params, **columns):
@@ -20,7 +20,7 @@ from palestra.transport import new_id
 
 
 class LoopMetrics(TypedDict):
-    """Seconds."""
+    """Seconds that one rollout spent on each kind of call."""
 
     generate_sequences: float
     tool_calls: float
@@ -28,19 +28,19 @@ class LoopMetrics(TypedDict):
 
 
 class LoopOutput(TypedDict):
-    """The fields of `AgentLoopOutput` that a rollout has a say in."""
+    """The fields of `AgentLoopOutput` that a rollout sets."""
 
     prompt_ids: list[int]
     response_ids: list[int]
-    """Everything after the first prompt: what the model sampled, and what tools answered."""
+    """All tokens after the first prompt: the model's tokens and the tools' answers."""
     response_mask: list[int]
     response_logprobs: list[float]
     reward_score: float
     num_turns: int
-    """Of the chat, as verl counts: the first prompt, each answer, each round of tools."""
+    """The number of turns, as verl counts: the first prompt, each answer, each round of tools."""
     metrics: LoopMetrics
     extra_fields: dict[str, Any]
-    """`min_global_steps` and `max_global_steps` are the weight versions that sampled it."""
+    """`min_global_steps` and `max_global_steps`: the weight versions that sampled the rollout."""
 
 
 async def run_row(
@@ -52,10 +52,10 @@ async def run_row(
     task_id: int | str | None = None,
     response_length: int | None = None,
 ) -> LoopOutput:
-    """Run one row, as an agent loop's `run` is asked to.
+    """Run one row, for an agent loop's `run`.
 
-    row: the task, as a mapping or as JSON. task_id: what logs and errors name it by.
-    Raises what `agent_loop_output` and the client raise.
+    `row`: the task, as a mapping or as JSON. `task_id`: the task's name in logs and errors. Raises
+    the errors of `agent_loop_output` and of the client.
     """
     task = row_of(row, "row")
     request = RolloutRequest(
@@ -71,13 +71,13 @@ async def run_row(
 def agent_loop_output(
     outcome: Outcome, *, pad_id: int, response_length: int | None = None
 ) -> LoopOutput:
-    """The fields of verl's `AgentLoopOutput`.
+    """Return the fields of verl's `AgentLoopOutput`.
 
-    pad_id: stands, masked, for tokens that there are none of.
-    response_length: the longest response that verl is configured for.
+    `pad_id`: a masked placeholder token where the rollout has no tokens. `response_length`: the
+    longest response that verl is configured for.
 
-    Raises IncompleteRollouts for a rollout without a reward, and RunFailed for one that is several
-    sequences: verl has one for each.
+    Raises IncompleteRollouts: the rollout has no reward. Raises RunFailed: the rollout has several
+    sequences, and verl takes one per rollout.
     """
     (completed,) = all_completed([outcome], "verl")
     sample = the_sample(completed, "verl", pad_id=pad_id)

@@ -1,13 +1,13 @@
-"""HTTP/1.1, with TLS and through proxies, at a quarter of what a general client costs.
+"""HTTP/1.1, with TLS and through proxies, at a quarter of a general client's cost.
 
-A model call is one POST and one JSON answer on a connection that stays open. `HttpClient` does
-that and no more: no redirects, no streaming, no cookie jar.
+A model call is one POST and one JSON answer on a connection that stays open. `HttpClient` does only
+this: no redirects, no streaming, no cookie jar.
 
-- `requests`: from an `HttpRequest` to the bytes of its head. Pure.
-- `answers`: from bytes, however they are cut, to an `HttpReply`. Pure.
-- `proxies`: which proxy a URL goes through, by the environment. Pure.
+- `requests`: converts an `HttpRequest` to the bytes of its head. Pure.
+- `answers`: converts received bytes, in chunks of any size, to an `HttpReply`. Pure.
+- `proxies`: chooses the proxy for a URL, from the environment variables. Pure.
 - `connection`: one socket, one exchange at a time, its deadline.
-- `dialing`: how a connection comes about: resolved, tunnelled, with TLS.
-- `pool`: which connections to a host are idle, and how many may be opened at once.
-- `client`: what goes on which connection, and what may be sent again.
+- `dialing`: opens a connection: name resolution, proxy tunnel, TLS.
+- `pool`: the idle connections to a host, and the limit on opening connections.
+- `client`: assigns requests to connections, and decides what may be sent again.
 """

@@ -1,7 +1,7 @@
-"""From bytes, however the network cut them, to an `HttpReply`.
+"""Converts received bytes, in chunks of any size, to an `HttpReply`.
 
-The grammar is llhttp's (`httptools`, the parser under uvicorn); here is what it leaves open:
-which answers count, where one without a length ends, and how large one may be.
+The parser is llhttp (`httptools`, as in uvicorn). This module decides what the parser leaves open:
+which answers are final, where an answer without a length ends, and how large one may be.
 """
 
 import zlib
@@ -12,23 +12,25 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from palestra.transport.http import HttpReply, parse_set_cookies
 
 MOST_HEAD_BYTES = 256 * 1024
-"""A head that has not ended by then is not one; servers of note stop at 64 KiB."""
+"""The longest head of an answer that is accepted; common servers stop at 64 KiB."""
 
 MOST_BODY_BYTES = 1 << 30
-"""1 GiB: a thousand times the largest trajectory with its token ids. What is longer is an
-endless answer, which would take the process down with it."""
+"""The longest body that is accepted, 1 GiB: a thousand times the largest trajectory with its token
+ids. A longer answer is treated as endless, because it would use up the process's memory."""
 
 _COMPRESSIONS: Final = frozenset({"gzip", "x-gzip", "deflate"})
 _FOREIGN_COMPRESSIONS: Final = frozenset({"br", "zstd", "compress", "x-compress"})
 
 
 class Malformed(Exception):
-    """What came is no answer; the message says what is wrong with it."""
+    """Error: the received bytes are not a valid HTTP answer. The message says what is wrong."""
 
 
 @final
 class AnswerReader:
-    """Reads one answer after the other. `expect`, then `feed` until a reply comes, or `end`."""
+    """Reads one answer after another. Call `expect`, then `feed` until it returns a reply, or
+    `end`.
+    """
 
     def __init__(self) -> None:
         self._parser = HttpResponseParser(self)
@@ -44,9 +46,9 @@ class AnswerReader:
         self.expect()
 
     def expect(self, bodiless: bool = False, body_limit: int | None = None) -> None:
-        """Begin the next answer; `bodiless` when it has no body, whatever its headers say.
+        """Begin the next answer. `bodiless`: it has no body, whatever its headers say.
 
-        After `body_limit` bytes of body it counts as complete.
+        After `body_limit` bytes of the body the answer counts as complete.
         """
         self._bodiless = bodiless
         self._body_limit = body_limit
@@ -59,11 +61,13 @@ class AnswerReader:
         """Once it is complete: whether another one may follow on its connection."""
 
     def close(self) -> None:
-        """Read no more. Reader and parser refer to each other: this lets go of both."""
+        """Stop reading. Deletes the parser, because reader and parser refer to each other."""
         del self._parser
 
     def feed(self, data: bytes) -> HttpReply | None:
-        """The reply, once it is complete. Raises `Malformed` when it can be none."""
+        """Parse received bytes. Return the reply when it is complete, else None. Raises
+        `Malformed`.
+        """
         self.received += len(data)
         try:
             self._parser.feed_data(data)
@@ -84,7 +88,9 @@ class AnswerReader:
         return None
 
     def end(self) -> HttpReply | None:
-        """The peer will send no more: the reply if that is how it ends, None if it is cut off."""
+        """Handle the end of the connection. Return the reply if its body ends there, None if it is
+        cut off.
+        """
         headers = self._headers
         if not self._head_ended or "content-length" in headers or "transfer-encoding" in headers:
             return None
@@ -96,7 +102,7 @@ class AnswerReader:
         return limit is not None and sum(map(len, self._chunks)) >= limit
 
     def cut_off(self) -> str:
-        """How far the answer had come, in words."""
+        """Return a text about how much of the answer had arrived."""
         if not self.received:
             return "before the first byte of the answer"
         if not self._head_ended:
@@ -107,18 +113,20 @@ class AnswerReader:
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        """Nothing may follow an answer: we send one request at a time."""
+        """Raise `Malformed` when bytes follow a complete answer: only one request is sent at a
+        time.
+        """
         if self._complete:
             self.reusable = False
             raise Malformed("more follows it")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, or after the body a trailer, which means nothing to us."""
+        """Keep one header. Trailers after the body are ignored."""
         if not self._head_ended:
             self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Decide by status and headers how the body ends."""
+        """Decide from status and headers how the body ends."""
         self._head_ended = True
         self._status = self._parser.get_status_code()
         self._headers = headers = {
@@ -149,11 +157,13 @@ class AnswerReader:
             raise Malformed(f"its transfer-encoding is {coding!r}")
 
     def on_body(self, chunk: bytes) -> None:
-        """The next part of the body."""
+        """Keep the next part of the body."""
         self._chunks.append(chunk)
 
     def on_message_complete(self) -> None:
-        """The end, unless it was an interim answer: the real one follows."""
+        """Mark the answer as complete, unless it is an interim answer (1xx), which the real answer
+        follows.
+        """
         if self._status >= 200:
             self._complete = True
             self.reusable = self._parser.should_keep_alive()
@@ -183,9 +193,9 @@ class AnswerReader:
 
 
 def decoded(body: bytes, codings: str, limit: int | None = None) -> bytes:
-    """`body` as it was before the server encoded it; about the first `limit` bytes of it.
+    """Return `body` decompressed; with `limit`, about its first `limit` bytes.
 
-    Raises `Malformed` when that fails, or it is too long where no limit is given.
+    Raises `Malformed`: the body cannot be decompressed, or is too long when there is no `limit`.
     """
     for coding in reversed([name.strip().lower() for name in codings.split(",")]):
         if coding in _FOREIGN_COMPRESSIONS:

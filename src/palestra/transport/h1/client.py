@@ -1,4 +1,4 @@
-"""`HttpClient`: what goes on which connection, and what may be sent a second time."""
+"""`HttpClient`: assigns requests to connections, and decides what may be sent a second time."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, TypeVar, final
 
 from palestra.errors import DeadlineExceeded
-from palestra.transport.h1.connection import NEVER, ExchangeEnded, HttpConnection, Late
+from palestra.transport.h1.connection import NEVER, ExchangeEnded, HttpConnection, Late, Unsent
 from palestra.transport.h1.dialing import Address, Dialer, Resolve
 from palestra.transport.h1.pool import IDLE_S, ExchangeSlots, HostConnections
 from palestra.transport.h1.proxies import Proxies
@@ -23,25 +23,28 @@ from palestra.transport.http import (
 T = TypeVar("T")
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
-"""RFC 9110 section 9.2.2: sending these twice asks for no more than sending them once."""
+"""Methods that have the same effect when sent twice as when sent once (RFC 9110 section 9.2.2)."""
 
 CLOSING_TURNS: Final = 1_000
-"""Of the event loop, after which a connection that has not ended is left to it; it takes a few."""
+"""The largest number of event loop iterations to wait for connections to close; a few are usual."""
 
 
 @final
 class HttpClient:
-    """HTTP/1.1. `limit` and `limit_per_host` bound the exchanges under way; 0 does not.
+    """An HTTP/1.1 client. `limit` and `limit_per_host`: the largest number of concurrent exchanges;
+    0: no limit.
 
-    Proxies are those that `variables` name, the environment's unless given. `resolve` says which
-    addresses of a name may be connected to; with it nothing goes through a proxy.
+    `variables`: the variables that name the proxies, by default the environment's. `resolve`:
+    returns the addresses of a name that may be connected to; with `resolve` no proxy is used.
 
-    A kept connection may turn out to have died just as a request went out on it, before one byte
-    of the answer. Nobody can tell whether the server had read the request. Methods that are
-    idempotent, and requests marked `repeatable`, then go out once more at once, on a fresh
-    connection. Others fail with `sent=True`: what to do is their caller's knowledge.
+    A kept connection may break just when a request is sent, before the first byte of the answer. It
+    is then unknown whether the server has read the request. Idempotent methods, and requests marked
+    `repeatable`, are sent once more at once, on a new connection. Other requests fail with
+    `was_sent=True`, and the caller decides. A request that was not written at all is always sent
+    once more.
 
-    Connections belong to the event loop that opened them: under another loop it begins anew.
+    Connections belong to the event loop that opened them. On another loop the client starts without
+    connections.
     """
 
     def __init__(
@@ -60,7 +63,9 @@ class HttpClient:
         self._begin(None)
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
-        """Besides what every transport raises: `CertificateRejected`."""
+        """Send a request and return the reply. Raises the errors of every transport, and
+        `CertificateRejected`.
+        """
         route = self._heads.route(request.method, request.url, request.direct)
         head = self._heads.head(route, request)
         loop = asyncio.get_running_loop()
@@ -91,7 +96,10 @@ class HttpClient:
                 except BaseException as ended:
                     # Cancelled too: an answer that nobody waits for must not serve the next one.
                     connection.abort()
-                    _raise_unless_repeatable(request, connection, ended)
+                    # A listener that is short of turns may hang up on a connection that it had just
+                    # accepted. Nothing was asked on it: any request may be asked once more.
+                    if fresh or not isinstance(ended, Unsent):
+                        _raise_unless_repeatable(request, connection, ended)
                     connection, fresh = None, True
                 else:
                     host.give(connection, loop.time())
@@ -100,7 +108,7 @@ class HttpClient:
             host.leave()
 
     async def aclose(self) -> None:
-        """Close every connection; what is under way fails."""
+        """Close every connection; running exchanges fail."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
@@ -144,7 +152,9 @@ class HttpClient:
 async def _in_time(
     awaited: Awaitable[T], deadline: float, request: HttpRequest, otherwise: str
 ) -> T:
-    """Raises `DeadlineExceeded` saying `otherwise`; other failures get the request's URL."""
+    """Await `awaited` until the deadline. Raises `DeadlineExceeded` with the text `otherwise`;
+    connection errors get the request's URL.
+    """
     try:
         async with asyncio.timeout_at(None if deadline == NEVER else deadline):
             return await awaited
@@ -165,8 +175,8 @@ def _raise_unless_repeatable(
         raise failure
     repeatable = request.repeatable or request.method.upper() in IDEMPOTENT
     stale = connection.exchanges > 1 and not connection.heard
-    if not (stale and (repeatable or not failure.sent)):
-        raise ConnectionFailed(f"{request.url}: {failure}", sent=failure.sent) from None
+    if not (stale and (repeatable or not failure.was_sent)):
+        raise ConnectionFailed(f"{request.url}: {failure}", was_sent=failure.was_sent) from None
 
 
 def _late(request: HttpRequest, detail: str = "") -> DeadlineExceeded:

@@ -1,17 +1,17 @@
-"""One socket and the exchange on it: one request at a time, its deadline, and how it ended.
+"""One socket and its exchanges: one request at a time, its deadline, and how it ended.
 
-Rules, each of which has cost somebody a night:
+Rules, each learned from a hard bug:
 
-- A connection whose exchange did not end with a whole answer is closed at once. What is left of
-  an abandoned answer never meets the next request.
-- What arrives while nothing was asked closes the connection: nothing it says can be trusted.
-  Where the loop was too busy to hear of it, the socket itself is asked before the next request:
-  the late 408 of a proxy would be taken for that one's answer.
-- The deadline is one timer per connection, not per request. It is set when there is none that
-  would ring in time, and looks again when it rings: most exchanges touch no timer at all.
-- A request is handed to the transport whole, whatever `pause_writing` says. Its body is one
-  `bytes` object that exists already, so waiting would save no memory, and an answer that comes
-  before the body was read (a refusal) is heard while the rest still waits to be written.
+- A connection whose exchange did not end with a whole answer is closed at once, so that the rest
+  of an abandoned answer never reaches the next request.
+- Data that arrives when no request was sent closes the connection. If the event loop was too busy
+  to notice the data, the socket itself is checked before the next request: otherwise a proxy's
+  late 408 would be read as the answer to that request.
+- The deadline is one timer per connection, not per request. It is set only when no timer would
+  fire in time, and is checked again when it fires: most exchanges need no new timer.
+- A request is given to the transport as a whole, even after `pause_writing`. Its body is one
+  `bytes` object that exists already, so waiting would save no memory. An answer that comes before
+  the body was read (an error, say) is received while the rest still waits to be written.
 """
 
 import asyncio
@@ -25,40 +25,43 @@ from palestra.transport.h1.answers import AnswerReader, Malformed
 from palestra.transport.http import HttpReply, HttpRequest
 
 JOINED_BYTES: Final = 16 * 1024
-"""Up to here head and body are joined for one `write`; above, copying costs more than it saves."""
+"""The longest body that is joined with the head for one `write`. For longer ones copying costs
+more."""
 
 NEVER: Final = float("inf")
 
 _TIMER_GRAIN_S: Final = 0.001
-"""uvloop's clock counts milliseconds: a timer may ring that much early."""
+"""uvloop's clock counts milliseconds, so a timer may fire this many seconds early."""
 
 
 class ExchangeEnded(Exception):
-    """An exchange ended without an answer; the message says how.
+    """Error: an exchange ended without an answer. The message says how.
 
-    `sent`: whether the peer may have read the request.
+    `was_sent`: whether the peer may have read the request.
     """
 
-    sent: ClassVar[bool] = True
+    was_sent: ClassVar[bool] = True
 
 
 class Unsent(ExchangeEnded):
-    """The kernel took not one byte of the request."""
+    """Error: no byte of the request was sent."""
 
-    sent = False
+    was_sent = False
 
 
 class ConnectionBroken(ExchangeEnded):
-    """The connection ended, or what came on it is no answer."""
+    """Error: the connection ended, or the received bytes are no valid answer."""
 
 
 class Late(ExchangeEnded):
-    """The deadline passed."""
+    """Error: the deadline passed."""
 
 
 @final
 class HttpConnection(asyncio.Protocol):
-    """`begin` an exchange and await its answer; `abort` whenever that is not awaited to its end."""
+    """One connection. Call `begin` and await the answer; call `abort` if you stop awaiting it
+    early.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_lost: Callable[["HttpConnection"], object]
@@ -79,20 +82,20 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether another request may be written, as far as we know by now."""
+        """Whether another request may be written. The peer may have closed it without notice."""
         return not self._transport.is_closing()
 
     @property
     def heard(self) -> bool:
-        """Whether any part of an answer has come since the exchange began."""
+        """Whether any byte of an answer has come since the exchange began."""
         return self._reader.received > 0
 
     def begin(
         self, head: bytes, request: HttpRequest, deadline: float, bodiless: bool
     ) -> "asyncio.Future[HttpReply]":
-        """Write a request; the future ends with its answer, or with an `ExchangeEnded`.
+        """Write a request. Return a future that ends with the answer, or with an `ExchangeEnded`.
 
-        `deadline` is the loop's time. `bodiless` tells that no answer to it has a body.
+        `deadline` is a time of the event loop. `bodiless`: the answer has no body.
         """
         body = request.body
         self.exchanges += 1
@@ -122,11 +125,11 @@ class HttpConnection(asyncio.Protocol):
         return answer
 
     def abort(self) -> None:
-        """Close at once, whatever is under way. The peer sees it."""
+        """Close the connection at once, even during an exchange. The peer sees this."""
         self._transport.abort()
 
     def close(self, why: str) -> None:
-        """`abort`, and let the exchange under way end by saying `why`."""
+        """Close the connection at once; a running exchange fails with the reason `why`."""
         self._end(self._broken(why))
 
     # What the event loop calls.
@@ -214,11 +217,11 @@ class HttpConnection(asyncio.Protocol):
 
 
 def _garbled(problem: Malformed) -> ConnectionBroken:
-    return ConnectionBroken(f"what came is no answer of HTTP: {problem}")
+    return ConnectionBroken(f"what came is not an answer of HTTP: {problem}")
 
 
 def reason(error: BaseException | None) -> str:
-    """Why a connection ended or never came about, in the system's words."""
+    """Return why a connection ended or could not be opened, in the operating system's words."""
     if error is None:
         return "closed"
     if isinstance(error, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""How a connection comes about: directly or through a proxy, with TLS or without."""
+"""Opens a connection: directly or through a proxy, with TLS or without."""
 
 import asyncio
 import contextlib
@@ -14,19 +14,21 @@ from palestra.transport.h1.proxies import Proxy
 from palestra.transport.http import CertificateRejected, ConnectionFailed
 
 CONNECT_S: Final = 30.0
-"""How long one connect may take. A SYN that is dropped is sent again after 1, 3, 7 and 15 s."""
+"""The timeout in seconds of one connect. A lost SYN packet is sent again after 1, 3, 7 and 15 s."""
 HEAD_START_S: Final = 0.25
-"""How long an address of a name is tried alone, before its next one is tried too (RFC 8305)."""
+"""Seconds before the next address of a name is tried too, if the first has not answered (RFC 8305).
+"""
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a name that may be connected to, in order. Raises OSError for none."""
+"""Returns the addresses of a name that may be connected to, in order. Raises OSError: there are
+none."""
 
 
 Opened = TypeVar("Opened")
 
 
 class Address(NamedTuple):
-    """What connections are kept for: they serve requests to the same one."""
+    """The destination of a connection. Requests to the same address can share connections."""
 
     host: str
     port: int
@@ -35,14 +37,16 @@ class Address(NamedTuple):
 
 
 class Dialer:
-    """Opens connections; `resolve` replaces the system's way from names to addresses."""
+    """Opens connections. `resolve` replaces the system's name resolution."""
 
     def __init__(self, resolve: Resolve | None) -> None:
         self._resolve = resolve
         self._context: ssl.SSLContext | None = None
 
     async def dial(self, address: Address, make: Callable[[], HttpConnection]) -> HttpConnection:
-        """Raises `ConnectionFailed`; `CertificateRejected` when it is another who answers."""
+        """Open a connection to `address`. Raises `ConnectionFailed`, or `CertificateRejected`: the
+        server's certificate cannot be verified.
+        """
         try:
             async with asyncio.timeout(CONNECT_S) as limit:
                 return await self._open(address, make)
@@ -61,7 +65,7 @@ class Dialer:
             if address.proxy is not None:
                 why = f"by way of the proxy {address.proxy.host}:{address.proxy.port}: {why}"
                 hint = "HTTP_PROXY and HTTPS_PROXY name the proxy, NO_PROXY what needs none"
-            raise ConnectionFailed(why, sent=False, hint=hint) from error
+            raise ConnectionFailed(why, was_sent=False, hint=hint) from error
 
     async def _open(self, address: Address, make: Callable[[], HttpConnection]) -> HttpConnection:
         loop = asyncio.get_running_loop()
@@ -89,7 +93,7 @@ class Dialer:
 
 
 async def addresses_of(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name, in the order of the system. Raises OSError for none."""
+    """Return the addresses of a name, in the system's order. Raises OSError: there are none."""
     with contextlib.suppress(ValueError):
         ipaddress.ip_address(host)
         return [host]
@@ -103,9 +107,10 @@ async def _first_open(
     open_to: Callable[[str], Awaitable[Opened]],
     abort: Callable[[Opened], None],
 ) -> Opened:
-    """What is opened first, to any of the addresses. Raises the last failure when none is.
+    """Return the first connection that opens, to any of the addresses. Raises the last failure when
+    none does.
 
-    An address that does not answer costs no more than `HEAD_START_S`.
+    An address that does not answer delays the next one by only `HEAD_START_S`.
     """
     if len(addresses) == 1:
         return await open_to(addresses[0])
@@ -136,7 +141,7 @@ async def _first_open(
 
 
 async def _tunnel(address: Address, proxy: Proxy) -> asyncio.Transport:
-    """A connection through the proxy, on which nothing has been said to its other end."""
+    """Open a tunnel through the proxy to `address`. No data has been sent through it yet."""
     loop = asyncio.get_running_loop()
 
     async def open_to(candidate: str) -> tuple[asyncio.Transport, asyncio.StreamReader]:
@@ -166,7 +171,7 @@ async def _tunnel(address: Address, proxy: Proxy) -> asyncio.Transport:
 async def _secured(
     transport: asyncio.Transport, connection: HttpConnection, context: ssl.SSLContext, name: str
 ) -> HttpConnection:
-    """The connection, with TLS on an open transport."""
+    """Start TLS on an open transport, and return the connection."""
     loop = asyncio.get_running_loop()
     # What comes in one piece with the end of the handshake reaches the connection before its
     # transport does: until then it closes the one below.

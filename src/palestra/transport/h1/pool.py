@@ -1,4 +1,4 @@
-"""The connections to one host: which are idle, and how many may be opened at once."""
+"""The connections to one host: the idle ones, and the limit on opening connections at once."""
 
 import asyncio
 from collections import deque
@@ -10,10 +10,10 @@ from palestra.transport.h1.connection import HttpConnection
 
 @final
 class ExchangeSlots:
-    """A semaphore that is entered without a coroutine when there is a place.
+    """A semaphore that is entered without a coroutine when a slot is free.
 
-    `if not room.try_enter(): await room.enter()`, and `leave` in the end. A place that is left
-    goes to whoever waits longest, never to somebody who just came.
+    Use: `if not room.try_enter(): await room.enter()`, and `leave` at the end. A freed slot goes to
+    the waiter that has waited longest, never to a newcomer.
     """
 
     __slots__ = ("_free", "_waiting")
@@ -23,14 +23,14 @@ class ExchangeSlots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def try_enter(self) -> bool:
-        """Take a place if one is free."""
+        """Take a slot if one is free. Return whether it was taken."""
         if self._free <= 0:
             return False
         self._free -= 1
         return True
 
     async def enter(self) -> None:
-        """Wait for a place and take it."""
+        """Wait for a slot and take it."""
         if self.try_enter():
             return
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -44,7 +44,7 @@ class ExchangeSlots:
             raise
 
     def leave(self) -> None:
-        """Give the place to the next in the queue."""
+        """Give the slot to the next waiter in the queue."""
         while self._waiting:
             slot = self._waiting.popleft()
             if not slot.done():
@@ -54,22 +54,23 @@ class ExchangeSlots:
 
 
 IDLE_S: Final = 15.0
-"""How long an unused connection is kept. Our servers keep theirs for 30 s: when a connection
-ends, it is this side that ends it, never the server just as a request goes out."""
+"""Seconds for which an unused connection is kept. Palestra's servers keep theirs for 30 s, so that
+this side closes a connection first, and never the server just when a request is sent."""
 
 MOST_CONNECTING: Final = 100
-"""Connects to one host under way at once. A listener queues so many (asyncio 100, many others
-128, uvicorn 2048, Linux at most 4096) and drops the rest, each of which then waits a second or
-more: 16,000 first requests at the same moment must come as a stream. On a network of 1 ms this
-still opens 100,000 connections in a second."""
+"""The largest number of connects to one host at the same time. A listening server queues only so
+many (asyncio 100, many others 128, uvicorn 2048, Linux at most 4096) and drops the rest, each of
+which then waits a second or more: so 16,000 first requests must be spread out. On a network with 1
+ms latency this still opens 100,000 connections per second."""
 
 
 @final
 class HostConnections:
-    """One address that is spoken to. `rooms` bound the exchanges with it: `try_enter` each, or
-    else `enter`, and `leave` in the end. `dial` opens a connection.
+    """The connections to one address. `rooms` limit the exchanges with it: call `try_enter`, or
+    else `enter`, for each exchange, and `leave` at the end. `dial` opens a connection.
 
-    The connection used last is used next: so the others grow old enough to be closed.
+    The most recently used connection is used next, so that the others become idle long enough to be
+    closed.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class HostConnections:
         """Exchanges under way, and those that wait for their turn."""
 
     def try_enter(self) -> bool:
-        """Begin an exchange, if none waits for its turn."""
+        """Begin an exchange if a slot is free. Return whether it began."""
         for entered, room in enumerate(self._rooms):
             if not room.try_enter():
                 for entered_room in self._rooms[:entered]:
@@ -93,7 +94,7 @@ class HostConnections:
         return True
 
     async def enter(self) -> None:
-        """Wait for the turn to begin an exchange."""
+        """Wait for a free slot, and begin an exchange."""
         entered: list[ExchangeSlots] = []
         self._entered += 1
         try:
@@ -107,13 +108,13 @@ class HostConnections:
             raise
 
     def leave(self) -> None:
-        """The exchange has ended."""
+        """End an exchange and free its slot."""
         self._entered -= 1
         for room in self._rooms:
             room.leave()
 
     def take(self, now: float) -> HttpConnection | None:
-        """An idle connection that is still open, as far as we know."""
+        """Return an idle connection that still seems open; None without one."""
         idle = self._idle
         while idle:
             connection = idle.pop()
@@ -124,15 +125,16 @@ class HostConnections:
         return None
 
     def give(self, connection: HttpConnection, now: float) -> None:
-        """Keep a connection for the next request, if it can have one."""
+        """Keep a connection for the next request, if it is still usable."""
         if connection.usable:
             connection.idle_since = now
             self._idle.append(connection)
 
     def sweep(self, now: float) -> bool:
-        """Close what was idle for too long, forget what is closed; whether this is still needed.
+        """Close connections that were idle for too long, and drop closed ones. Return whether this
+        object is still needed.
 
-        It is while a connection is kept or an exchange is under way.
+        It is needed while a connection is kept or an exchange is running.
         """
         for connection in self._idle:
             if now - connection.idle_since >= IDLE_S:
@@ -141,10 +143,10 @@ class HostConnections:
         return bool(self._idle or self._entered)
 
     async def connect(self, *, fresh: bool) -> HttpConnection:
-        """A new connection; or, unless it must be `fresh`, one that was left while we waited.
+        """Return a new connection; without `fresh`, an idle one if it became free while waiting.
 
-        Raises what dialing does. The name is looked up each time: an answer of the DNS may
-        change while a run lasts.
+        Raises the errors of `dial`. The name is resolved each time, because its DNS answer may
+        change during a run.
         """
         if not self._gate.try_enter():
             await self._gate.enter()

@@ -1,8 +1,8 @@
-"""Which proxy a URL goes through, by the environment's variables that other clients read too.
+"""Chooses the proxy for a URL, from the environment variables that other clients read too.
 
-`HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in capitals or not. Addresses that are not
-public and names without a dot never go through one: they are this machine, or a cluster's nodes,
-which a proxy to the outside seldom reaches.
+`HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in upper or lower case. No proxy is used for addresses
+that are not public and for names without a dot: they are this machine or nodes of a cluster, which
+an outside proxy can rarely reach.
 """
 
 import base64
@@ -16,17 +16,17 @@ from palestra.errors import KnownCause, WrongSetting
 
 
 class Proxy(NamedTuple):
-    """A proxy that speaks plain HTTP itself."""
+    """A proxy that is itself reached over plain HTTP."""
 
     host: str
     port: int
     authorization: bytes = b""
-    """The header line with its credentials, when its URL has some."""
+    """The header line with the proxy's credentials; empty when its URL has none."""
 
 
 @final
 class Proxies:
-    """The proxies that `variables` name; read once."""
+    """The proxies in the environment variables `variables`, read once."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         # A CGI program's HTTP_PROXY is the `Proxy` header of whoever asks it.
@@ -40,7 +40,9 @@ class Proxies:
         self._urls = {scheme: url for scheme, url in values.items() if url}
 
     def proxy_for(self, scheme: str, host: str, port: int) -> Proxy | None:
-        """None when it is connected to directly. Raises `WrongSetting` for a proxy that is none."""
+        """Return the proxy for a host; None for a direct connection. Raises `WrongSetting`: the
+        proxy's URL is invalid.
+        """
         url = self._urls.get(scheme)
         if not url or self._is_excepted(host.lower().rstrip("."), port):
             return None
@@ -56,7 +58,7 @@ class Proxies:
             pass
         # Not the URL itself: it may hold a password.
         raise WrongSetting(
-            f"the environment's proxy for {scheme}://{host} is no http:// URL",
+            f"the environment's proxy for {scheme}://{host} is not an http:// URL",
             hint=f"{scheme.upper()}_PROXY must look like http://host:port; NO_PROXY names exceptions",
             cause=KnownCause.BAD_VALUE,
         )
@@ -71,7 +73,7 @@ class Proxies:
 
 
 def basic(user: str, password: str) -> str:
-    """The value of a header that gives credentials."""
+    """Return the header value for basic authentication."""
     credentials = f"{user}:{password}"
     try:
         raw = credentials.encode("latin-1")
@@ -92,7 +94,7 @@ def _address(host: str) -> _Address | None:
 
 
 def _covers(entry: str, host: str, port: int, address: _Address | None) -> bool:
-    """Whether one entry of NO_PROXY is about the host: `*`, a domain, an address, a network."""
+    """Whether one entry of NO_PROXY matches the host: `*`, a domain, an address, a network."""
     if entry == "*":
         return True
     if address is not None:

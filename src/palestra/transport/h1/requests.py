@@ -1,7 +1,7 @@
-"""From an `HttpRequest` to the bytes of its head.
+"""Converts an `HttpRequest` to the bytes of its head.
 
-`yarl` reads URLs, as it does for aiohttp: spaces, umlauts and dots mean the same. What does not change from request
-to request (a URL, a set of headers) is read once and remembered, a bounded number of each.
+`yarl` parses URLs, as in aiohttp: spaces, umlauts and dots mean the same. Parts that are equal in
+many requests (a URL, a set of headers) are parsed once and cached, up to a limit.
 """
 
 import re
@@ -16,10 +16,11 @@ from palestra.transport.h1.proxies import Proxies, basic
 from palestra.transport.http import HttpRequest, RequestRefused, WrongUrl, cookie_header
 
 REMEMBERED = 1024
-"""URLs and sets of headers kept per transport; a fleet has a few dozen URLs."""
+"""The largest number of URLs, and of sets of headers, cached per transport. A fleet has a few dozen
+URLs."""
 
 BODILESS_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-"""Without a body these announce none; others say `content-length: 0`."""
+"""Methods that send no `content-length` when there is no body; others send `content-length: 0`."""
 
 _FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
 _DEFAULTS: Final = (("accept", "*/*"), ("user-agent", "palestra"))
@@ -30,22 +31,22 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What one method and one URL come to."""
+    """The parsed form of one method and one URL."""
 
     address: Address
     request_line: bytes
-    """And what only a proxy is told, when there is one."""
+    """The request line; with a plain HTTP proxy also the proxy's authorization header."""
     host_line: bytes
     authorization: bytes
-    """A header line, when the URL has credentials."""
+    """The authorization header line; empty when the URL has no credentials."""
     bodiless: bool
-    """Whether no answer to it has a body, whatever its headers say."""
+    """Whether answers to this method never have a body, whatever their headers say."""
     announces_nothing: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What a set of headers comes to, the ones that every request has added."""
+    """The parsed form of a set of headers, with the default headers added."""
 
     lines: bytes
     has_host: bool
@@ -54,9 +55,9 @@ class Fields:
 
 @final
 class RequestHeads:
-    """Writes request heads; remembers what their URLs and headers came to.
+    """Writes request heads, and caches the parsed URLs and headers.
 
-    The headers of a model endpoint are the same in every request.
+    The headers for a model endpoint are the same in every request.
     """
 
     def __init__(self, proxies: Proxies) -> None:
@@ -64,7 +65,9 @@ class RequestHeads:
         self._fields = lru_cache(REMEMBERED)(parse_fields)
 
     def head(self, route: Route, request: HttpRequest) -> bytes:
-        """Everything up to the body. Raises `RequestRefused` when it would not be HTTP."""
+        """Return all bytes before the body. Raises `RequestRefused`: the request would be invalid
+        HTTP.
+        """
         body = request.body
         fields = self._fields(tuple(request.headers.items()), bool(body))
         if fields.has_authorization and route.authorization:
@@ -87,9 +90,9 @@ class RequestHeads:
 
 
 def parse_route(proxies: Proxies, method: str, url: str, direct: bool = False) -> Route:
-    """Raises `WrongUrl` when `url` is none of HTTP. A `direct` one goes through no proxy."""
+    """Parse a method and a URL. `direct`: use no proxy. Raises `WrongUrl`: `url` is no HTTP URL."""
     if _TOKEN.fullmatch(method) is None:
-        raise RequestRefused(f"{method!r} is no method of HTTP")
+        raise RequestRefused(f"{method!r} is not a method of HTTP")
     if _CONTROL.search(url):
         # yarl would drop them without a word.
         raise WrongUrl(f"{url!r} is not a URL of HTTP: it has control characters")
@@ -122,7 +125,9 @@ def parse_route(proxies: Proxies, method: str, url: str, direct: bool = False) -
 
 
 def parse_fields(headers: tuple[tuple[str, str], ...], has_body: bool) -> Fields:
-    """Raises `RequestRefused` for what is no header, or not the caller's to send."""
+    """Parse headers. Raises `RequestRefused`: a header is invalid, or only the transport may set
+    it.
+    """
     names = {name.lower() for name, _ in headers}
     if framing := names & _FRAMING:
         raise RequestRefused(f"the {framing.pop()} header is the transport's to send")
@@ -134,7 +139,7 @@ def parse_fields(headers: tuple[tuple[str, str], ...], has_body: bool) -> Fields
 
 def _line(name: str, value: str) -> bytes:
     if _TOKEN.fullmatch(name) is None:
-        raise RequestRefused(f"{name!r} is no name of a header")
+        raise RequestRefused(f"{name!r} is not a name of a header")
     if "\n" in value or "\r" in value or "\0" in value:
         raise RequestRefused(
             f"the {name} header has a line break: what follows it would be read as another header"
@@ -143,4 +148,4 @@ def _line(name: str, value: str) -> bytes:
         # Bytes that were no text when they came in (a cookie) go out as they were.
         return f"{name}: {value}\r\n".encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise RequestRefused(f"the {name} header is no text: {error}") from None
+        raise RequestRefused(f"the {name} header is not text: {error}") from None

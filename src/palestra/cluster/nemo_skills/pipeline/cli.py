@@ -1,6 +1,6 @@
-"""`nemo_skills.pipeline.cli`: submitting rollouts and commands from Python.
+"""`nemo_skills.pipeline.cli`: submit rollouts and commands from Python.
 
-Overrides, or the words of a command, come wrapped in `ctx`. What is worth knowing goes to stderr.
+`ctx` holds the overrides, or the words of a command. Notices go to stderr.
 """
 
 from typing import Any
@@ -16,6 +16,6 @@ __getattr__ = names_not_provided("nemo_skills.pipeline.cli", __name__)
 
 
 def run_cmd(ctx: Arguments | None = None, **options: Any) -> Submission:
-    """`palestra.cluster.run_cmd`, as its users of today call it: `ctx` may hold a line of bash."""
+    """Call `palestra.cluster.run_cmd` with the field's signature: `ctx` may hold a line of bash."""
     line = ctx.text.strip() if ctx is not None else ""
-    return run_command(extra=(line,) if line else (), tell=to_stderr, **options)
+    return run_command(extra=(line,) if line else (), report=to_stderr, **options)

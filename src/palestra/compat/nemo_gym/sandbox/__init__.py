@@ -1,4 +1,4 @@
-"""`nemo_gym.sandbox`: one door to sandboxes, by provider."""
+"""`nemo_gym.sandbox`: one interface to the sandboxes of every provider."""
 
 from palestra.compat.nemo_gym.sandbox.config import (
     resolve_provider_config,

@@ -1,4 +1,4 @@
-"""`nemo_gym.sandbox.config`: which provider runs sandboxes, as the configuration names it."""
+"""`nemo_gym.sandbox.config`: read from the configuration which provider runs sandboxes."""
 
 from palestra.compat.sandboxes import resolve_provider_config, resolve_provider_metadata
 

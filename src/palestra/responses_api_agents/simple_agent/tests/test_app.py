@@ -9,8 +9,8 @@ def test_tool_calls_are_run_until_the_model_answers() -> None:
     row = task_row("Count to 3.", expected_count=3, initial_count=1)
     with ScriptedFleet(
         ENVIRONMENT, answers=[called("increment_counter", {"count": 2}), "3"]
-    ) as one:
-        result = one.run(row)
+    ) as fleet:
+        result = fleet.run(row)
 
     kinds = [item["type"] for item in result["response"]["output"]]
     assert kinds == ["function_call", "function_call_output", "message"]
@@ -20,8 +20,8 @@ def test_tool_calls_are_run_until_the_model_answers() -> None:
 def test_arguments_that_are_no_json_go_back_to_the_model() -> None:
     broken = called("increment_counter", "{count: 2")
     row = task_row("Count to 3.", expected_count=3, initial_count=1)
-    with ScriptedFleet(ENVIRONMENT, answers=[broken, "I give up."]) as one:
-        result = one.run(row)
+    with ScriptedFleet(ENVIRONMENT, answers=[broken, "I give up."]) as fleet:
+        result = fleet.run(row)
 
     assert "error" in result["response"]["output"][1]["output"]
     assert result["reward"] == 0.0

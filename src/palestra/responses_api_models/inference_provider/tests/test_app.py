@@ -14,8 +14,8 @@ GROQ = ("++policy_provider=groq", f"{SETTINGS}.api_key=gsk-1", "++policy_model_n
 
 def test_the_providers_answer_is_the_response() -> None:
     with scripted_endpoint("4") as endpoint:
-        there = f"{SETTINGS}.base_url={endpoint.url}/v1"
-        response = model_response(FOLDER, "2 + 2 = ?", *GROQ, there)
+        base_url = f"{SETTINGS}.base_url={endpoint.url}/v1"
+        response = model_response(FOLDER, "2 + 2 = ?", *GROQ, base_url)
 
     assert response.final_text == "4"
     assert endpoint.asked[0].headers["authorization"] == "Bearer gsk-1"
