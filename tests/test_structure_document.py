@@ -1,4 +1,4 @@
-"""docs/structure.md: what it says is in a module is there."""
+"""docs/topics/structure.md: what it says is in a module is there."""
 
 import importlib
 import re
@@ -9,7 +9,7 @@ import pytest
 
 import palestra
 
-PAGE = (Path(__file__).parents[1] / "docs" / "structure.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "topics" / "structure.md").read_text()
 ANSWERS = PAGE.partition("## Where is it?")[2].partition("\n## ")[0]
 
 

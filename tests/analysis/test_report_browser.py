@@ -1,8 +1,6 @@
 """The report as its readers meet it: in a real Chromium, drawn, sorted, filtered, attacked."""
 
-import os
 import random
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from browsers import chromium
 from palestra.analysis import write_report
 from profiled_runs import Run, failed, materialized, scored
 
@@ -39,17 +38,8 @@ SHOWN = (
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium")
-    if chromium is None and not os.environ.get("CI"):
-        pytest.skip("no chromium on this machine; on Debian: apt-get install chromium")
-    assert chromium, "CI needs Debian's chromium; .ci/run installs it where it may"
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        # the sandbox needs a user that is not root; the pages are ours
-        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield launched
-        launched.close()
+    with chromium() as browser:
+        yield browser
 
 
 @dataclass

@@ -98,7 +98,7 @@ def test_a_merge_tells_what_is_missing(tmp_path: Path) -> None:
     path.write_text(path.read_text().splitlines(keepends=True)[0])
     lines: list[str] = []
 
-    plan = api.merge(tmp_path / "all.jsonl", [run], allow_partial=True, tell=lines.append)
+    plan = api.merge(tmp_path / "all.jsonl", [run], allow_partial=True, report=lines.append)
 
     assert (plan.accounting.scored, plan.accounting.requested) == (1, 2)
     assert any("1:0" in line for line in lines)

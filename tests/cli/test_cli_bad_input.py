@@ -116,7 +116,22 @@ def test_no_message_shows_a_key(world: World) -> None:
 def test_missing_settings_of_a_command_are_all_named(world: World) -> None:
     message = world.run("ng_collect_rollouts", world.head).refused()
 
-    assert "input_jsonl_fpath: is required; output_jsonl_fpath: is required" in message
+    assert "input_jsonl_fpath: is required" in message
+    assert "output_jsonl_fpath: is required" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("palestra", "collect", "--repeats", "0"), "(--num-repeats)"),
+        (("ng_collect_rollouts", "+num_samples_in_parallel=x"), "(--concurrency)"),
+        (("palestra", "prepare"), "(--output-dir)"),
+    ],
+)
+def test_a_setting_is_named_with_its_flag(
+    world: World, arguments: tuple[str, ...], named: str
+) -> None:
+    assert named in world.run(*arguments, world.head).refused()
 
 
 def test_a_busy_head_port_names_its_holder(world: World) -> None:

@@ -71,7 +71,7 @@ def test_a_run_that_another_process_is_writing_is_left_to_it() -> None:
 def test_as_many_attempts_as_were_spent_are_no_more(max_attempts: int, goes_on: bool) -> None:
     run = begin(plan(settings("000001"), **MADE_FROM))
     paths = run.paths
-    run.manifest.write(paths.manifest, ended={"timeout": 2})
+    run.manifest.write(paths.manifest, ended_counts={"timeout": 2})
     spent = {"attempt": 3, "_ng_failure_class": "timeout", "_ng_failure_terminal": True}
     rows = [{"_ng_task_index": n, "_ng_rollout_index": 0, "retriable": True} for n in (0, 1)]
     paths.failures.write_text("".join(json.dumps({**row, **spent}) + "\n" for row in rows))

@@ -16,8 +16,8 @@ from palestra.cluster.plan import (
     Allocation,
     Collect,
     Component,
-    Job,
     OnExit,
+    PlannedJob,
     Policy,
     Probe,
     Role,
@@ -28,8 +28,7 @@ from palestra.cluster.shard import count, write_done
 from palestra.cluster.stamping import shards_of, stamp
 from palestra.cluster.writing import supervisor_zip
 from palestra.rollouts import prepare
-from palestra.settings import CollectSettings, GivenRows, InputFile
-from palestra.settings import Shard as Share
+from palestra.settings import CollectSettings, GivenRows, InputFile, Share
 
 SERVER_PROGRAM = Path(__file__).with_name("answering_server.py")
 AGENT = "mcqa_simple_agent"
@@ -159,7 +158,7 @@ def world(
     names = tuple(shard.name for shard in stamped.shards)
     parts = components or (model_server(), driver())
     jobs = (
-        Job("shards", parts, (Allocation(),), shards=names, array=len(names) > 1),
+        PlannedJob("shards", parts, (Allocation(),), shards=names, array=len(names) > 1),
         _gathering("merge", Role.MERGE, "merge-shards", "shards"),
         _gathering("profile", Role.PROFILE, "profile-merged", "merge"),
     )
@@ -183,9 +182,11 @@ def world(
     return World(folder, run).write(**changes)
 
 
-def _gathering(name: str, role: Role, command: str, after: str) -> Job:
+def _gathering(name: str, role: Role, command: str, after: str) -> PlannedJob:
     argv = (sys.executable, "-m", "palestra", "cluster", command, "{plan}")
-    return Job(name, (Component(name, role, argv),), (Allocation(),), after=(After(job=after),))
+    return PlannedJob(
+        name, (Component(name, role, argv),), (Allocation(),), after=(After(job=after),)
+    )
 
 
 def question(number: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from slurm_site import why_not
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-DOCUMENT = REPOSITORY / "docs" / "cluster.md"
+DOCUMENT = REPOSITORY / "docs" / "topics" / "cluster.md"
 
 
 def block(language: str, holds: str) -> str:

@@ -19,7 +19,7 @@ from palestra.cluster.executors import ClusterUnreachable, Phase, log_files, uni
 from palestra.cluster.executors.here import HereExecutor, Queue, job_id
 from palestra.cluster.executors.slurm import CommandAnswer, SlurmExecutor, run_command, state_of
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.plan import After, Job, Run, seconds_of, to_json
+from palestra.cluster.plan import After, PlannedJob, Run, seconds_of, to_json
 from palestra.cluster.submitter import hand_over
 from palestra.errors import ConfigError, RunFailed
 
@@ -422,6 +422,6 @@ def test_a_command_that_runs_jobs_can_be_cancelled_by_another(tmp_path: Path) ->
 
 
 def test_the_units_of_an_array_are_its_tasks() -> None:
-    job: Job = planned(options(num_chunks=3)).jobs[0]
+    job: PlannedJob = planned(options(num_chunks=3)).jobs[0]
 
     assert unit_ids(job, "7") == ("7_0", "7_1", "7_2")

@@ -8,7 +8,7 @@ import pytest
 from cluster_runs import World, collected, finish, world
 
 from palestra.cluster.executors.slurm import CommandAnswer, SlurmExecutor
-from palestra.cluster.plan import After, Component, Job, Policy, Role, Run, read_plan
+from palestra.cluster.plan import After, Component, PlannedJob, Policy, Role, Run, read_plan
 from palestra.cluster.resubmit import resubmit
 from palestra.errors import ConfigError, RunFailed
 
@@ -101,7 +101,7 @@ def test_rows_that_nobody_could_stamp_are_stamped_before_anything_else(
     made: World, sbatch: Sbatch, stamped: bool
 ) -> None:
     step = Component("prepare", Role.PREPARE, ("prepare",))
-    job = Job("prepare", (step,), made.run.jobs[0].allocations)
+    job = PlannedJob("prepare", (step,), made.run.jobs[0].allocations)
     shards = replace(made.run.jobs[0], after=(After(job="prepare"),))
     collect = replace(made.run.collect, materialized=False)
     made.write(collect=collect, jobs=(job, shards, *made.run.jobs[1:]))
@@ -172,5 +172,7 @@ def test_a_merge_that_failed_is_all_that_is_submitted(made: World, sbatch: Sbatc
 
 
 def test_a_shard_that_nobody_ever_submitted_is_refused(made: World, sbatch: Sbatch) -> None:
-    with pytest.raises(RunFailed, match="no earlier submission had all of rollouts-chunk9"):
+    with pytest.raises(
+        RunFailed, match="no single earlier submission has all of these shards: rollouts-chunk9"
+    ):
         again(made, ["rollouts-chunk9"], sbatch)

@@ -55,8 +55,8 @@ def test_seeds_are_a_count_a_list_or_a_range(
         ({"random_seeds": "1,2,1"}, "names 1 more than once"),
         ({"random_seeds": "1,-2"}, "-2 is negative"),
         ({"random_seeds": "5..3"}, "ends before it begins"),
-        ({"random_seeds": ""}, "is no number"),
-        ({"random_seeds": "a"}, "is no number"),
+        ({"random_seeds": ""}, "is not a number"),
+        ({"random_seeds": "a"}, "is not a number"),
         ({"random_seeds": str(2**31)}, "larger than"),
     ],
 )

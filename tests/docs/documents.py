@@ -7,6 +7,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_EXIT_CODE = re.compile(r"\s+# exit code (\d+)$")
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -25,8 +26,15 @@ def blocks(path: Path) -> list[Block]:
 
 def console_commands(path: Path) -> list[str]:
     """The commands that a document tells its reader to type."""
-    lines = (line for b in blocks(path) if b.language == "console" for line in b.text.splitlines())
+    texts = [b.text.replace("\\\n", "") for b in blocks(path) if b.language == "console"]
+    lines = (line for text in texts for line in text.splitlines())
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+def exit_code(command: str) -> tuple[str, int]:
+    """A command without its comment, and the exit code that the comment announces; 0 without one."""
+    announced = _EXIT_CODE.search(command)
+    return (command[: announced.start()], int(announced[1])) if announced else (command, 0)
 
 
 def files(path: Path) -> dict[str, str]:

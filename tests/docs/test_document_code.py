@@ -10,7 +10,7 @@ from documents import REPOSITORY, blocks, files
 
 from palestra.authoring.scaffold import scaffold
 
-GUIDE = REPOSITORY / "docs" / "environments.md"
+GUIDE = REPOSITORY / "docs" / "topics" / "environments.md"
 FOLDERS = "resources_servers/"
 IMPORTED = "\n\ndef test_the_block_can_be_imported() -> None: ...\n"
 

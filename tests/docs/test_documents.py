@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from documents import REPOSITORY, console_commands, documents, files, links
+from documents import REPOSITORY, console_commands, documents, exit_code, files, links
 
 import palestra
 from forked_commands import ForkedCommands
@@ -22,13 +22,13 @@ from registry_fakes import TOKEN as GITLAB_TOKEN
 from registry_fakes import fake_gitlab
 
 README = REPOSITORY / "README.md"
-MODELS = REPOSITORY / "docs" / "models.md"
-TOKEN_IDS = REPOSITORY / "docs" / "token-ids.md"
+MODELS = REPOSITORY / "docs" / "topics" / "models.md"
+TOKEN_IDS = REPOSITORY / "docs" / "topics" / "token-ids.md"
 """Its commands serve a model of the reader's with vLLM: `tests/vllm` runs them with a real one."""
-DATA = REPOSITORY / "docs" / "data.md"
-SHARING = REPOSITORY / "docs" / "sharing.md"
+DATA = REPOSITORY / "docs" / "how-to" / "data.md"
+SHARING = REPOSITORY / "docs" / "how-to" / "sharing.md"
 """The commands of both meet a hub and a registry that are fakes of ours."""
-GUIDES = [README, *sorted({*(REPOSITORY / "docs").glob("*.md")} - {TOKEN_IDS})]
+GUIDES = [README, *sorted({*(REPOSITORY / "docs").rglob("*.md")} - {TOKEN_IDS})]
 SHORT_ANSWERS = """
 policy_model:
   responses_api_models:
@@ -212,7 +212,9 @@ def test_a_documents_command_works_as_it_stands(
     if command.startswith("make demo") and not (REPOSITORY / ".venv" / "installed").exists():
         pytest.skip("not run by make: installing would touch this checkout")
 
-    done = readers.of(document).types(command)
+    line, code = exit_code(command)
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = readers.of(document).types(line)
+
+    assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr

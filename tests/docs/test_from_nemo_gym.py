@@ -11,7 +11,7 @@ from documents import REPOSITORY, blocks
 
 from installed_wheel import Installation
 
-PAGE = REPOSITORY / "docs" / "from-nemo-gym.md"
+PAGE = REPOSITORY / "docs" / "reference" / "from-nemo-gym.md"
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 
 

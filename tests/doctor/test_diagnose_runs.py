@@ -75,7 +75,7 @@ def test_a_log_leads_to_the_files_that_its_command_wrote(run: Path) -> None:
 
 
 def test_what_is_no_run_is_refused_with_what_would_be_one(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is no run") as refused:
+    with pytest.raises(BadInput, match="is not a run") as refused:
         told(tmp_path, "nothing")
 
     assert "tee run.log" in refused.value.hint

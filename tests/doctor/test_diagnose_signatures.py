@@ -23,7 +23,7 @@ FLAGS_OF_OTHERS = {
     *("--shm-size", "--ipc", "--structured-outputs-config"),
 }
 """Of vLLM, of Slurm, of Ray, of containers."""
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "troubleshooting.md"
 
 
 @pytest.mark.parametrize(("cause", "line"), EXAMPLES)

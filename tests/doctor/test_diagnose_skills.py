@@ -24,7 +24,8 @@ _LINK = re.compile(r"\]\(([^)#:]+)\)")
 
 def commands(path: Path) -> list[str]:
     """What a skill tells its reader to type."""
-    lines = (line for block in _BLOCK.findall(path.read_text()) for line in block.splitlines())
+    texts = [block.replace("\\\n", "") for block in _BLOCK.findall(path.read_text())]
+    lines = (line for text in texts for line in text.splitlines())
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 

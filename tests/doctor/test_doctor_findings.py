@@ -21,8 +21,8 @@ from palestra.doctor.findings import (
 from palestra.doctor.forecast import Forecast
 from palestra.doctor.quoting import quote_named, quote_place
 from palestra.errors import (
+    CallEvidence,
     ConfigError,
-    Evidence,
     Hop,
     InfraError,
     KnownCause,
@@ -151,7 +151,7 @@ def test_an_endpoint_that_cannot_be_reached_is_quoted_with_the_way_to_it() -> No
 
 def test_who_only_passed_an_answer_on_is_not_quoted_beside_who_gave_it() -> None:
     hops = (Hop("agent", "/run", 500), Hop("model", "/v1", 501, "<html>no</html>"))
-    error = ModelError("model: /v1 answered 501: <html>no</html>", evidence=Evidence(hops=hops))
+    error = ModelError("model: /v1 answered 501: <html>no</html>", evidence=CallEvidence(hops=hops))
 
     found = finding_of(error)
 

@@ -1,4 +1,4 @@
-"""Hints are in step with the table that docs/troubleshooting.md is written from, and with the commands."""
+"""Hints are in step with the table that docs/reference/troubleshooting.md is written from, and with the commands."""
 
 import ast
 import re

@@ -137,4 +137,4 @@ def test_a_job_that_nobody_knows_is_refused(tmp_path: Path, slurm: dict[str, str
     told = run(PALESTRA, "diagnose", "999999", folder=tmp_path, **slurm)
 
     assert told.returncode == 2
-    assert "knows of no job 999999" in told.stderr
+    assert "knows no job 999999" in told.stderr

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from palestra.errors import (
     AgentError,
     CallError,
+    CallEvidence,
     CredentialsRejected,
     DeadlineExceeded,
     EnvironmentFault,
-    Evidence,
     FieldProblem,
     Hop,
     Hopeless,
@@ -65,7 +65,7 @@ ROWS = st.builds(
     run=TEXT,
 )
 EVIDENCE = st.builds(
-    Evidence,
+    CallEvidence,
     hops=st.lists(HOPS, max_size=4).map(tuple),
     row=st.none() | ROWS,
     problems=st.lists(st.builds(FieldProblem, TEXT, TEXT), max_size=3).map(tuple),
@@ -84,7 +84,7 @@ def over_the_wire(error: CallError) -> CallError | None:
 
 @given(st.sampled_from(CLASSES), TEXT, TEXT, EVIDENCE)
 def test_a_failure_comes_back_as_it_was_sent(
-    cls: type[CallError], message: str, hint: str, evidence: Evidence
+    cls: type[CallError], message: str, hint: str, evidence: CallEvidence
 ) -> None:
     found = over_the_wire(cls(message, hint=hint, evidence=evidence))
 
@@ -96,7 +96,7 @@ def test_a_failure_comes_back_as_it_was_sent(
 
 def test_the_row_of_an_envelope_says_which_run_it_belongs_to() -> None:
     row = RowIdentity(task=1, rollout=2, attempt=3, agent="a", run="run-7")
-    sent = to_body(InfraError("gone", evidence=Evidence(row=row)))["error"]
+    sent = to_body(InfraError("gone", evidence=CallEvidence(row=row)))["error"]
 
     assert sent["row"] == {"run": "run-7", "task": 1, "rollout": 2, "attempt": 3, "agent": "a"}
 
@@ -117,7 +117,7 @@ def test_a_final_failure_stays_final_over_the_wire() -> None:
 
 @given(st.sampled_from(CLASSES), EVIDENCE)
 def test_a_failure_relayed_twice_has_the_same_body_but_for_its_hops(
-    cls: type[CallError], evidence: Evidence
+    cls: type[CallError], evidence: CallEvidence
 ) -> None:
     once = over_the_wire(cls("it broke", evidence=evidence))
     assert once is not None
@@ -191,7 +191,7 @@ def test_the_status_says_whose_fault_it_is(error: CallError, status: int) -> Non
 
 
 def test_words_that_are_no_text_do_not_keep_a_failure_from_its_caller() -> None:
-    error = VerifierError("caf\udce9", evidence=Evidence(hops=(Hop("env", body="\udce9"),)))
+    error = VerifierError("caf\udce9", evidence=CallEvidence(hops=(Hop("env", body="\udce9"),)))
     came = from_body(orjson.loads(orjson.dumps(to_body(error))))
 
     assert came is not None

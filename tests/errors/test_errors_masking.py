@@ -1,8 +1,8 @@
 """Secrets are taken out of all that an error says."""
 
 from palestra.errors import (
+    CallEvidence,
     ConfigError,
-    Evidence,
     FieldProblem,
     Hop,
     RowIdentity,
@@ -17,7 +17,7 @@ def mask(text: str) -> str:
 
 
 def test_no_part_of_a_failed_call_keeps_a_secret() -> None:
-    evidence = Evidence(
+    evidence = CallEvidence(
         hops=(Hop("env", "http://u:sk-1@env/verify", 500), Hop("m", "http://m", 401, "key sk-1")),
         problems=(FieldProblem("/sk-1", "not sk-1"),),
         row=RowIdentity(task=1),

@@ -123,7 +123,7 @@ def test_an_answer_that_is_too_long_for_a_worker_is_a_failure_of_the_question(
     async def answered(*_: Any) -> tuple[Any, ...]:
         return 200, [], bytes(4000)
 
-    monkeypatch.setattr("palestra.fleet.isolation.client._asked", answered)
+    monkeypatch.setattr("palestra.fleet.isolation.client._answer_of", answered)
 
     async def run() -> tuple[Any, ...]:
         async with played() as (worker, call):

@@ -1,9 +1,8 @@
 """The action in a model's turn."""
 
-import time
-
 import pytest
 
+from growth import growth
 from palestra.resources_servers.actions import last_action
 
 
@@ -27,9 +26,5 @@ def test_the_last_whole_action_counts(text: str, action: str | None) -> None:
 
 
 @pytest.mark.parametrize("tag", ["<action>", "</action>", "<action", "<action></"])
-def test_a_megabyte_of_tags_takes_no_time(tag: str) -> None:
-    began = time.perf_counter()
-
-    last_action(tag * (1_000_000 // len(tag)))
-
-    assert time.perf_counter() - began < 1.0
+def test_a_megabyte_of_tags_is_read_in_a_time_that_suits_its_length(tag: str) -> None:
+    assert growth(lambda length: last_action(tag * (length // len(tag))), 10_000, 1_000_000) < 1_000

@@ -68,7 +68,9 @@ def test_a_turn_without_an_action_is_told_so_and_three_end_the_episode() -> None
     steps, _, _ = play(LAKE, "right", "<action>jump</action>", "<action></action>")
 
     assert "no <action>" in str(steps[0].observation)
-    assert "'jump' is no action. It is one of: left, down, right, up." in str(steps[1].observation)
+    assert "'jump' is not an action. It is one of: left, down, right, up." in str(
+        steps[1].observation
+    )
     assert [step.truncated for step in steps] == [False, False, True]
 
 

@@ -27,7 +27,7 @@ class Workers:
 
 def value_after(*outcomes: Outcome, alone: Outcome = Returned(None)) -> Any:  # noqa: B008
     workers = Workers(*outcomes, alone=alone)
-    return asyncio.run(value_of(workers, WHOLE, alone=ALONE, field="pattern", limit_s=1.0))
+    return asyncio.run(value_of(workers, WHOLE, row_call=ALONE, field="pattern", limit_s=1.0))
 
 
 def test_what_was_returned_is_the_value() -> None:
@@ -50,7 +50,7 @@ def test_what_is_stopped_with_the_text_alone_is_the_texts_fault(outcomes: list[O
 
 @pytest.mark.parametrize("alone", [TimedOut(1.0), OutOfMemory(1), Raised("RecursionError", "", "")])
 def test_what_is_stopped_without_the_text_too_is_the_rows_fault(alone: Outcome) -> None:
-    with pytest.raises(RowError, match="pattern: the row's own is stopped"):
+    with pytest.raises(RowError, match="pattern: no answer can be verified"):
         value_after(TimedOut(1.0), alone=alone)
 
 

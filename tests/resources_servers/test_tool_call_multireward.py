@@ -14,7 +14,7 @@ from verifying import (
     verify,
 )
 
-from palestra.resources_servers.example_tool_call_multireward.app import WeatherServer
+from palestra.resources_servers.example_tool_call_multireward.app import TwoRewardsWeatherServer
 
 ROW = example_rows("example_tool_call_multireward")[0]
 BERGEN = called("get_weather", '{"city": "Bergen"}')
@@ -37,7 +37,7 @@ BERGEN = called("get_weather", '{"city": "Bergen"}')
 def test_each_component_judges_its_own(
     output: list[dict[str, Any]], correctness: float, schema_valid: float, right_format: float
 ) -> None:
-    found = verify(server_of(WeatherServer), ROW, *output)
+    found = verify(server_of(TwoRewardsWeatherServer), ROW, *output)
 
     expected = {"correctness": correctness, "schema_valid": schema_valid, "format": right_format}
     assert found["reward_components"] == expected
@@ -47,14 +47,14 @@ def test_each_component_judges_its_own(
 def test_a_tool_whose_schema_is_none_is_the_rows_fault() -> None:
     broken = json.loads(json.dumps(ROW))
     broken["responses_create_params"]["tools"][0]["parameters"] = {"type": "no such type"}
-    status, body = post_verify(server_of(WeatherServer), broken, BERGEN)
+    status, body = post_verify(server_of(TwoRewardsWeatherServer), broken, BERGEN)
 
     assert status == 422
     assert "no JSON Schema" in json.dumps(body)
 
 
 def test_recorded_rollouts_get_the_reward_they_had() -> None:
-    server = server_of(WeatherServer)
+    server = server_of(TwoRewardsWeatherServer)
     extras = {"_ng_task_index", "_ng_rollout_index", "agent_ref"}
 
     for row, result in recorded("example_tool_call_multireward"):

@@ -327,7 +327,7 @@ def test_a_rollout_of_this_office_does_again_what_it_did_refusals_and_all(calls:
         items.append(called(tool, json.dumps(arguments), f"c{number}"))
         items.append(answered(json.dumps({"output": said_so}), f"c{number}"))
 
-    again = asyncio.run(OFFICE._done(Response.model_validate(response(*items))))
+    again = asyncio.run(OFFICE._effects_of(Response.model_validate(response(*items))))
 
     assert again == OFFICE.at(live).effects()
 

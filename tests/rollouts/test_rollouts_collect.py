@@ -24,10 +24,10 @@ from scripted_runs import (
 
 from palestra.errors import (
     CallError,
+    CallEvidence,
     CredentialsRejected,
     DeadlineExceeded,
     EndpointRefuses,
-    Evidence,
     FieldProblem,
     Hop,
     InfraError,
@@ -124,7 +124,7 @@ def test_each_failure_has_its_class_and_layer_and_as_many_attempts_as_may_help(
 
 
 def test_a_failure_row_carries_its_evidence(folder: Path) -> None:
-    evidence = Evidence(
+    evidence = CallEvidence(
         hops=(Hop("policy_model", "http://x/v1/responses", 400, "no such tool"),),
         problems=(FieldProblem("/tools/0", "a name"),),
         traceback="app.py:3 in verify",

@@ -18,7 +18,7 @@ from scripted_runs import (
 
 from palestra.errors import InputDataError
 from palestra.rollouts import Drained, PreparedRun, StaleRun, run
-from palestra.settings import GivenRows, Shard
+from palestra.settings import GivenRows, Share
 
 REF = {"type": "responses_api_agents", "name": AGENT}
 
@@ -33,7 +33,7 @@ def begun(
 ) -> PreparedRun:
     """Shard 1 of 2 of a run of eight rollouts of four tasks."""
     write_rows(folder / "tasks.jsonl", rows)
-    return prepared(folder, given=GivenRows(digest, 8, 4), shard=Shard(1, 2), **more)
+    return prepared(folder, given=GivenRows(digest, 8, 4), shard=Share(1, 2), **more)
 
 
 def test_given_rows_keep_both_of_their_indices(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from scripted_runs import answer, paths, read_rows
 
 from palestra.errors import InfraError, InputDataError
-from palestra.rollouts import Failed, Journal, JournalFailed, Scored, repair
+from palestra.rollouts import FailedRow, Journal, JournalFailed, Scored, repair
 from palestra.rollouts.results import failed, scored
 from palestra.schema import RunPaths
 
@@ -21,7 +21,7 @@ def a_score(task: int) -> Scored:
     return scored(row(task), answer(1.0))
 
 
-def a_failure(task: int) -> Failed:
+def a_failure(task: int) -> FailedRow:
     return failed(
         row(task), InfraError("gone"), attempt=1, max_attempts=3, started_at=0.0, elapsed_s=0.1
     )

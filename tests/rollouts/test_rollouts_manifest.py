@@ -17,7 +17,7 @@ def manifest(**semantics: Any) -> Manifest:
 
 def test_it_reads_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
-    manifest(model="tiny").write(path, ended={"scored": 3})
+    manifest(model="tiny").write(path, ended_counts={"scored": 3})
 
     assert read_manifest(path) == manifest(model="tiny")
     assert json.loads(path.read_text())["ended"] == {"scored": 3}
@@ -98,5 +98,5 @@ def test_a_manifest_with_values_of_the_wrong_type_is_none(
     Manifest("digest", {}, 3, 3, "1").write(path)
     path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
 
-    with pytest.raises(InputDataError, match=f"is not a manifest .*{name} of the wrong type"):
+    with pytest.raises(InputDataError, match=f"is not a manifest .*{name} has the wrong type"):
         read_manifest(path)

@@ -8,7 +8,7 @@ import pytest
 from palestra.errors import (
     FAILURES,
     CallError,
-    Evidence,
+    CallEvidence,
     FieldProblem,
     Hop,
     InfraError,
@@ -18,18 +18,18 @@ from palestra.errors import (
     VerifierError,
     WrongSetting,
 )
-from palestra.rollouts.results import Failed, failed, scored
+from palestra.rollouts.results import FailedRow, failed, scored
 
 ROW = {"_ng_task_index": 0, "_ng_rollout_index": 1, "agent_ref": {"name": "agent"}}
 NO_TEXT = "caf\udce9"
 
 
-def recorded(error: CallError, attempt: int = 1) -> Failed:
+def recorded(error: CallError, attempt: int = 1) -> FailedRow:
     return failed(ROW, error, attempt=attempt, max_attempts=3, started_at=0.0, elapsed_s=1.0)
 
 
 def test_a_failure_whose_words_are_no_text_is_recorded_with_escapes() -> None:
-    evidence = Evidence(
+    evidence = CallEvidence(
         hops=(Hop("env", NO_TEXT, 500, NO_TEXT),),
         problems=(FieldProblem(NO_TEXT, NO_TEXT),),
         traceback=NO_TEXT,

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from scripted_runs import paths, prepared, read_rows, task, write_rows
 
 from palestra.rollouts import PreparedRun, StaleRun
-from palestra.settings import InputFile, Shard
+from palestra.settings import InputFile, Share
 
 
 def shard_of(folder: Path, index: int, of: int, **changes: Any) -> list[dict[str, Any]]:
     """The materialized rows of one shard."""
-    prepared(folder, shard=Shard(index, of), overwrite=True, **changes)
+    prepared(folder, shard=Share(index, of), overwrite=True, **changes)
     return read_rows(paths(folder).materialized_inputs)
 
 
@@ -25,7 +25,7 @@ def whole(folder: Path, **changes: Any) -> list[dict[str, Any]]:
 
 @given(tasks=st.integers(0, 200), of=st.integers(1, 64))
 def test_shares_cover_every_task_once_and_differ_by_one_at_most(tasks: int, of: int) -> None:
-    shares = [list(range(tasks))[Shard(index, of).share(tasks)] for index in range(of)]
+    shares = [list(range(tasks))[Share(index, of).share(tasks)] for index in range(of)]
 
     assert [number for share in shares for number in share] == list(range(tasks))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
@@ -52,7 +52,7 @@ def test_a_shard_keeps_the_task_indices_that_rows_bring(tmp_path: Path) -> None:
 
 def test_the_manifest_of_a_shard_knows_the_whole(tmp_path: Path) -> None:
     write_rows(tmp_path / "tasks.jsonl", [task(n) for n in range(5)])
-    run: PreparedRun = prepared(tmp_path, shard=Shard(1, 2), num_repeats=3)
+    run: PreparedRun = prepared(tmp_path, shard=Share(1, 2), num_repeats=3)
     shard = run.manifest.shard
 
     assert (run.manifest.tasks, run.manifest.requested) == (3, 9)
@@ -64,7 +64,7 @@ def test_shards_of_one_run_share_their_digest(tmp_path: Path) -> None:
     write_rows(tmp_path / "tasks.jsonl", [task(n) for n in range(5)])
     digests = {
         prepared(tmp_path, shard=shard, overwrite=True).manifest.digest
-        for shard in (None, Shard(0, 2), Shard(1, 2))
+        for shard in (None, Share(0, 2), Share(1, 2))
     }
 
     assert len(digests) == 1
@@ -73,15 +73,15 @@ def test_shards_of_one_run_share_their_digest(tmp_path: Path) -> None:
 def test_a_shard_without_tasks_is_an_empty_run(tmp_path: Path) -> None:
     write_rows(tmp_path / "tasks.jsonl", [task(1)])
 
-    assert prepared(tmp_path, shard=Shard(0, 2)).remaining == 0
+    assert prepared(tmp_path, shard=Share(0, 2)).remaining == 0
 
 
 def test_another_shard_is_no_continuation(tmp_path: Path) -> None:
     write_rows(tmp_path / "tasks.jsonl", [task(n) for n in range(4)])
-    prepared(tmp_path, shard=Shard(0, 2))
+    prepared(tmp_path, shard=Share(0, 2))
 
     with pytest.raises(StaleRun, match="shard: 0/2 -> 1/2"):
-        prepared(tmp_path, shard=Shard(1, 2), resume_from_cache=True)
+        prepared(tmp_path, shard=Share(1, 2), resume_from_cache=True)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_another_shard_is_no_continuation(tmp_path: Path) -> None:
 )
 def test_a_wrong_shard_is_explained(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Shard.parse(text)
+        Share.parse(text)
 
 
 def test_several_datasets_are_one_run_each_with_its_agent_and_repeats(tmp_path: Path) -> None:

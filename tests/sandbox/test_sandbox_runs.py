@@ -320,7 +320,7 @@ def test_a_cancelled_run_has_its_place_until_its_processes_are_gone(backend: str
         running = asyncio.ensure_future(sandbox.run(marked("import time; time.sleep(300)")))
         await until(program_runs)
         running.cancel()
-        async with sandbox._place():
+        async with sandbox._slots():
             return program_runs()
 
     assert not within(settings_of(backend, at_once=1), cancelled)

@@ -399,7 +399,7 @@ def test_something_else_on_that_port_is_no_service() -> None:
         sock = listen("127.0.0.1", 0)
         settings = SandboxSettings(host="127.0.0.1", port=sock.getsockname()[1])
         async with serving(app, sock):
-            with pytest.raises(ConfigError, match="is no palestra sandbox service"):
+            with pytest.raises(ConfigError, match="is not a palestra sandbox service"):
                 await Sandbox(settings).start()
 
     asyncio.run(main())

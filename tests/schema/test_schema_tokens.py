@@ -15,7 +15,7 @@ def test_the_first_value_that_is_no_token_id_is_named(field: str, bad: Any) -> N
 
     assert TurnTokens(fine, fine, [-1.0] * 3).verdict == TokenVerdict()
     assert TurnTokens(*lists, [-1.0] * 3).verdict.ids == TokenFault(
-        field, 1, f"{bad!r} is no token id"
+        field, 1, f"{bad!r} is not a token id"
     )
 
 

@@ -14,7 +14,7 @@ from author_servers import server_of
 from palestra.config import PACKAGE_ROOT, SERVER_TREES
 from palestra.errors import (
     CallError,
-    Evidence,
+    CallEvidence,
     FieldProblem,
     Hop,
     ModelError,
@@ -129,9 +129,9 @@ def test_the_failures_of_an_authors_route_are_described_as_they_are_answered() -
 @pytest.mark.parametrize(
     "failure",
     [
-        RowError("m", evidence=Evidence(problems=(FieldProblem("/a", "a number"),))),
-        VerifierError("m", hint="h", evidence=Evidence(traceback="t", row=RowIdentity("a", 1))),
-        ModelError("m", evidence=Evidence(hops=(Hop("s", "u", 500, "b"), Hop("s")))),
+        RowError("m", evidence=CallEvidence(problems=(FieldProblem("/a", "a number"),))),
+        VerifierError("m", hint="h", evidence=CallEvidence(traceback="t", row=RowIdentity("a", 1))),
+        ModelError("m", evidence=CallEvidence(hops=(Hop("s", "u", 500, "b"), Hop("s")))),
     ],
 )
 def test_every_failure_is_as_the_envelopes_schema_says(failure: CallError) -> None:

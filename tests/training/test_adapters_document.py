@@ -1,4 +1,4 @@
-"""What docs/training*.md show is true: their programs run, with stand-ins for trainers."""
+"""What docs/topics/training*.md show is true: their programs run, with stand-ins for trainers."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ import palestra
 from palestra.training import RolloutClient
 from palestra.training.adapters.skyrl import PalestraGenerator
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "training-adapters.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "topics" / "training-adapters.md"
 CONTRACT = DOCUMENT.with_name("training.md")
 PACKAGE = Path(palestra.__file__).parent
 ROW = {"responses_create_params": {"input": "1 + 1 ="}}

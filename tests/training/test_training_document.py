@@ -1,4 +1,4 @@
-"""The names that docs/training.md lists are those that there are."""
+"""The names that docs/topics/training.md lists are those that there are."""
 
 import dataclasses
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from palestra.training import Attempts, ClientSettings, FailureClass, OnIncomplete, Outage
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "training.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "topics" / "training.md"
 
 
 @pytest.mark.parametrize("kind", [ClientSettings, Attempts])

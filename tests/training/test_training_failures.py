@@ -11,12 +11,12 @@ from palestra.errors import (
     FAILURES,
     AgentError,
     CallError,
+    CallEvidence,
     ConfigError,
     CredentialsRejected,
     DeadlineExceeded,
     EndpointRefuses,
     EnvironmentFault,
-    Evidence,
     Hop,
     Hopeless,
     InfraError,
@@ -42,8 +42,8 @@ from palestra.transport import current_call
 pytestmark = pytest.mark.anyio
 
 
-def at(path: str) -> Evidence:
-    return Evidence(hops=(Hop("env", path, 500, "the body"),), traceback="env.py:3 in verify")
+def at(path: str) -> CallEvidence:
+    return CallEvidence(hops=(Hop("env", path, 500, "the body"),), traceback="env.py:3 in verify")
 
 
 TABLE = [

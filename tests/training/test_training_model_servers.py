@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palestra.errors import CallError, Evidence, Hop, InfraError, RowIdentity, VerifierError
+from palestra.errors import CallError, CallEvidence, Hop, InfraError, RowIdentity, VerifierError
 from palestra.schema import TokenFault, WireModel
 from palestra.training.capture import ModelServers
 from palestra.transport import (
@@ -35,7 +35,7 @@ Answers = Callable[[str], Mapping[str, Any]]
 
 def no_such_path(path: str) -> Mapping[str, Any]:
     hop = Hop("model", path, 404)
-    raise VerifierError("404", evidence=Evidence(hops=(hop,)))
+    raise VerifierError("404", evidence=CallEvidence(hops=(hop,)))
 
 
 def busy(path: str) -> Mapping[str, Any]:

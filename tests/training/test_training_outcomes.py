@@ -61,7 +61,7 @@ ERRORS = [
     ),
     InvalidLogprobs(Key(1, 0), turn=0, position=2, value="nan", message="a NaN"),
     TokenDiscontinuity(
-        Key(1, 0), turn=1, position=9, expected=(1, 2), found=(1, 3), message="it differs"
+        Key(1, 0), turn=1, position=9, expected=(1, 2), returned_ids=(1, 3), message="it differs"
     ),
 ]
 

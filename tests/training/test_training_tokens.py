@@ -164,7 +164,7 @@ def test_split_makes_a_chain_of_each_part_that_hangs_together() -> None:
 def test_mask_says_why_and_trains_on_nothing_wrong() -> None:
     found = check([raw([1], [2], [math.nan]), raw([1, 2], [3], [-1.0])], OnViolation.MASK)
 
-    assert "nan at 0 is no log probability" in found.masked
+    assert "nan at 0 is not a log probability" in found.masked
     assert found.chains[0].flat.loss_mask == [0, 0, 1]
 
 
@@ -203,7 +203,7 @@ def test_a_turn_has_the_log_probs_and_the_verdict_of_the_call_that_it_is() -> No
     changed_on_the_way = response(said([1], [2], [-9.0]))
     calls = captured(([1], [2]))
     calls.turns[0].verdict = TokenVerdict(
-        log_probs=TokenFault("generation_log_probs", 0, "nan at 0 is no log probability")
+        log_probs=TokenFault("generation_log_probs", 0, "nan at 0 is not a log probability")
     )
 
     (turn,) = read_turns(changed_on_the_way, calls, (None, None)).turns
@@ -218,7 +218,7 @@ def test_a_captured_turn_without_a_verdict_is_checked() -> None:
     calls = captured(([1], [-2]))
     calls.turns[0].verdict = None
 
-    with pytest.raises(TokenDiscontinuity, match="-2 is no token id") as found:
+    with pytest.raises(TokenDiscontinuity, match="-2 is not a token id") as found:
         checked(response(said(None)), calls)
 
     assert found.value.position == 1

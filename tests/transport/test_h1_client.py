@@ -19,6 +19,7 @@ import uvicorn
 from http_peers import Script, Way, both_loops, opened, plain, request
 from transport_worlds import (
     Handler,
+    answering,
     listening,
     misbehaving,
     read_request,
@@ -89,7 +90,7 @@ def test_what_may_have_been_acted_on_is_not_repeated(way: Way) -> None:
     with pytest.raises(ConnectionFailed, match="before the first byte") as caught:
         second_request(way, script, "POST")
 
-    assert caught.value.sent
+    assert caught.value.was_sent
     assert script.connections == 1
 
 
@@ -100,7 +101,7 @@ def test_nothing_is_repeated_twice(way: Way) -> None:
     with pytest.raises(ConnectionFailed) as caught:
         second_request(way, script, "GET")
 
-    assert caught.value.sent
+    assert caught.value.was_sent
     assert script.connections == 2
 
 
@@ -387,7 +388,7 @@ def test_a_connect_that_hangs_is_given_up(way: Way, monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(ConnectionFailed, match="no connection within 0 s") as caught:
         way.run(scenario())
-    assert not caught.value.sent
+    assert not caught.value.was_sent
 
 
 @pytest.mark.slow
@@ -436,7 +437,7 @@ def test_a_name_with_dead_addresses_alone_is_a_failed_connection(
 
     with pytest.raises(ConnectionFailed, match="refused") as caught:
         way.run(scenario())
-    assert not caught.value.sent
+    assert not caught.value.was_sent
 
 
 @both_loops
@@ -576,7 +577,7 @@ def test_a_process_without_descriptors_says_so(way: Way) -> None:
 
     with pytest.raises(ConnectionFailed, match="Too many open files") as caught:
         way.run(scenario())
-    assert not caught.value.sent
+    assert not caught.value.was_sent
 
 
 class KeepingAlive(BaseHTTPRequestHandler):
@@ -652,6 +653,42 @@ def test_a_connection_that_ended_while_it_was_opened_is_not_waited_for() -> None
             assert not http._opened
 
     asyncio.run(scenario())
+
+
+@both_loops
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_connection_that_is_closed_before_anything_was_asked_is_opened_once_more(
+    way: Way, closed: int
+) -> None:
+    dialed = 0
+
+    async def hang_up_or_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if dialed > closed:
+            await answering(plain())(reader, writer)
+
+    async def scenario() -> HttpReply:
+        async with misbehaving(hang_up_or_answer) as url, opened() as http:
+
+            async def dial(address: Address, make: Callable[[], HttpConnection]) -> HttpConnection:
+                nonlocal dialed
+                dialed += 1
+                connection = await Dialer(None).dial(address, make)
+                for _ in range(10_000 if dialed <= closed else 0):
+                    if connection.lost:
+                        break
+                    await asyncio.sleep(0)
+                return connection
+
+            http._dialer.dial = dial  # type: ignore[method-assign]
+            return await http.send(request(url, "POST"))
+
+    if closed == 1:
+        assert way.run(scenario()).status == 200
+    else:
+        with pytest.raises(ConnectionFailed) as caught:
+            way.run(scenario())
+        assert not caught.value.was_sent
+    assert dialed == 2
 
 
 # Deadlines.

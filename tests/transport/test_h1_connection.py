@@ -98,7 +98,7 @@ def test_a_first_write_that_fails_was_not_sent() -> None:
         connection, _ = opened(FakeTransport(breaks=True))
         with pytest.raises(Unsent) as caught:
             await ask(connection)
-        assert not caught.value.sent
+        assert not caught.value.was_sent
 
     run(scenario())
 

@@ -91,7 +91,7 @@ def test_no_proxy_names_what_needs_none(exceptions: str, host: str, excepted: bo
     "url", ["socks5://user:secret@p:1", "https://user:secret@p:1", "http://", "http://[x"]
 )
 def test_a_proxy_that_is_none_is_said_without_its_password(url: str) -> None:
-    with pytest.raises(WrongSetting, match=r"proxy for http://a\.example is no http") as caught:
+    with pytest.raises(WrongSetting, match=r"proxy for http://a\.example is not an http") as caught:
         Proxies({"http_proxy": url}).proxy_for("http", "a.example", 80)
 
     assert "secret" not in str(caught.value)
@@ -157,7 +157,7 @@ def test_a_real_proxy_that_wants_credentials_is_named(way: Any, tinyproxy: str) 
     with pytest.raises(ConnectionFailed, match=r"proxy 127.*407") as caught:
         through(way, tinyproxy, tls=True, script=Script([]))
 
-    assert not caught.value.sent
+    assert not caught.value.was_sent
     assert "HTTPS_PROXY" in caught.value.hint
 
 
@@ -229,7 +229,7 @@ def test_a_proxy_that_makes_no_tunnel_is_a_failed_connection(
 ) -> None:
     with pytest.raises(ConnectionFailed, match=rf"by way of the proxy 127.*({problem})") as caught:
         tunnelled(way, fake)
-    assert not caught.value.sent
+    assert not caught.value.was_sent
 
 
 @both_loops

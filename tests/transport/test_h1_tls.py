@@ -83,7 +83,7 @@ def test_what_speaks_no_tls_is_a_failed_connection(way: Any) -> None:
     with pytest.raises(ConnectionFailed, match="WRONG_VERSION_NUMBER") as caught:
         way.run(scenario())
 
-    assert not caught.value.sent
+    assert not caught.value.was_sent
     assert "HTTPS" in caught.value.hint
 
 

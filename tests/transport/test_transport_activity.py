@@ -42,7 +42,7 @@ def test_what_is_tried_again_is_named_with_its_reason(caplog: pytest.LogCaptureF
     activity = Activity()
 
     async def refused(_remaining_s: float | None) -> HttpReply:
-        raise ConnectionFailed("http://x: Connection refused", sent=False)
+        raise ConnectionFailed("http://x: Connection refused", was_sent=False)
 
     async def tried() -> None:
         context = CallContext(deadline=time.monotonic() + 5, activity=activity)

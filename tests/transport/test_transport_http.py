@@ -105,7 +105,7 @@ def test_a_refused_connection_was_not_sent(way: Way) -> None:
 
     with pytest.raises(ConnectionFailed, match=r"Connect call failed|refused") as caught:
         way.run(sent(url))
-    assert not caught.value.sent
+    assert not caught.value.was_sent
     assert url in caught.value.message
     assert "is the server running" in caught.value.hint
 
@@ -117,7 +117,7 @@ def test_a_connection_that_broke_may_have_been_acted_on(way: Way, handle: Handle
     error = failure(way, handle)
 
     assert isinstance(error, ConnectionFailed)
-    assert error.sent
+    assert error.was_sent
     assert "the connection broke before the answer came" in error.message
 
 
@@ -137,7 +137,7 @@ def test_what_is_no_answer_may_have_been_acted_on(way: Way, name: str) -> None:
     error = failure(way, answering(MALFORMED[name]))
 
     assert isinstance(error, ConnectionFailed)
-    assert error.sent
+    assert error.was_sent
 
 
 @pytest.mark.parametrize("handle", [never, stall, drip])

@@ -25,8 +25,8 @@ from palestra.transport import (
 
 QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.01, give_up_after_s=5)
 OK = HttpReply(200, b"ok")
-REFUSED = ConnectionFailed("refused", sent=False)
-BROKEN = ConnectionFailed("broke", sent=True)
+REFUSED = ConnectionFailed("refused", was_sent=False)
+BROKEN = ConnectionFailed("broke", was_sent=True)
 
 
 def status(code: int, **headers: str) -> HttpReply:

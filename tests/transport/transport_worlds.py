@@ -193,21 +193,39 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 async def listening(
     handle: Handler, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
-    """A real listener that does with each connection what `handle` says; yields its port."""
+    """A real listener that does with each connection what `handle` says; yields its port.
+
+    Nothing of it is left afterwards: a descriptor that a late turn closes may be another's by then.
+    """
+    open_writers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        open_writers[task] = writer
         try:
             await handle(reader, writer)
         finally:
             writer.close()
+            del open_writers[task]
 
     server = await asyncio.start_server(once, host, port, backlog=2048, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        for _ in range(3):  # a connection that was accepted just now is closed by its `once`
-            await asyncio.sleep(0)
+        await _turns(3)  # a connection that was accepted just now is closed by its `once`
+        left = dict(open_writers)
+        for task, writer in left.items():
+            writer.transport.abort()
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await _turns(3)
+
+
+async def _turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 @asynccontextmanager

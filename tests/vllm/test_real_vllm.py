@@ -108,8 +108,8 @@ def test_without_sending_ids_the_same_conversation_is_broken_and_marked(vllm_url
     async def use(model: VLLMModel) -> list[Response]:
         line = await model.check()
         assert "sent as ids" in line
-        found = model._known.now(vllm_url)
-        model._known.note(replace(found, ids_in=False))
+        found = model._known_capabilities.now(vllm_url)
+        model._known_capabilities.note(replace(found, ids_in=False))
         return await talk(
             model, ["Weather in Rome?", "And now?"], tools=[WEATHER], tool_choice="required",
             max_output_tokens=64, temperature=0.0,

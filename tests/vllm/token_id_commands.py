@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "token-ids.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "topics" / "token-ids.md"
 
 
 def documented(beginning: str) -> str:

@@ -34,7 +34,7 @@ def taken() -> Iterator[int]:
 def test_vllm_is_not_started_at_a_port_that_is_taken(taken: int) -> None:
     async def run() -> None:
         server = VLLMServer(model="m", tool_parser="none", port=taken)
-        async with serve_vllm(server, HttpClient(), tell=lambda _: None, vllm=VLLM):
+        async with serve_vllm(server, HttpClient(), report=lambda _: None, vllm=VLLM):
             pytest.fail("it was taken for ready")
 
     with pytest.raises(ConfigError, match=f"port {taken} .* taken by process {os.getpid()} "):
@@ -48,7 +48,7 @@ def test_llama_cpp_is_not_started_at_a_port_that_is_taken(taken: int, tmp_path: 
 
     async def run() -> None:
         server = LlamaCppServer(model=str(model), port=taken)
-        async with serve_llama_cpp(server, tell=lambda _: None, ready_timeout_s=9):
+        async with serve_llama_cpp(server, report=lambda _: None, ready_timeout_s=9):
             pytest.fail("it was taken for ready")
 
     with pytest.raises(ConfigError, match=f"port {taken} .* taken by process"):
@@ -64,7 +64,7 @@ def test_a_port_that_nobody_has_is_taken_as_it_is() -> None:
 
 
 def test_a_host_that_is_none_of_ours_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"nothing can listen on 192\.0\.2\.1:0"):
+    with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0"):
         free_port("192.0.2.1", 0)
 
 

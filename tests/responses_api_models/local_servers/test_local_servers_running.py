@@ -63,7 +63,7 @@ async def serve(
     transport = HttpClient()
     server = VLLMServer(model="m", tool_parser="none", port=port, api_key=api_key)
     try:
-        async with serve_vllm(server, transport, tell=tell, vllm=vllm, **settings) as serving:
+        async with serve_vllm(server, transport, report=tell, vllm=vllm, **settings) as serving:
             url = f"{serving.base_url}/models"
             reply = await transport.send(HttpRequest("GET", url, timeout_s=5))
             return f"{reply.status} {serving.model} {serving.pid}"
@@ -149,7 +149,9 @@ def test_llama_cpp_serves_the_embedded_model() -> None:
         transport = HttpClient()
         server = LlamaCppServer(slots=1, api_key="sk-1")
         try:
-            async with serve_llama_cpp(server, tell=lambda _: None, ready_timeout_s=50) as serving:
+            async with serve_llama_cpp(
+                server, report=lambda _: None, ready_timeout_s=50
+            ) as serving:
                 key = {"authorization": "Bearer sk-1"}
                 url = f"{serving.base_url}/models"
                 return (await transport.send(HttpRequest("GET", url, key, timeout_s=20))).body

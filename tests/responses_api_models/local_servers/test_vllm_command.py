@@ -79,7 +79,7 @@ def test_a_model_that_is_no_folder_here_is_said_to_be_none(tmp_path: Path) -> No
 def test_a_template_that_writes_no_calls_needs_a_word_from_the_user(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
 
-    with pytest.raises(ConfigError, match="no tool parser can be told"):
+    with pytest.raises(ConfigError, match="does not show which tool parser"):
         tool_parser(VLLMServer(model=str(tmp_path)))
     assert tool_parser(VLLMServer(model=str(tmp_path), tool_parser="none")) == ""
     assert tool_parser(VLLMServer(model="m", chat_template=str(HERMES_TEMPLATE))) == "hermes"

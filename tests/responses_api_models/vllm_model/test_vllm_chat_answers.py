@@ -10,14 +10,14 @@ from palestra.responses_api_models.vllm_model.token_ids import (
     TokenCompletion,
     TurnTokens,
 )
-from palestra.responses_api_models.vllm_model.turns import Turn
+from palestra.responses_api_models.vllm_model.turns import ModelTurn
 from palestra.schema import UpstreamMessage
 
 
 @pytest.mark.parametrize("reason", ["abort", "error"])
 def test_a_turn_that_was_broken_off_is_no_answer(reason: str) -> None:
     choice = TokenChoice(UpstreamMessage(content="I am"), finish_reason=reason)
-    turn = Turn(TokenCompletion([choice]), TurnTokens([1], [2], [-0.1]), State.FIRST)
+    turn = ModelTurn(TokenCompletion([choice]), TurnTokens([1], [2], [-0.1]), State.FIRST)
 
     with pytest.raises(ModelError, match="broke its answer off"):
         chat_answer(turn, model="m", with_log_probs=False)

@@ -25,7 +25,9 @@ def model_saying(answer: Any, at: str = CHAT) -> VLLMModel:
 
 
 def known_to_return_ids(model: VLLMModel) -> VLLMModel:
-    model._known.note(Capabilities("http://fake/v1", token_ids=TokenIds.WITH_ANSWER, tokenize=True))
+    model._known_capabilities.note(
+        Capabilities("http://fake/v1", token_ids=TokenIds.WITH_ANSWER, tokenize=True)
+    )
     return model
 
 

@@ -180,7 +180,7 @@ def test_an_endpoint_that_is_not_like_the_others_does_not_have_them_asked_anew()
     hosts.hosts[home].refusing[RENDER] = 404
 
     assert states([second_turn(model, first)])[0][0] == "broken"
-    assert not model._known.now(f"http://{other}/v1").unanswered
+    assert not model._known_capabilities.now(f"http://{other}/v1").unanswered
 
 
 def test_an_endpoint_that_takes_no_ids_any_more_falls_back_and_is_asked_anew() -> None:

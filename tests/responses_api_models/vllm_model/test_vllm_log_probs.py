@@ -71,16 +71,16 @@ def test_the_capture_says_what_is_wrong_with_them() -> None:
 
     (turn,) = model.captured_turns(row).turns
 
-    fault = TokenFault("generation_log_probs", 1, "nan at 1 is no log probability")
+    fault = TokenFault("generation_log_probs", 1, "nan at 1 is not a log probability")
     assert turn.verdict == TokenVerdict(log_probs=fault)
 
 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (NAN, "nan at 1 is no log probability"),
-        (INFINITE, "-inf at 1 is no log probability"),
-        (None, "None at 1 is no log probability"),
+        (NAN, "nan at 1 is not a log probability"),
+        (INFINITE, "-inf at 1 is not a log probability"),
+        (None, "None at 1 is not a log probability"),
         ("none", "5 log probs for 6 ids"),
     ],
 )

@@ -100,7 +100,7 @@ class FakeVLLM:
         self.requests.append((path, body))
         refusal = self.refusing.get(path)
         if refusal == 0:
-            raise ConnectionFailed(f"{request.url}: connection refused", sent=False)
+            raise ConnectionFailed(f"{request.url}: connection refused", was_sent=False)
         if path in self.saying:
             return HttpReply(status=200, body=orjson.dumps(self.saying[path]))
         status, answer = (refusal, {}) if refusal else self._answer(path, body)
@@ -230,6 +230,6 @@ def token_model(http: HttpTransport, **settings: Any) -> VLLMModel:
 
 def on_clock(model: VLLMModel, clock: Clock) -> VLLMModel:
     """The same model server, which asks its endpoints again by this clock."""
-    ask = model._known._probe
-    model._known = Known(ask, server="policy_model", clock=clock, sleep=clock.sleep)
+    ask = model._known_capabilities._probe
+    model._known_capabilities = Known(ask, server="policy_model", clock=clock, sleep=clock.sleep)
     return model
