@@ -190,7 +190,7 @@ def test_a_command_runs_here_with_its_words_as_they_are(
         ({}, "--command"),
         ({"command": "true", "extra": ["true"]}, "twice"),
         ({"command": "true", "comand": "true"}, "did you mean 'command'"),
-        ({"command": "true", "container": "gym"}, "runs none"),
+        ({"command": "true", "container": "gym"}, "runs no containers"),
         ({"command": "true", "num_nodes": 2}, "executor none has one"),
         ({"command": "true", "num_gpus": -1}, "num_gpus"),
         ({"command": f"curl -H {KEY}", "dry_run": True}, "MY_KEY"),

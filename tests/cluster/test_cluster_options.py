@@ -143,7 +143,7 @@ def test_the_container_of_the_server_is_overridden_by_its_option_alone() -> None
 
 
 def test_a_container_where_none_can_run_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="runs none"):
+    with pytest.raises(ConfigError, match="runs no containers"):
         planned(options(gym_container="x"))
 
 

@@ -100,7 +100,7 @@ def test_ids_that_the_model_server_did_not_sample_are_found(
 
 @pytest.mark.parametrize("no_id", [-1, None, "5", 1.0, True])
 def test_what_is_no_token_id_is_found(no_id: object) -> None:
-    with pytest.raises(TokenDiscontinuity, match="no token id"):
+    with pytest.raises(TokenDiscontinuity, match="is not a token id"):
         check([raw([1, 2], [3, no_id], [-1.0, -1.0])])  # type: ignore[list-item]  # planted
 
 
