@@ -23,13 +23,14 @@ help:
 	@echo "make names     record the names that packages offer to each other"
 	@echo "make docs      check that the documents' links and commands are true"
 
-$(INSTALLED): requirements.lock pyproject.toml
+GYM := packages/palestra-gym
+$(INSTALLED): requirements.lock pyproject.toml $(GYM)/pyproject.toml
 	@echo "== installing into $(VENV)"
 	@$(PYTHON) -c 'import sys; sys.exit("Palestra needs Python 3.11 to 3.13; $(PYTHON) is %s.%s. Give another one: make demo PYTHON=python3.12" % sys.version_info[:2] if not (3, 11) <= sys.version_info < (3, 14) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	$(UV) pip install --python $(BIN)/python --require-hashes -r requirements.lock
-	$(UV) pip install --python $(BIN)/python --no-deps --editable .
+	$(UV) pip install --python $(BIN)/python --no-deps --editable . ./$(GYM)
 	@touch $@
 
 demo: $(INSTALLED)

@@ -40,6 +40,26 @@ and the files to upload, with what it prints here (the lines that matter).
 
 What differs on purpose: nothing is written into the installed package, a failure exits with 1 and
 bad input with 2, and both say what to do next.
+
+The newer command line, `gym GROUP ACTION`, has [its own page](gym-commands.md), command by command.
+
+Folders that are written for NeMo Gym run as they are, and their suites pass with
+`pytest -p palestra.compat.nemo_gym`; [a day of a NeMo Gym user](../tutorials/nemo-gym-day.md) shows one.
+These modules are provided, unless the real package is installed:
+
+| module of `nemo_gym` | what is in it |
+|---|---|
+| `base_resources_server`, `base_responses_api_agent`, `base_responses_api_model` | the base classes, their settings and requests; model-call capture |
+| `server_utils`, `rollout_correlation` | the client, the session key, the prefix of a rollout |
+| `global_config`, `config_types`, `path_utils` | the configuration and its parser, references, paths |
+| `openai_utils`, `responses_converter` | the types of requests and responses, the client of an endpoint, Chat Completions |
+| `judge`, `prompt`, `skills`, `benchmarks` | judges, prompt files, skills of coding agents, the config of a benchmark |
+| `reward_profile`, `rollout_collection`, `rollout_observability`, `profiling` | metrics, collecting from Python, records of a rollout, CPU profiles |
+| `mcp_auto_exposure` | tools over MCP |
+| `sandbox` | sandboxes of the providers `docker`, `apptainer`, `local`, and your own |
+
+`resources_servers.gymnasium` is there as well. One default differs: an agent's `aggregate_metrics` asks its
+environment for the metrics, unless the agent has metrics of its own.
 """
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import orjson
 
 from palestra.schema import encode_json
-from palestra.server import ResourcesServer, ResourcesServerConfig, Server
+from palestra.server import ResourcesServer, Server
 from palestra.transport import HttpClient, HttpReply, ServerClient, call_asgi
 
 S = TypeVar("S", bound=ResourcesServer)
@@ -27,7 +27,8 @@ def nobody() -> ServerClient:
 
 
 def server_of(cls: type[S], name: str = "env") -> S:
-    return cls(config=ResourcesServerConfig(name=name), server_client=nobody())
+    config = cls.model_fields["config"].annotation
+    return cls(config=config(name=name), server_client=nobody())
 
 
 def ask(server: Server, path: str, body: Any = None, **kwargs: Any) -> HttpReply:

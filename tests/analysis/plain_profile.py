@@ -8,9 +8,10 @@ INDICES = ("_ng_task_index", "_ng_rollout_index")
 
 
 def numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    """Numeric fields of a row and of its usage; a field of the row wins."""
+    """Numeric fields of a row, of its usage and of its reward's components; a field of the row wins."""
     usage = (row.get("response") or {}).get("usage") or {}
-    found = {**usage, **row}
+    parts = row.get("reward_components") or {}
+    found = {**usage, **row, **{f"reward_components.{name}": parts[name] for name in parts}}
     return {
         name: value
         for name, value in found.items()

@@ -90,7 +90,7 @@ def test_a_text_that_is_no_utf8_is_named(tmp_path: Path, field: str) -> None:
 
     with pytest.raises(InputDataError, match="is not UTF-8: line 1, byte") as caught:
         run.load()
-    assert caught.value.hint == "write the file again as UTF-8"
+    assert caught.value.hint == "convert the file to UTF-8"
 
 
 def test_rollouts_given_as_inputs_are_recognised(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_reward_beyond_what_can_be_computed_is_refused(tmp_path: Path, value: 
     run.paths.output.write_text(text)
 
     with pytest.raises(
-        InputDataError, match=r"rollouts\.jsonl line 2 \(task 0, .* beyond the ±1e\+100"
+        InputDataError, match=r"rollouts\.jsonl line 2 \(task 0, .* within ±1e\+100"
     ) as refused:
         run.load()
     assert "scale the rewards" in refused.value.hint
@@ -155,10 +155,10 @@ def test_a_row_without_a_reward_among_scored_ones_is_named(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds no rows"),
-        (" \n\n", "holds no rows"),
+        ("", "has no rows"),
+        (" \n\n", "has no rows"),
         ("{}\n", "line 1 has no _ng_task_index"),
-        ("[1]\n", "line 1 is JSON, but not an object"),
+        ("[1]\n", "line 1 is JSON, but not a JSON object"),
         ("{]\n", "is not JSONL: line 1 is not JSON"),
         (
             '{"_ng_task_index": 1.5, "_ng_rollout_index": 0}\n',
@@ -193,7 +193,7 @@ def test_a_torn_last_line_is_refused_when_everything_is_wanted(tmp_path: Path) -
     run = Run.write(tmp_path, [scored(0, 0, 1.0), scored(0, 1, 1.0)])
     run.paths.output.write_bytes(run.paths.output.read_bytes()[:-20])
 
-    with pytest.raises(InputDataError, match=r"the last line \(2\) is torn") as caught:
+    with pytest.raises(InputDataError, match=r"the last line \(2\) is incomplete") as caught:
         run.load()
 
     assert "++allow_partial_rollouts=True" in caught.value.hint

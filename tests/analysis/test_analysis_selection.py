@@ -116,7 +116,7 @@ def test_long_tasks_are_left_out_by_their_mean(tmp_path: Path) -> None:
 def test_a_token_limit_needs_tokens(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
 
-    with pytest.raises(ConfigError, match="--max-tokens needs rollouts with output_tokens"):
+    with pytest.raises(ConfigError, match="--max-tokens needs the field output_tokens"):
         selection_of(run.load(), SelectionCriteria(MIDDLE, max_tokens=5))
 
 

@@ -14,6 +14,7 @@ from palestra.analysis import (
     profile_tasks,
     write_reward_profiling,
 )
+from palestra.analysis.sources import rollout_files, run_files
 from palestra.errors import InputDataError
 from palestra.schema import RunPaths
 from profiled_runs import Run, failed, lines, materialized, scored
@@ -97,8 +98,7 @@ def test_a_shard_in_which_nothing_was_scored_is_none_of_the_others_fault(tmp_pat
     ("given", "said"),
     [
         ("nothing*.jsonl", "matches nothing"),
-        ("*_failures.jsonl", "only files that go with a run"),
-        ("", "is a folder"),
+        ("*_failures.jsonl", "only companion files of a run"),
     ],
 )
 def test_what_names_no_rollouts_is_refused(tmp_path: Path, given: str, said: str) -> None:
@@ -112,7 +112,7 @@ def test_rollouts_without_inputs_beside_them_need_them_named(tmp_path: Path) -> 
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
     run.paths.materialized_inputs.unlink()
 
-    with pytest.raises(InputDataError, match="has no materialized inputs beside it") as caught:
+    with pytest.raises(InputDataError, match=r"materialized inputs .* are missing") as caught:
         load_run(None, run.paths.output)
     assert "--inputs FILE" in caught.value.hint
 
@@ -151,7 +151,7 @@ def test_packed_files_that_were_cut_short_are_refused(
 
     with pytest.raises(InputDataError, match=r"cannot read .*rollouts\.jsonl") as caught:
         run.load(allow_partial=True)
-    assert "cut short" in caught.value.hint
+    assert "incomplete" in caught.value.hint
 
 
 def test_a_zstd_file_may_be_of_several_frames(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_broken_zstd_data_is_refused(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
     run.paths.output.write_bytes(zstandard.compress(run.paths.output.read_bytes()) + b"junk")
 
-    with pytest.raises(InputDataError, match="broken zstd data"):
+    with pytest.raises(InputDataError, match="zstd data is damaged"):
         run.load()
 
 
@@ -188,7 +188,7 @@ def test_inputs_of_another_run_are_refused(tmp_path: Path) -> None:
     manifest(one, "a")
     manifest(other, "b")
 
-    with pytest.raises(MixedRuns, match=r"part1_materialized_inputs\.jsonl is of"):
+    with pytest.raises(MixedRuns, match=r"part1_materialized_inputs\.jsonl belongs to another run"):
         load_run(other.paths.materialized_inputs, one.paths.output)
 
 
@@ -205,7 +205,7 @@ def test_inputs_shorter_than_their_manifest_counts_are_refused(tmp_path: Path) -
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
     manifest(run, "a", requested=3)
 
-    with pytest.raises(InputDataError, match="holds 1 of the 3 rows that its manifest counts"):
+    with pytest.raises(InputDataError, match="has 1 rows, and its manifest says 3"):
         run.load()
 
 
@@ -213,5 +213,27 @@ def test_a_manifest_that_is_none_is_refused(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
     run.paths.manifest.write_text("[]")
 
-    with pytest.raises(InputDataError, match="is not a manifest"):
+    with pytest.raises(InputDataError, match="cannot be read as the manifest"):
         run.load()
+
+
+def test_a_runs_folder_stands_for_its_rollouts(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1)], inputs=[materialized(0, 0)])
+    (tmp_path / "rollouts_tasks.jsonl").write_text("{}\n")
+
+    assert rollout_files(tmp_path) == [run.paths.output]
+    assert run_files(tmp_path, tmp_path) == ([run.paths.materialized_inputs], [run.paths.output])
+
+
+def test_a_folder_of_two_runs_asks_for_one_of_them(tmp_path: Path) -> None:
+    shards(tmp_path)
+
+    with pytest.raises(InputDataError, match="has the files of 2 runs") as refused:
+        rollout_files(tmp_path)
+
+    assert "part0.jsonl" in refused.value.hint
+
+
+def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError, match="has no files of a run"):
+        rollout_files(tmp_path)

@@ -187,7 +187,7 @@ def why(folder: Path, *rows: dict[str, Any]) -> list[tuple[int, str]]:
     return [tuple(choice) for choice in plan(rollouts, [0])[0]]
 
 
-def test_the_best_the_worst_and_the_longest_are_chosen(tmp_path: Path) -> None:
+def test_the_best_the_worst_and_the_median_are_chosen(tmp_path: Path) -> None:
     rows = [
         scored(0, 0, 1.0, tokens=9),
         scored(0, 1, 1.0, tokens=5),
@@ -195,7 +195,7 @@ def test_the_best_the_worst_and_the_longest_are_chosen(tmp_path: Path) -> None:
         scored(0, 3, 0.0, tokens=7),
         scored(0, 4, 0.0, tokens=8),
     ]
-    assert why(tmp_path, *rows) == [(1, "best"), (4, "worst"), (2, "longest")]
+    assert why(tmp_path, *rows) == [(1, "best"), (4, "worst"), (2, "median")]
 
 
 def test_of_equal_rollouts_the_shortest_and_the_longest_are_chosen(tmp_path: Path) -> None:

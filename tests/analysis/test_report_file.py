@@ -18,6 +18,7 @@ from palestra.analysis import load_run, write_report
 from palestra.analysis.report.write import ENDING_BYTES
 from palestra.cli.profiling_commands import profile_files
 from palestra.errors import InputDataError
+from palestra.rollouts import Manifest
 from profiled_runs import Run, failed, lines, materialized, scored
 
 INPUTS = [materialized(task, rollout) for task in range(6) for rollout in range(4)]
@@ -71,7 +72,8 @@ def test_every_task_is_in_the_table_and_has_its_transcripts(tmp_path: Path) -> N
 
     assert found["table-data"]["task"] == [str(task) for task in range(6)]
     assert found["table-data"]["groups"] == ["agent_0", "agent_1"]
-    assert [rollout["why"] for rollout in found["rollouts-2"]["rollouts"]] == ["best", "worst"]
+    chosen = [(rollout["index"], rollout["why"]) for rollout in found["rollouts-2"]["rollouts"]]
+    assert chosen == [(0, "best"), (3, "worst"), (2, "median"), (1, "")]
     assert found["rollouts-2"]["prompt"] == [["user", "", "question 2"]]
     assert found["rollouts-2"]["rollouts"][0]["said"] == [
         ["other", "message", '{"text": "' + "a" * 50 + '"}']
@@ -198,6 +200,181 @@ def test_rewards_of_all_kinds_are_drawn(tmp_path: Path, rewards: list[float]) ->
     page = run.paths.report.read_text()
     assert "NaN" not in page
     assert "nan" not in re.findall(r'<svg class="chart".*?</svg>', page, re.DOTALL)[0]
+
+
+FAILED_ROW = failed(0, 1, "verifier_error") | {
+    "_ng_failure_layer": "verifier/runtime",
+    "_ng_failure_terminal": True,
+    "cause": "verifier.raises",
+    "message": "shelf/verify raised ValueError: four <is> not liked",
+    "hint": "the model's answer is kept: palestra reverify --with-failures verifies it without the "
+    "model",
+    "hops": [{"server": "agent", "url": "in-process/run", "status": 500, "body": "oh"}],
+    "traceback": "shelf.py:6 in verify",
+    "response": {"output": [{"role": "assistant", "content": "It is 4."}]},
+}
+
+
+def test_a_failed_rollout_is_shown_with_its_reason_its_remedy_and_the_kept_answer(
+    tmp_path: Path,
+) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)], inputs=INPUTS[:2], failures=[FAILED_ROW])
+    write_report(run.load(allow_partial=True), run.paths.report)
+    page = run.paths.report.read_bytes()
+    rollout = blocks(page)["rollouts-0"]["rollouts"][0]
+    failure = rollout["failure"]
+
+    assert (rollout["index"], rollout["why"]) == (1, "failed")
+    assert (failure["class"], failure["layer"]) == ("verifier_error", "verifier/runtime")
+    assert failure["cause"] == "verifier.raises"
+    assert failure["message"] == "shelf/verify raised ValueError: four <is> not liked"
+    assert failure["remedy"].startswith("once the verifier (or judge) is fixed, palestra reverify")
+    assert failure["hops"] == [["agent", "500", "oh"]]
+    assert failure["traceback"] == "shelf.py:6 in verify"
+    assert rollout["said"] == [["assistant", "", "It is 4."]]
+    assert b"four &lt;is&gt; not liked" in page
+
+
+def test_an_answer_that_only_an_earlier_attempt_kept_is_shown(tmp_path: Path) -> None:
+    last = failed(0, 1, "timeout", attempt=2) | {"_ng_failure_terminal": True}
+    failures = [FAILED_ROW | {"attempt": 1, "_ng_failure_terminal": False}, last]
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)], inputs=INPUTS[:2], failures=failures)
+    write_report(run.load(allow_partial=True), run.paths.report)
+    rollout = blocks(run.paths.report.read_bytes())["rollouts-0"]["rollouts"][0]
+
+    assert rollout["failure"]["class"] == "timeout"
+    assert rollout["said"] == [["assistant", "", "It is 4."]]
+
+
+def test_a_run_without_a_score_has_a_report_of_its_failures(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [], inputs=INPUTS[:2], failures=[FAILED_ROW])
+    write_report(run.load(allow_partial=True, allow_unscored=True), run.paths.report)
+    found = blocks(run.paths.report.read_bytes())
+
+    assert found["table-data"]["task"] == ["0"]
+    assert found["table-data"]["missing"] == [2]
+    assert [r["why"] for r in found["rollouts-0"]["rollouts"]] == ["failed"]
+
+
+def test_failures_of_one_kind_are_one_entry_with_their_number(tmp_path: Path) -> None:
+    failures = [
+        FAILED_ROW | {"_ng_rollout_index": at, "message": f"no answer after {at} s"}
+        for at in (1, 2, 3)
+    ]
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)], inputs=INPUTS[:4], failures=failures)
+    write_report(run.load(allow_partial=True), run.paths.report)
+    page = run.paths.report.read_text()
+
+    assert page.count("<h3>verifier_error ") == 1
+    assert "3 rollouts" in page
+    assert "scores 3 by the kept answers" in page
+
+
+def test_a_large_run_shows_the_extremes_and_each_failure_of_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palestra.analysis.report.write.ALL_ROLLOUTS", 4)
+    rows = [scored(0, at, at / 8) for at in range(6)]
+    inputs = [materialized(0, at) for at in range(8)]
+    failures = [FAILED_ROW | {"_ng_rollout_index": at} for at in (6, 7)]
+    run = Run.write(tmp_path, rows, inputs=inputs, failures=failures)
+    write_report(run.load(allow_partial=True), run.paths.report)
+    page = run.paths.report.read_bytes()
+    shown = blocks(page)["rollouts-0"]["rollouts"]
+
+    assert [(r["index"], r["why"]) for r in shown] == [
+        (6, "failed"),
+        (7, "failed"),
+        (5, "best"),
+        (0, "worst"),
+        (2, "median"),
+    ]
+    assert b"of each its best, worst and median rollout, and every failed one" in page
+
+
+def test_the_title_and_the_head_say_which_run_it_is(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+    model = {"type": "responses_api_models", "name": "policy_model"}
+    servers = {
+        "shelf": {
+            "type": "resources_servers",
+            "implementation": "environment_file",
+            "settings": {"path": "/work/shelf.py", "settings": {"difficulty": 5}},
+        },
+        "shelf_agent": {
+            "type": "responses_api_agents",
+            "implementation": "simple_agent",
+            "settings": {
+                "resources_server": {"type": "resources_servers", "name": "shelf"},
+                "model_server": model,
+            },
+        },
+        "policy_model": {
+            "type": "responses_api_models",
+            "implementation": "vllm_model",
+            "settings": {"model": "Qwen/Qwen3-4B"},
+        },
+    }
+    semantics = {
+        "servers": servers,
+        "agent_name": "shelf_agent",
+        "responses_create_params": {"temperature": 0.7},
+        "num_repeats": 8,
+        "code": {"shelf": "0123456789abcdef"},
+    }
+    Manifest(
+        "rows", semantics, 1, 1, "0.1.0", command="palestra eval shelf.py", started_at=1.8e9
+    ).write(run.paths.manifest)
+    write_report(run.load(), run.paths.report)
+    page = run.paths.report.read_text()
+
+    assert "<title>shelf · Qwen/Qwen3-4B · 2027-01-15 08:00</title>" in page
+    for name, value in (
+        ("temperature", "0.7"),
+        ("repeats", "8"),
+        ("difficulty", "5"),
+        ("verifier", "code 0123456789ab"),
+        ("Palestra", "0.1.0"),
+    ):
+        assert f"<dt>{name}</dt><dd>{value}</dd>" in page
+    assert "palestra eval shelf.py" in page
+
+
+def test_the_tools_that_were_offered_are_listed_once(tmp_path: Path) -> None:
+    tools = [{"type": "function", "name": "take", "description": "Take it.", "parameters": {}}]
+    rows = [scored(0, at, 1.0) for at in range(2)]
+    for row in rows:
+        row["response"] |= {"tools": tools}
+    found = blocks(report(tmp_path, rows, inputs=INPUTS[:2]))
+
+    assert found["tools"] == [[["take", "Take it.", "{}"]]]
+    assert [r["tools"] for r in found["rollouts-0"]["rollouts"]] == [0, 0]
+
+
+def test_the_parts_of_a_reward_have_a_table(tmp_path: Path) -> None:
+    rows = [scored(0, at, 1.0, reward_components={"state": at, "polite": 0.1}) for at in range(2)]
+    page = report(tmp_path, rows, inputs=INPUTS[:2])
+
+    assert b'<th scope="row">polite</th>' in page
+    assert b"0.500" in page
+
+
+def test_two_rollouts_of_five_tasks_carry_no_conclusion(tmp_path: Path) -> None:
+    rows = [scored(t, r, float(r), tokens=10 + r) for t in range(5) for r in range(2)]
+    inputs = [materialized(t, r) for t in range(5) for r in range(2)]
+    page = report(tmp_path, rows, inputs=inputs).decode()
+
+    for conclusion in ("correlate", "Longer answers", "often can", "Most learnable"):
+        assert conclusion not in page
+
+
+def test_many_rollouts_of_many_tasks_carry_conclusions(tmp_path: Path) -> None:
+    rows = [scored(t, r, float(r % 2), tokens=10 + r % 2) for t in range(20) for r in range(8)]
+    inputs = [materialized(t, r) for t in range(20) for r in range(8)]
+    page = report(tmp_path, rows, inputs=inputs).decode()
+
+    for conclusion in ("correlate", "Longer answers win", "often can, but not reliably"):
+        assert conclusion in page
 
 
 def test_failures_are_shown_by_class(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from palestra.analysis.report.transcript import (
     ENTRY_CHARACTERS,
     TRANSCRIPT_CHARACTERS,
     prompt,
+    question,
     result_fields,
-    snippet,
+    snippets,
     transcript,
 )
 
@@ -145,8 +146,30 @@ def test_the_prompt_is_found_in_both_of_its_shapes() -> None:
 
     assert prompt(as_text) == [["system", "", "Be brief."], ["user", "", "2 + 2?"]]
     assert prompt(as_list) == [["user", "", "2 + 2?"]]
-    assert snippet(as_list) == "2 + 2?"
-    assert snippet({}) == ""
+    assert question(as_list) == "2 + 2?"
+    assert question({}) == ""
+
+
+def test_prompts_of_a_template_start_where_they_differ() -> None:
+    template = "Extract name, age and city of the text as a JSON object. Answer only with JSON. "
+    questions = [template + "Ann is 31.", template + "Another text.", "What is 2 + 2?"]
+
+    assert snippets(questions) == ["… Ann is 31.", "… Another text.", "What is 2 + 2?"]
+
+
+def test_prompts_that_are_all_the_same_are_shown_from_their_beginning() -> None:
+    text = "Write a poem about the sea, and let no line have the letter e."
+
+    assert snippets([text, text]) == [text, text]
+
+
+def test_the_parts_of_a_reward_are_fields_of_their_own() -> None:
+    row = {"reward": 1.1, "reward_components": {"state": 1.0, "polite": 0.1}}
+
+    assert result_fields(row) == [
+        ["reward_components.polite", "0.1"],
+        ["reward_components.state", "1.0"],
+    ]
 
 
 def test_result_fields_come_by_name_without_what_is_shown_elsewhere() -> None:

@@ -23,8 +23,8 @@ def check(answer: str, n: int) -> float:
 MENDED = BROKEN.replace("if n % 2", "if False")
 EMBEDDED: tuple[str, ...] = ()
 IN_PROCESSES = (
-    "++check_environment.resources_servers.environment_file.placement=process",
-    "++check_environment_agent.responses_api_agents.simple_agent.placement=process",
+    "++my_env.resources_servers.environment_file.placement=process",
+    "++my_env_agent.responses_api_agents.environment_agent.placement=process",
 )
 
 
@@ -152,7 +152,7 @@ def test_an_environment_without_rows_is_named_by_its_file(world: World, fake: Fa
 
     refused = world.run("palestra", *evaluated(fake)).refused()
 
-    assert "my_env.py has no rows: the data of its @environment is empty" in refused
+    assert "my_env.py has no rows: its data is empty" in refused
 
 
 def test_a_function_named_verify_is_called_by_its_file(world: World, fake: FakeEndpoint) -> None:
@@ -161,4 +161,4 @@ def test_a_function_named_verify_is_called_by_its_file(world: World, fake: FakeE
     done = world.run("palestra", *evaluated(fake))
 
     assert {row["agent_ref"]["name"] for row in world.rows("out/h.jsonl")} == {"my_env_agent"}
-    assert "verify_environment" not in done.out
+    assert "verify" not in done.out

@@ -1,11 +1,13 @@
 """Bad input: one clear error, exit code 2, and nothing written."""
 
+import gzip
 import os
 import socket
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import zstandard
 from cli_world import AGENT, KEY, MULTI_STEP, OPENAI, World
 
 CONFIGS = f"+config_paths=[{MULTI_STEP},{OPENAI}]"
@@ -72,7 +74,7 @@ def test_two_instances_on_one_port_are_both_named(world: World) -> None:
     message = refused_config(world, CONFIGS, *NAMED, *ports)
 
     assert (
-        "example_multi_step_resources_server and policy_model both want 127.0.0.1:12345" in message
+        "example_multi_step_resources_server and policy_model both use 127.0.0.1:12345" in message
     )
 
 
@@ -123,12 +125,17 @@ def test_missing_settings_of_a_command_are_all_named(world: World) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("palestra", "collect", "--repeats", "0"), "(--num-repeats)"),
-        (("ng_collect_rollouts", "+num_samples_in_parallel=x"), "(--concurrency)"),
-        (("palestra", "prepare"), "(--output-dir)"),
+        (("palestra", "collect", "--repeats", "0"), "--repeats: should be"),
+        (("palestra", "collect", "--num-repeats=0"), "--num-repeats: should be"),
+        (("palestra", "collect", "+num_repeats=0"), "num_repeats: should be"),
+        (
+            ("ng_collect_rollouts", "+num_samples_in_parallel=x"),
+            "num_samples_in_parallel: should be",
+        ),
+        (("palestra", "prepare"), "--output-dir is required"),
     ],
 )
-def test_a_setting_is_named_with_its_flag(
+def test_a_setting_is_named_as_it_was_typed(
     world: World, arguments: tuple[str, ...], named: str
 ) -> None:
     assert named in world.run(*arguments, world.head).refused()
@@ -141,7 +148,7 @@ def test_a_busy_head_port_names_its_holder(world: World) -> None:
         message = refused_config(world, CONFIGS, *NAMED)
 
     assert f"cannot listen on 127.0.0.1:{world.head_port}: process {os.getpid()} (" in message
-    assert "holds it" in message
+    assert "uses this port" in message
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,7 @@ def test_a_busy_head_port_names_its_holder(world: World) -> None:
     [
         (["reasning_gym"], "did you mean 'reasoning_gym'?"),
         (["nope.py"], "nope.py does not exist"),
-        (["mcqa", "--model", "openai:"], "names no model"),
+        (["mcqa", "--model", "openai:"], "does not name a model"),
         (["mcqa", "--model", "bogus"], "bogus"),
         (["mcqa", "--rows", "families"], "is not KEY=VALUE"),
         (["mcqa", "--model", "local", "--progress", "nonsense"], "'nonsense' is unknown"),
@@ -169,7 +176,7 @@ def test_an_evaluation_that_means_nothing_is_refused(
 def test_rows_that_an_environment_does_not_make_are_refused(world: World) -> None:
     done = world.run("palestra", "eval", "reasoning_gym", "--model", "local", "--rows", "size=3")
 
-    assert "makes no rows with --rows size" in done.refused()
+    assert "cannot make rows with --rows size" in done.refused()
     assert world.files() == []
 
 
@@ -186,3 +193,162 @@ def test_a_config_file_may_have_any_name(world: World) -> None:
 
     assert done.code == 0, done.err
     assert "note: here" in done.out
+
+
+ENVIRONMENT = """
+from palestra import environment
+
+@environment(data=[{"q": "a"}], prompt=PROMPT)
+def verify(answer: str) -> float:
+    return 1.0
+"""
+TASK = '{"responses_create_params": {"input": "hi"}, "expected_answer": "A"}\n'
+MCQA = ("-c", "resources_servers/mcqa/configs/mcqa.yaml", "-c", OPENAI, *NAMED)
+COLLECT = ("collect", *MCQA, "--input", "tasks.jsonl", "--output", "out/r.jsonl")
+EVAL = ("eval", "mcqa", "--model", "local")
+REVERIFY = ("reverify", "-r", "tasks.jsonl", "-o", "o.jsonl")
+
+TYPOS: list[tuple[tuple[str, ...], str]] = [
+    # names of commands, options and arguments
+    (("evaluate", "mcqa"), "no such command 'evaluate'; did you mean 'eval'?"),
+    (("--verison",), "there is no option --verison; did you mean --version?"),
+    (("dataset", "uplod"), "no such command 'uplod'; did you mean 'upload'?"),
+    (("models", "fetc"), "no such command 'fetc'; did you mean 'fetch'?"),
+    (("serve-model", "vlm"), "no such command 'vlm'; did you mean 'vllm'?"),
+    (("gym", "evall"), "palestra gym has no group evall. Did you mean eval?"),
+    (("eval", "mcqa", "--modle", "local"), "there is no option --modle; did you mean --model?"),
+    (("profile", "--rollout", "x"), "there is no option --rollout; did you mean --rollouts?"),
+    (("version", "--jsn"), "there is no option --jsn; did you mean --json?"),
+    (("eval", "mcqa", "--model"), "--model needs a value"),
+    (("eval",), "TARGET is required"),
+    (("compare", "a.jsonl"), "B is required"),
+    (("compare", "a", "b", "c"), "got unexpected further words (c)"),
+    (("merge", "out.jsonl"), "SHARD... is required"),
+    (("scores",), "RUN... is required"),
+    (("reverify",), "--rollouts is required"),
+    (("reverify", "-r", "tasks.jsonl"), "--output is required"),
+    (("collect", *MCQA, "--output", "o.jsonl"), "--input is required"),
+    (("doctor",), "--input is required; --output is required"),
+    (("render-prompts",), "--input is required; --prompt is required; --output is required"),
+    (("config", "foo"), "override 'foo' has no '='"),
+    # values of the wrong type, or outside of their range
+    (("eval", "mcqa", "--limit", "ten"), "--limit: should be a whole number, got 'ten'"),
+    (("eval", "mcqa", "--limit", "-1"), "--limit: should be at least 0, got '-1'"),
+    (("eval", "mcqa", "--temperature", "hot"), "--temperature: should be a number, got 'hot'"),
+    (
+        ("eval", "mcqa", "--max-output-tokens", "0"),
+        "--max-output-tokens: should be at least 1, got '0'",
+    ),
+    (("eval", "mcqa", "--min-coverage", "95"), "--min-coverage: should be from 0 to 1, got '95'"),
+    ((*EVAL, "--repeats=-1"), "--repeats: should be a whole number from 1 on"),
+    (
+        (*EVAL, "--concurrency", "lots"),
+        "--concurrency: should be a whole number from 1 on, or auto",
+    ),
+    ((*EVAL, "--rollout-timeout", "0"), "--rollout-timeout: should be more than 0, got 0.0"),
+    ((*EVAL, "--patience", "soon"), "--patience: should be a number, got 'soon'"),
+    (
+        (*EVAL, "--on-stale", "maybe", "--resume"),
+        "--on-stale: should be 'error' or 'restart', got 'maybe'",
+    ),
+    ((*COLLECT, "--min-coverage", "95"), "--min-coverage: should be from 0 to 1, got 95.0"),
+    ((*COLLECT, "++min_coverage=95"), "min_coverage: should be from 0 to 1, got 95"),
+    ((*COLLECT, "--num-repeats", "many"), "--num-repeats: should be a whole number from 1 on"),
+    ((*COLLECT, "--limit", "x"), "--limit: should be a whole number, got 'x'"),
+    ((*COLLECT, "--shard", "4/4"), "--shard: '4/4' is not a shard"),
+    ((*COLLECT, "--split", "test"), "--split: should be 'train', 'validation'"),
+    (("select", "tasks.jsonl", "--band", "wide"), "--band 'wide' is not LOW..HIGH"),
+    (("select", "tasks.jsonl", "--min-rollouts", "0"), "--min-rollouts: should be at least 1"),
+    (("scores", "tasks.jsonl", "--k", "0"), "--k: should be at least 1, got '0'"),
+    ((*REVERIFY, "--timeout", "0"), "--timeout: should be at least 0.001, got '0'"),
+    (("test", "--timeout", "0"), "--timeout: should be at least 1, got '0'"),
+    (("status", "--wait", "x"), "--wait: should be a number, got 'x'"),
+    (("sandbox", "serve", "--port", "x"), "--port: should be a whole number, got 'x'"),
+    (("init", "Bad Name"), "'Bad Name' is not a name for an environment"),
+    # an override is blamed, not the file of rows
+    (
+        (*COLLECT, "responses_create_params.temperature=hot"),
+        "error: responses_create_params.temperature: should be a number, got 'hot'",
+    ),
+    (
+        (*COLLECT, "+responses_create_params.max_output_tokens=0"),
+        "error: responses_create_params.max_output_tokens: should be at least 1, got 0",
+    ),
+    ((*EVAL, "num_repeat=3"), "override 'num_repeat' is not a setting"),
+    # options that contradict each other, or do nothing
+    (
+        (*EVAL, "--resume", "--overwrite"),
+        "error: --resume continues an earlier run, and --overwrite",
+    ),
+    ((*EVAL, "--on-stale", "restart"), "add --resume, or use --overwrite alone"),
+    ((*EVAL, "--rows", "foo=1"), "--rows: mcqa has its tasks and does not make them"),
+    ((*EVAL, "--seed", "3"), "--seed: mcqa has its tasks and does not make them"),
+    ((*EVAL, "--judge", "local"), "--judge local: nothing in this environment asks a judge"),
+    (("scores", "tasks.jsonl", "--json", "--markdown"), "--json and --markdown"),
+    # things that are not there
+    (("eval", "tasks.jsonl"), "there is no environment 'tasks.jsonl'"),
+    (("verify-env", "nope.py"), "nope.py does not exist"),
+    (("eval", "brace.py", "--model", "local"), "written twice: {{ or }}"),
+    ((*COLLECT, "--agent", "mcqa_simple_agnt"), "did you mean 'mcqa_simple_agent'?"),
+    (
+        ("collect", *MCQA, "--input", "taks.jsonl", "--output", "o.jsonl"),
+        "taks.jsonl does not exist",
+    ),
+    (("collect", *MCQA, "--input", "rows.txt", "--output", "o.jsonl"), "line 1: not JSON"),
+    ((*COLLECT, "--prompt-config", "nope.yaml"), "nope.yaml"),
+    (("profile", "nope.jsonl"), "cannot read nope.jsonl"),
+    (("compare", "a.jsonl", "b.jsonl"), "cannot read a.jsonl"),
+    (("reverify", "-r", "nope.jsonl", "-o", "o.jsonl"), "there are no rollouts at nope.jsonl"),
+    (("merge", "out.jsonl", "nope*.jsonl"), "no file matches nope*.jsonl"),
+    (("diagnose", "nope"), "nope is not a run"),
+    (("show", "nope"), "'nope'"),
+    (("pip-list", "nope"), "there is no server folder nope"),
+    (("run", "-c", "nope.yaml"), "config file 'nope.yaml'"),
+    (("doctor", "tools", "nope.jsonl"), "cannot read nope.jsonl"),
+    (
+        ("render-prompts", "-i", "q.jsonl", "--prompt", "prompt.yaml", "-o", "o.jsonl"),
+        "write a literal brace twice: {{ }}",
+    ),
+]
+
+
+@pytest.fixture
+def furnished(world: World) -> World:
+    """A folder with an environment, one whose prompt has lone braces, rows, and other files."""
+    world.write("env.py", ENVIRONMENT.replace("PROMPT", '"{q}"'))
+    world.write("brace.py", ENVIRONMENT.replace("PROMPT", """'{"name": "{q}"}'"""))
+    world.write("prompt.yaml", """user: '{question} as {"a": 1}'\n""")
+    world.write("tasks.jsonl", TASK)
+    world.write("q.jsonl", '{"question": "1 + 1"}\n')
+    world.write("rows.txt", "hello\n")
+    return world
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"), TYPOS, ids=[" ".join(words)[-60:] for words, _ in TYPOS]
+)
+def test_wrong_input_is_one_error_in_the_words_that_were_typed(
+    furnished: World, arguments: tuple[str, ...], says: str
+) -> None:
+    before = furnished.files()
+
+    message = furnished.run("palestra", *arguments).refused()
+
+    assert says in message
+    assert furnished.files() == before
+
+
+@pytest.mark.parametrize("how", ["gz", "zst", "windows"])
+def test_the_rows_of_a_file_are_read_however_it_was_saved(furnished: World, how: str) -> None:
+    data = f"{TASK}not a row\n".encode()
+    saved = {
+        "gz": gzip.compress(data),
+        "zst": zstandard.compress(data),
+        "windows": b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"),
+    }[how]
+    (furnished.folder / "tasks.jsonl").write_bytes(saved)
+
+    message = furnished.run("palestra", *COLLECT, "--agent", "mcqa_simple_agent").refused()
+
+    assert "tasks.jsonl: 1 row cannot be used" in message
+    assert "line 2: not JSON" in message

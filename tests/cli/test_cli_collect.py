@@ -93,7 +93,7 @@ def test_a_stopped_collection_says_how_to_go_on_and_does(
     stuck.set()
     text = running.text()
     assert "requested 5 = scored 2 + failed 0 + not run 3" in text
-    assert "what has ended is in rollouts.jsonl" in text
+    assert "that ended are in rollouts.jsonl" in text
     assert "--output rollouts.jsonl --resume" in text
     assert "Traceback" not in text
     done = world.run("palestra", *collect(world, fake, "--resume"))

@@ -62,7 +62,8 @@ def test_rows_that_the_environment_would_refuse_are_named(world: World) -> None:
     said = prepare(world, datasets(entry("a"))).refused()
 
     assert (
-        'line 2: /: "expected_answer" is a required property (asked by string_match/verify)' in said
+        'line 2: /: "expected_answer" is a required property (required by string_match/verify)'
+        in said
     )
     assert world.files() == ["a.jsonl"]
 
@@ -81,8 +82,8 @@ def test_the_command_of_the_field_takes_overrides(world: World) -> None:
 def test_settings_that_are_missing_are_all_named(world: World) -> None:
     said = world.run("palestra", "prepare").refused()
 
-    assert "output_dirpath: is required" in said
-    assert "mode: is required" in said
+    assert "--output-dir is required" in said
+    assert "--mode is required" in said
 
 
 def _run(world: World, program: Path, *arguments: str) -> Done:

@@ -115,7 +115,7 @@ def test_a_gate_over_rewards_that_cannot_be_computed_is_an_error_and_no_verdict(
     file.write_text(file.read_text().replace('"reward":1.0', '"reward":1e308'))
 
     refused = world.run("palestra", "compare", *runs, "--gate").refused()
-    assert "the reward is 1e+308, beyond the ±1e+100" in refused
+    assert "the reward is 1e+308, and statistics need values within ±1e+100" in refused
 
 
 def test_runs_that_cannot_be_compared_are_refused(world: World, runs: tuple[str, str]) -> None:
@@ -123,7 +123,7 @@ def test_runs_that_cannot_be_compared_are_refused(world: World, runs: tuple[str,
     other = write_run(world, "d", lambda _: 2, expected_answer="5")
 
     assert (
-        "is given twice: these are not two runs"
+        "was passed twice, so these are not two different runs"
         in world.run("palestra", "compare", runs[0], runs[0]).refused()
     )
     assert "1 only in A (11)" in world.run("palestra", "compare", runs[0], shorter).refused()
@@ -135,12 +135,12 @@ def test_runs_that_cannot_be_compared_are_refused(world: World, runs: tuple[str,
     ("extra", "said"),
     [
         (["-m", "output_token"], "did you mean 'output_tokens'"),
-        (["-m", "pass@0"], "no rollout has a number 'pass@0'"),
-        (["-m", "pass@9"], "no task has pass@9 in both"),
-        (["--json", "--markdown"], "exclude each other"),
+        (["-m", "pass@0"], "no rollout has a numeric field 'pass@0'"),
+        (["-m", "pass@9"], "no task has the metric pass@9 in both"),
+        (["--json", "--markdown"], "cannot be combined"),
         (["--tolerance", "0.1"], "add --gate"),
-        (["--gate", "--tolerance", "-1"], "--tolerance -1.0 is not"),
-        (["--gate", "--tolerance", "nan"], "--tolerance nan is not"),
+        (["--gate", "--tolerance", "-1"], "--tolerance must be a number"),
+        (["--gate", "--tolerance", "nan"], "--tolerance must be a number"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(
@@ -159,7 +159,7 @@ def test_two_runs_mixed_into_one_are_refused(world: World, runs: tuple[str, str]
     )
 
     assert (
-        "different rows are mixed under one task index, in 1 tasks: 3 (b/"
+        "1 task indices each have rollouts of different rows: 3 (b/"
         in world.run("palestra", "compare", *runs).refused()
     )
 
@@ -223,7 +223,7 @@ def test_select_that_keeps_nothing_writes_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ([], "nothing says which tasks to select"),
+        ([], "no option says which tasks to select"),
         (["--band", "0.1-0.9"], "--band '0.1-0.9' is not LOW..HIGH"),
         (["--band", "0..1", "--out", "a/rollouts.jsonl"], "is a file of the run itself"),
     ],
@@ -309,8 +309,11 @@ def test_scores_that_make_no_sense_are_refused(world: World, runs: tuple[str, st
     assert (
         "--k 9 needs 9 rollouts" in world.run("palestra", "scores", runs[0], "--k", "9").refused()
     )
-    assert "given twice" in world.run("palestra", "scores", runs[0], runs[0]).refused()
-    assert "ask something else" in world.run("palestra", "scores", runs[0], other).refused()
+    assert "passed twice" in world.run("palestra", "scores", runs[0], runs[0]).refused()
+    assert (
+        "have a different prompt or row"
+        in world.run("palestra", "scores", runs[0], other).refused()
+    )
 
 
 def test_a_path_with_an_equals_sign_is_a_path(world: World) -> None:

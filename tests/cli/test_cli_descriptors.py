@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from palestra.cli.collecting import check_descriptors, files_per_rollout, most_in_flight
+from palestra.api import check_descriptors, files_per_rollout, most_in_flight
 from palestra.errors import ConfigError
 from palestra.settings import CollectSettings
 from palestra.transport import ASGIApp, LocalEndpoint, Target

@@ -49,7 +49,7 @@ def test_arguments_that_are_no_runs_are_refused(world: World, fake: FakeEndpoint
 
     message = world.run("palestra", *asked).refused()
 
-    assert "input_jsonl_fpath: is required" in message
+    assert "--input is required" in message
 
 
 def test_too_few_open_files_are_found_with_the_concurrency_that_fits(

@@ -1,16 +1,16 @@
 """`requirements.txt` beside a one-file environment."""
 
-import zipfile
-
 import pytest
 from cli_world import FakeEndpoint, World
+
+from local_wheels import write_wheel
 
 ENV = """
 import palestra_beside_a_file as package
 from palestra import environment
 
 
-@environment(data=[{"n": 1}], prompt=package.PROMPT, name="needy")
+@environment(data=[{"n": 1}], prompt=package.PROMPT)
 def verify(answer):
     return package.REWARD
 """
@@ -21,20 +21,9 @@ def evaluated(fake: FakeEndpoint) -> list[str]:
 
 
 def wheel(world: World) -> str:
-    """A package that is installed nowhere: its wheel is written by hand."""
-    name = "palestra_beside_a_file-1.0-py3-none-any.whl"
-    info = "palestra_beside_a_file-1.0.dist-info"
-    with zipfile.ZipFile(world.folder / name, "w") as archive:
-        archive.writestr("palestra_beside_a_file.py", "PROMPT = '{n}?'\nREWARD = 0.75\n")
-        archive.writestr(
-            f"{info}/METADATA",
-            "Metadata-Version: 2.1\nName: palestra-beside-a-file\nVersion: 1.0\n",
-        )
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", "")
-    return name
+    """The name of the wheel of a package that is installed nowhere."""
+    source = "PROMPT = '{n}?'\nREWARD = 0.75\n"
+    return write_wheel(world.folder, "palestra_beside_a_file", source).name
 
 
 @pytest.mark.slow
@@ -59,6 +48,23 @@ def test_a_one_file_environment_runs_with_the_requirements_beside_it(
 
     assert "requirements.txt" in again.err
     assert "is being made" not in again.err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)  # it makes an environment
+def test_script_metadata_is_read_like_a_requirements_file(
+    world: World, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALESTRA_CACHE_DIR", str(world.run_dir / "cache"))
+    package = world.folder / wheel(world)
+    needs = f'dependencies = ["palestra-beside-a-file @ {package.as_uri()}"]'
+    world.write("my_env.py", f"# /// script\n# {needs}\n# ///\n{ENV}")
+
+    done = world.run("palestra", *evaluated(fake), timeout_s=200)
+
+    assert done.code == 0, done.err
+    assert [row["reward"] for row in world.rows("out/r.jsonl")] == [0.75]
+    assert "my_env.py runs in an environment of its own, with palestra-beside-a-file" in done.err
 
 
 @pytest.mark.slow

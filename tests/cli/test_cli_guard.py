@@ -131,12 +131,12 @@ def test_what_the_guard_has_ended_goes_on_without_the_rollout_that_was_struck(
 def test_a_server_process_that_a_verifier_holds_ends_the_run_likewise(
     world: World, fake: FakeEndpoint
 ) -> None:
-    block = "hang_environment.resources_servers.environment_file"
+    block = "hang.resources_servers.environment_file"
     arguments = [*command(world, fake, REGEX), f"++{block}.placement=process"]
     done = world.run("palestra", *arguments)
 
     assert done.code == 1
-    assert "error: server hang_environment was ended for a call of rollout 2:0" in done.err
+    assert "error: server hang was ended for a call of rollout 2:0" in done.err
     assert f", {world.folder}/hang.py:" in done.err
     assert (2, "verifier_error", 1) in failures(world)
     assert nobody_is_in(world.folder)
@@ -287,7 +287,7 @@ def test_a_lock_that_is_held_is_told_while_it_lasts(world: World, fake: FakeEndp
     arguments = [*command(world, fake, REGEX), "--rollout-timeout", "60"]
     running = world.start("palestra", *arguments)
 
-    running.until("warning: hang_environment/verify of rollout 2:0 has been blocking")
+    running.until("warning: hang/verify of rollout 2:0 has been blocking")
     assert f"{world.folder}/hang.py:" in running.text()
 
 
@@ -324,7 +324,7 @@ def test_reverify_ends_in_time_when_a_verifier_holds_it(world: World) -> None:
     done = reverifying(world, STORED_ROWS)
 
     assert done.code == 1
-    assert "error: rollout 2:0: hang_environment/verify" in done.err
+    assert "error: rollout 2:0: hang/verify" in done.err
     assert f"in verify, {world.folder}/hang.py:" in done.err
     assert "--resume" in done.err
     assert nobody_is_in(world.folder)
@@ -345,7 +345,7 @@ def test_reverify_goes_on_without_the_row_that_held_it(world: World) -> None:
 def test_a_stored_row_without_indices_is_named_by_its_line(world: World) -> None:
     bare = [{k: v for k, v in row.items() if not k.startswith("_ng_")} for row in STORED_ROWS]
 
-    assert "error: row line 3: hang_environment/verify" in reverifying(world, bare).err
+    assert "error: row line 3: hang/verify" in reverifying(world, bare).err
 
     done = reverifying(world, bare, "--resume")
     assert "4 rows = 3 verified + 1 failed" in done.out, done.err
@@ -353,12 +353,12 @@ def test_a_stored_row_without_indices_is_named_by_its_line(world: World) -> None
 
 
 def test_a_server_process_that_holds_a_stored_row_ends_reverify_likewise(world: World) -> None:
-    block = "hang_environment.resources_servers.environment_file"
+    block = "hang.resources_servers.environment_file"
     placed = f"++{block}.placement=process"
 
     done = reverifying(world, STORED_ROWS, placed)
     assert done.code == 1
-    assert "error: server hang_environment was ended for a call of rollout 2:0" in done.err
+    assert "error: server hang was ended for a call of rollout 2:0" in done.err
 
     again = reverifying(world, STORED_ROWS, placed, "--resume")
     assert "4 rows = 3 verified + 1 failed" in again.out, again.err

@@ -42,10 +42,13 @@ def test_the_commands_are_the_ones_that_work() -> None:
     assert COMMANDS == [
         "collect",
         "compare",
+        "completion",
         "config",
         "diagnose",
         "eval",
+        "gym",
         "init",
+        "list",
         "merge",
         "pip-list",
         "prepare",
@@ -53,8 +56,10 @@ def test_the_commands_are_the_ones_that_work() -> None:
         "render-prompts",
         "reverify",
         "run",
+        "runs",
         "scores",
         "select",
+        "show",
         "status",
         "test",
         "verify-env",
@@ -133,7 +138,7 @@ def test_an_unknown_command_is_refused(world: World) -> None:
     done = world.run("palestra", "colect")
 
     assert done.code == 2
-    assert "No such command 'colect'" in done.err
+    assert "no such command 'colect'" in done.err
 
 
 @pytest.mark.slow
@@ -159,5 +164,5 @@ def test_a_pipelines_command_calls_itself_what_was_typed(world: World, typed: st
     helped, refused = (world.run(*typed.split(), option) for option in ("--help", "--no-such"))
 
     assert (helped.code, refused.code) == (0, 2)
-    for said in (helped.out, refused.err):
-        assert said.startswith(f"Usage: {typed} [OPTIONS] [")
+    assert helped.out.startswith(f"Usage: {typed} [OPTIONS] [")
+    assert f"hint: {typed} -h lists what it takes" in refused.err

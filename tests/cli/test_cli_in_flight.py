@@ -12,10 +12,15 @@ from pathlib import Path
 import pytest
 from cli_world import AGENT, MULTI_STEP, OPENAI, TASKS, FakeEndpoint, Running, World, until
 
-from palestra.cli.announcing import announced, announcements, ask, in_flight_lines
 from palestra.cli.rollouts_status import with_servers
 from palestra.engine import Accounting, Job
-from palestra.rollouts import Progress
+from palestra.rollouts import (
+    Progress,
+    announced,
+    announcements,
+    ask_collection,
+    in_flight_lines,
+)
 from palestra.schema import RolloutKey
 
 
@@ -32,7 +37,7 @@ def progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Progress:
 
 def test_a_collection_tells_what_its_rollouts_await(progress: Progress, tmp_path: Path) -> None:
     with announced(tmp_path / "out.jsonl", progress):
-        told = ask(announcements()[0])
+        told = ask_collection(announcements()[0])
 
     assert told is not None
     one = told["in_flight"][0]
@@ -46,7 +51,7 @@ def test_a_collection_that_has_ended_cannot_be_asked(progress: Progress, tmp_pat
         where = announcements()[0]
 
     assert announcements() == []
-    assert ask(where) is None
+    assert ask_collection(where) is None
 
 
 def test_who_does_not_know_the_nonce_is_told_nothing(progress: Progress, tmp_path: Path) -> None:
@@ -67,7 +72,7 @@ def test_a_dump_has_a_line_for_each_rollout(progress: Progress) -> None:
 
 def test_servers_that_two_runs_share_are_not_confused(progress: Progress, tmp_path: Path) -> None:
     with announced(tmp_path / "out.jsonl", progress, run="mine"):
-        told = ask(announcements()[0])
+        told = ask_collection(announcements()[0])
     assert told is not None
     call = {"server": "judge", "path": "/v1/responses", "phase": "", "age_s": 1, "awaiting_s": 1}
 

@@ -90,11 +90,11 @@ def test_merging_again_is_fine_and_merging_something_else_is_not(world: World) -
     assert merge(world, "all.jsonl", "runs").code == 0
     again = merge(world, "all.jsonl", "runs")
     assert again.code == 0
-    assert "all.jsonl is there already" in again.err
+    assert "all.jsonl exists already" in again.err
 
     world.write("runs/a.jsonl", (world.folder / "runs/a.jsonl").read_text().replace("1.0", "0.0"))
     text = merge(world, "all.jsonl", "runs").refused()
-    assert "all.jsonl exists already and holds something else" in text
+    assert "all.jsonl exists already and has other content" in text
     assert merge(world, "all.jsonl", "runs", "--overwrite").code == 0
     assert (world.folder / "all.jsonl.bak").exists()
 
@@ -178,7 +178,7 @@ def test_a_job_with_other_sampling_is_named(world: World, fake: FakeEndpoint) ->
     assert world.run("palestra", *job(fake, "shards/hot.jsonl", *hotter)).code == 0
     text = merge(world, "all.jsonl", "shards").refused()
 
-    assert "1 of 2 shards are of another run" in text
+    assert "1 of 2 shards belong to another run" in text
     assert "temperature: " in text
 
 

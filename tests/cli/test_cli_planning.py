@@ -180,7 +180,7 @@ def test_a_shard_that_does_not_exist_is_refused(world: World, fake: FakeEndpoint
         *(*fake.policy, "--agent", AGENT, "--input", TASKS, "--shard", "2/2", "-o", "o.jsonl"),
     )
 
-    assert "they count from 0, and the last of 2 is 1/2" in done.refused()
+    assert "shards count from 0, and the last of 2 is 1/2" in done.refused()
 
 
 def test_a_prompt_that_is_not_there_is_one_clear_error(world: World, fake: FakeEndpoint) -> None:

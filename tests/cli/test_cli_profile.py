@@ -94,7 +94,7 @@ def test_rollouts_given_as_inputs_are_recognised(world: World) -> None:
 def test_nothing_to_profile_is_refused(world: World) -> None:
     said = world.run("palestra", "profile").refused()
 
-    assert "rollouts_jsonl_fpath: is required" in said
+    assert "--rollouts is required" in said
     assert "palestra profile ROLLOUTS.jsonl" in said
 
 

@@ -124,7 +124,7 @@ def test_a_run_that_ended_before_it_was_counted_is_unfinished(
     done = world.run("palestra", *evaluated(fake, "--resume"))
 
     assert done.code == 0, done.err
-    assert "(all have ended, uncounted)" in done.err
+    assert "(all rollouts ended, not yet counted)" in done.err
     assert "requested 4 = scored 4" in done.out
 
 

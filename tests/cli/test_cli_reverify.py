@@ -198,7 +198,7 @@ def test_rows_that_fail_are_counted_and_inputs_asked_for(
     told = capsys.readouterr()
     assert "2 rows = 1 verified + 1 failed" in told.out
     assert "1 of 2 rows could not be verified (data_error 1); the first: line 2" in told.err
-    assert "--inputs FILE adds the fields" in told.err
+    assert "pass their file with --inputs FILE" in told.err
     assert (len(rows()), len(rows("new_failures.jsonl"))) == (1, 1)
 
 
@@ -262,7 +262,7 @@ def test_stopped_it_says_how_to_go_on_and_goes_on(world: World) -> None:
     running.interrupt()
 
     assert running.ended(timeout_s=10) == 130
-    assert "--resume goes on from there" in running.text()
+    assert "--resume continues it" in running.text()
     assert 0 < len(partial.read_bytes().splitlines()) < 2000
     done = world.run("palestra", *asked, "--concurrency", "2000", "--resume")
     assert done.code == 0, done.err

@@ -31,14 +31,14 @@ def test_without_a_key_none_is_named() -> None:
         "+policy_base_url=http://h:1/v1",
         "+policy_model_name=m",
         "+policy_api_key=EMPTY",
-        "or: --model vllm:http://h:1/v1#m",
+        "or: --model vllm:m@http://h:1/v1",
     ]
 
 
 def test_a_key_is_named_by_its_variable_as_a_shell_takes_it() -> None:
     assert pointed("MY_KEY")[2:] == [
         "'+policy_api_key=${oc.env:MY_KEY}'",
-        "or: --model vllm:http://h:1/v1#m '+policy_api_key=${oc.env:MY_KEY}'",
+        "or: --model vllm:m@http://h:1/v1 '+policy_api_key=${oc.env:MY_KEY}'",
     ]
 
 

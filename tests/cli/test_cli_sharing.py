@@ -296,7 +296,7 @@ def test_an_upload_that_is_not_what_was_sent_deletes_nothing(desk: Desk) -> None
     done = desk.types(sharing.upload_to_hub, *UPLOAD, "+delete_from_gitlab=true", "+yes=true")
 
     assert done.code == 1
-    assert "do not trust what is there" in done.err
+    assert "do not use the file" in done.err
     assert "letters" in desk.gitlab.models
 
 
@@ -329,7 +329,10 @@ def test_versions_that_were_uploaded_nowhere_do_not_go_without_a_question(desk: 
     asked = [item for item in (*UPLOAD, *GITLAB) if "input_jsonl_fpath" not in item]
     moved = [*dict.fromkeys(asked), "+artifact_fpath=train.jsonl"]
 
-    assert "has other versions" in desk.types(sharing.migrate, *moved, "+yes=true").refused()
+    assert (
+        "would delete other versions too"
+        in desk.types(sharing.migrate, *moved, "+yes=true").refused()
+    )
     assert desk.hub.asked == []
 
     assert "[y/N]" in desk.types(sharing.migrate, *moved, answer="n\n").out
@@ -350,9 +353,9 @@ def test_a_move_always_asks(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ((*UPLOAD, "+delete_from_gitlab=false"), "is not for this command"),
-        ((*UPLOAD, "+version=0.0.1"), "give one or the other"),
-        (UPLOAD[1:], "say what to upload"),
+        ((*UPLOAD, "+delete_from_gitlab=false"), "delete_from_gitlab: "),
+        ((*UPLOAD, "+version=0.0.1"), "pass one or the other"),
+        (UPLOAD[1:], "the file to upload is missing"),
         ((*UPLOAD[1:], "+version=0.0.1"), "artifact_fpath: is required"),
     ],
 )
@@ -371,12 +374,18 @@ def test_moves_that_cannot_be_are_one_error_before_anybody_is_asked(
         (["download", "--storage", "gitlab", "--repo", "a/b"], "repo_id: only for --storage hf"),
         (["delete", "letters", "--storage", "hf"], "only datasets in GitLab's registry"),
         (["download", "--dataset-name", "x"], "dataset_name: only for --storage gitlab"),
-        (["upload", "--yes"], "answers a question that is not asked"),
-        (["import", "train.jsonl", "--split", "test"], "only for a repository of the hub"),
-        (["import", "train.jsonl", "--artifact", "x"], "only for a repository of the hub"),
+        (["upload", "--yes"], "yes: the command asks no question"),
+        (
+            ["import", "train.jsonl", "--split", "test"],
+            "only for a repository of the Hugging Face hub",
+        ),
+        (
+            ["import", "train.jsonl", "--artifact", "x"],
+            "only for a repository of the Hugging Face hub",
+        ),
         (["import", "hf:a/b", "--artifact", "x", "--split", "y"], "give one of them"),
-        (["import", "hf:"], "hf: names no repository"),
-        (["import", "x.csv", "--map", "a=b", "--map", "a=c"], "a comes from 'b' already"),
+        (["import", "hf:"], "repository is missing after hf:"),
+        (["import", "x.csv", "--map", "a=b", "--map", "a=c"], "a is already mapped to 'b'"),
     ],
 )
 def test_flags_of_the_other_place_are_refused(desk: Desk, arguments: list[str], said: str) -> None:
@@ -461,7 +470,7 @@ def test_an_import_that_the_hub_refuses_shows_no_token(desk: Desk) -> None:
     done = CliRunner().invoke(app, ["dataset", "import", f"hf:{REPO}"])
 
     assert done.exit_code != 0
-    assert "this token may not do that" in done.stderr
+    assert "the token has no permission for this" in done.stderr
     assert WRITER not in done.stderr + done.stdout
 
 

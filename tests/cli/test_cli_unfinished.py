@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palestra.cli.evaluating import unfinished_run
+from palestra.api import unfinished_run
 from palestra.errors import ConfigError
 from palestra.rollouts import Journal, begin, intended, plan
 from palestra.schema import RunPaths

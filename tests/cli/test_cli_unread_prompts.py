@@ -40,7 +40,7 @@ def test_a_prompt_that_the_endpoint_refuses_for_its_length_is_a_data_error(
     world: World, fake: FakeEndpoint, kind: str
 ) -> None:
     fake.status, fake.body = 400, REFUSAL
-    model = f"vllm:{fake.url}#tiny" if kind == "vllm" else kind
+    model = f"vllm:tiny@{fake.url}" if kind == "vllm" else kind
 
     code, [failure], said = evaluated(world, "--model", model, *fake.policy, prompt="hello")
 

@@ -85,7 +85,7 @@ def test_a_submission_that_stops_half_way_says_what_there_is(
     )
     executor = SlurmExecutor(commands=lambda _argv, _timeout_s: next(answers))
 
-    with pytest.raises(RunFailed, match=r"MaxSubmit.*submitted by then: shards 41") as caught:
+    with pytest.raises(RunFailed, match=r"MaxSubmit.*submitted before that: shards 41") as caught:
         hand_over(made.run, executor)
 
     assert "retry-failed" in caught.value.hint
@@ -183,7 +183,7 @@ def test_a_command_that_does_not_answer_is_an_unreachable_cluster() -> None:
 
 
 def test_a_machine_without_slurm_says_so() -> None:
-    with pytest.raises(ConfigError, match="there is no no-such-sbatch here"):
+    with pytest.raises(ConfigError, match="no-such-sbatch does not exist"):
         run_command(["no-such-sbatch"], 5)
 
 

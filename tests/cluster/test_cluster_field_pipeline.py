@@ -49,7 +49,7 @@ def test_overrides_that_options_decide_fill_them() -> None:
 
     assert (collect.agent_name, collect.num_samples_in_parallel) == ("mcqa_simple_agent", 64)
     assert collect.collect_overrides == ("+responses_create_params.temperature=1.0",)
-    with pytest.raises(ConfigError, match="--num-samples-in-parallel is given more than once"):
+    with pytest.raises(ConfigError, match="--num-samples-in-parallel has more than one value"):
         tried(num_samples_in_parallel=8)
 
 
@@ -213,10 +213,10 @@ def test_a_line_of_bash_may_come_in_ctx_and_a_folder_holds_one_kind_of_run() -> 
     done = pipeline_run_cmd(ctx=wrap_arguments(line), expname="hello", dry_run=True)
 
     assert done.run.jobs[0].main.argv[2] == line
-    with pytest.raises(ConfigError, match="holds a command's run"):
+    with pytest.raises(ConfigError, match="not rollouts"):
         tried(output_dir="hello")
     tried()
-    with pytest.raises(ConfigError, match="holds a run of rollouts"):
+    with pytest.raises(ConfigError, match="has a run of rollouts"):
         run_cmd(command="true", expname="out", dry_run=True)
     with pytest.raises(ConfigError, match="No closing quotation"):
         wrap_arguments("+agent_name='x")

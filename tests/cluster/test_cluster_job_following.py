@@ -83,7 +83,7 @@ def test_a_shard_is_done_when_its_file_says_so_whatever_the_queue_remembers(made
     found = look(made, Site(job1_0=JobState(Phase.FAILED), job1_1=done))
     assert standings(found)["rollouts-chunk0"] is Standing.DONE
     assert standings(found)["rollouts-chunk1"] is Standing.FAILED
-    assert found.units[1].reason == "its job ended well, but it has no done file"
+    assert found.units[1].reason == "its job ended without an error, but the shard has no done file"
     assert dict(found.rollouts()) == {"expected": 4, "scored": 3, "failed": 0, "left": 1}
 
 

@@ -95,7 +95,7 @@ def test_a_lost_node_that_goes_on_writing_keeps_it(path: Path) -> None:
 
     own = lease(path, ME, gone)
     own._sleep = beat
-    with pytest.raises(LeaseHeld, match="it still writes"):
+    with pytest.raises(LeaseHeld, match="its process still writes"):
         own.take()
 
 
@@ -173,7 +173,7 @@ def test_a_main_step_stops_writing_when_it_hears_nothing_of_its_supervisor(path:
     now[0] = 18.0
     assert watch.lost() == ""
     now[0] = 20.0
-    assert watch.lost() == "no word of the supervisor for 11 s"
+    assert watch.lost() == "the supervisor has written nothing for 11 s"
 
 
 def test_who_comes_after_a_step_that_may_go_on_gives_it_time(path: Path) -> None:

@@ -132,7 +132,7 @@ def server() -> Iterator[tuple[str, dict[str, tuple[int, object]]]]:
         (200, {"data": [{"id": "other"}, {"id": "wanted"}]}, ProbeVerdict.READY),
         (200, {"data": [{"id": "other"}]}, ProbeVerdict.WRONG_MODEL),
         (200, {"data": []}, None),
-        (200, ["no list"], None),
+        (200, ["not return a list"], None),
         (503, {}, None),
         (403, {}, ProbeVerdict.AUTH_REFUSED),
     ],

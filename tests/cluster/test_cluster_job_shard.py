@@ -50,7 +50,7 @@ def test_what_scored_after_it_had_failed_has_scored(files: ShardFiles) -> None:
 
 def test_a_row_that_nobody_asked_for_is_an_error(files: ShardFiles) -> None:
     write(files.output, row(7))
-    with pytest.raises(NotDone, match=r"not asked for, such as \(7, 0\)"):
+    with pytest.raises(NotDone, match=r"not request, such as \(7, 0\)"):
         count(files)
 
 

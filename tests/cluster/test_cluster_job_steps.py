@@ -154,7 +154,7 @@ def test_what_is_no_plan_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(BadPlan, match="No such file"):
         read_task(path, "shards", 0)
     path.write_text('{"format": 99}')
-    with pytest.raises(BadPlan, match="format 99"):
+    with pytest.raises(BadPlan, match="format is 99"):
         read_task(path, "shards", 0)
 
 

@@ -63,7 +63,7 @@ def test_services_are_ready_before_the_main_step_and_gone_after_it(tmp_path: Pat
 def test_a_driver_that_exits_well_without_its_rows_has_failed(tmp_path: Path) -> None:
     code, _ = (made := world(tmp_path, driver(python("pass")))).supervise()
     assert code != 0
-    assert "not everything has ended" in made.result()["reason"]
+    assert "some rollouts did not end" in made.result()["reason"]
     assert [event["dependant"] for event in made.events("never_starts")] == ["merge", "profile"]
 
 
@@ -222,7 +222,7 @@ def test_a_folder_that_cannot_be_written_ends_the_job_in_words(tmp_path: Path) -
     (made.submission.folder / "run").write_text("a file, and no folder")
     code, said = made.supervise()
     assert code == 18
-    assert "cannot write the run" in said
+    assert "cannot write the files of the run" in said
     assert "Traceback" not in said
     assert made.events("ended")[0]["status"] == "failed"
 
@@ -242,7 +242,7 @@ def test_an_endpoint_of_an_earlier_start_is_not_believed(tmp_path: Path) -> None
         check=False,
     )
     assert done.returncode == 1
-    assert "is not of this start of the job" in done.stderr
+    assert "by an earlier start of this job" in done.stderr
 
 
 def test_a_shard_that_is_done_is_not_run_again(tmp_path: Path) -> None:
@@ -334,4 +334,4 @@ def test_a_driver_whose_shard_is_anothers_ends(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode in {128 + signal.SIGTERM, -signal.SIGTERM}
-    assert "job 8 (start 0), process 1 on there has taken this shard over" in done.stderr
+    assert "job 8 (start 0), process 1 on there now runs this shard" in done.stderr

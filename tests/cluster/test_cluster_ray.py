@@ -75,7 +75,7 @@ def test_a_driver_asks_the_cluster_of_its_own_job_for_the_address(tmp_path: Path
     JobFiles(tmp_path).endpoint("ray").write_text(json.dumps(told))
     environment = {"PALESTRA_JOB_NAME": "collect", "PALESTRA_NONCE": KEY}
 
-    with pytest.raises(RunFailed, match="does not tell its address"):
+    with pytest.raises(RunFailed, match="address of .* cannot be read"):
         _ray_settings(run, JobFiles(tmp_path), environment)
 
     assert _ray_settings(planned(), JobFiles(tmp_path), environment) == {}
@@ -153,6 +153,6 @@ def test_nodes_that_a_job_starts_become_one_cluster_that_takes_calls(tmp_path: P
             timeout=80,
         )
         assert done.stdout == f"{NODES}\n", done.stderr[-2000:]
-        assert address(key="another job's") == ""
+        assert address(key="another job") == ""
     assert [path.name for path in Path("/tmp").glob(f"ray-{os.getuid()}-*")] == before
     assert KEY not in (tmp_path / "head.log").read_text() + (tmp_path / "worker.log").read_text()

@@ -343,7 +343,7 @@ def test_a_secret_that_came_in_by_another_way_is_not_written(
 ) -> None:
     monkeypatch.setenv("MY_KEY", CANARY)
 
-    with pytest.raises(ConfigError, match="value of MY_KEY would stand in") as caught:
+    with pytest.raises(ConfigError, match="value of MY_KEY would be readable in") as caught:
         dry(policy_api_key_env="MY_KEY", **given)
 
     assert CANARY not in str(caught.value)
@@ -356,7 +356,7 @@ def test_a_secret_in_packaged_code_is_not_packaged(
     monkeypatch.setenv("MY_KEY", CANARY)
     write(tmp_path / "my_env.py", f'KEY = "{CANARY}"\n')
 
-    with pytest.raises(ConfigError, match=r"value of MY_KEY would stand in code/my_env\.py"):
+    with pytest.raises(ConfigError, match=r"value of MY_KEY would be readable in code/my_env\.py"):
         dry(policy_api_key_env="MY_KEY", package="dir")
 
     assert not list((tmp_path / "out").rglob("my_env.py"))
@@ -366,7 +366,7 @@ def test_a_secret_in_packaged_code_is_not_packaged(
 def test_a_secret_of_the_env_file_is_not_written_either(tmp_path: Path) -> None:
     write(tmp_path / "env.yaml", f"judge_api_key: {CANARY}\n")
 
-    with pytest.raises(ConfigError, match="a secret of the configuration would stand in"):
+    with pytest.raises(ConfigError, match="a secret of the configuration would be readable in"):
         dry(preprocess_cmd=f"login {CANARY}")
 
 

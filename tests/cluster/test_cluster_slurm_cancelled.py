@@ -143,7 +143,7 @@ def test_a_cancelled_job_starts_no_further_rollouts(tmp_path: Path, track: str) 
         assert result["counts"]["left"] >= 200 - len(lines(asked))
         driver_log = next(Path(made.run.log_dir).glob("*_driver_*")).read_text()
         # Its last words come after its environments are closed; a killed one has none.
-        assert "stopped by SIGTERM; what has ended is in " in driver_log
+        assert "stopped by SIGTERM; the rollouts that ended are in " in driver_log
 
 
 def test_a_driver_that_is_ending_still_has_its_servers(tmp_path: Path) -> None:

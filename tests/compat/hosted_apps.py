@@ -36,10 +36,11 @@ def run(
     apps: dict[str, str],
     check: Callable[[Fleet], Coroutine[Any, Any, None]],
     settings: dict[str, Any] | None = None,
+    top_level: dict[str, Any] | None = None,
     **files: str,
 ) -> None:
     """Run `check` with a fleet of `apps`, which are (folder, source)."""
-    tree: dict[str, Any] = {}
+    tree: dict[str, Any] = dict(top_level or {})
     for folder, source in apps.items():
         kind, name = folder.split("/")
         path = root / folder

@@ -3,14 +3,13 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from field_project import CONFIGS, FIELD
+from field_project import CONFIGS, FIELD, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
@@ -35,10 +34,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def head(environment: dict[str, str]) -> Iterator[str]:
     """The override that leads to a running fleet's head server."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    override = f"++head_server.port={port}"
+    override = f"++head_server.port={free_port()}"
     fleet = subprocess.Popen(
         command("run", f"+config_paths=[{','.join(CONFIGS)}]", override),
         cwd=FIELD,

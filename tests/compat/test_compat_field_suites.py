@@ -8,27 +8,6 @@ from field_project import FIELD, run_tests
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.mark.parametrize(
-    ("folder", "passed"),
-    [
-        ("resources_servers/plain_match", 5),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                ("resources_servers/counter_tools", 3),
-                ("resources_servers/judged_answers", 2),
-                ("responses_api_agents/loop_agent", 3),
-            )
-        ),
-    ],
-)
-def test_the_suite_of_a_folder_passes_unchanged(folder: str, passed: int) -> None:
-    ended = run_tests(FIELD / folder)
-
-    assert f"{passed} passed" in ended.stdout, ended.stdout + ended.stderr
-    assert ended.returncode == 0
-
-
 @pytest.mark.slow
 def test_servers_of_many_styles_pass() -> None:
     ended = run_tests(FIELD / "styles")

@@ -29,6 +29,9 @@ class Marked(SimpleResponsesAPIAgent):
         if len(self.calls) <= body.failing:
             result |= {NG_FAILURE_CLASS_KEY: "judge_failed"} if body.how == "failure" else {}
             result |= {NG_NO_PERSIST_KEY: True} if body.how == "unkept" else {}
+            if body.how == "judge":
+                result |= {"reward": 0.0, NG_FAILURE_CLASS_KEY: "judge_failed",
+                           "_ng_failure_judge_error": "the judge is gone"}
         return result
 """
 

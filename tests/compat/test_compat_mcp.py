@@ -99,7 +99,7 @@ def test_seeding_answers_how_to_reach_the_tools_in_its_session(tmp_path: Path) -
     async def check(fleet: Fleet) -> None:
         seeded = await (await fleet.client.post("counter", "/seed_session", json={})).json()
         told = seeded["mcp"]
-        assert (told["server_name"], told["transport"]) == ("counter", "streamable_http")
+        assert (told["server_name"], told["transport"]) == ("counter", "http")
         call = {"name": "add", "arguments": {"amount": 2}}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
         reply = await fleet.client.post(

@@ -14,6 +14,7 @@ from palestra.compat.nemo_gym.openai_utils import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
 )
+from palestra.compat.nemo_gym.prompt import PromptConfig
 from palestra.errors import RowError, status_for
 from palestra.fleet import Fleet
 from palestra.schema import VerifyResponse
@@ -44,6 +45,7 @@ WRONG_PARAMS: list[dict[str, Any]] = [
     {"input": "x", "metadata": {"a": 1}},
     {"input": "x", "max_output_tokens": "many"},
     {"input": "x", "stream": True},
+    {"input": "x", "something_new": 1},
 ]
 
 RIGHT_PARAMS: list[dict[str, Any]] = [
@@ -54,7 +56,6 @@ RIGHT_PARAMS: list[dict[str, Any]] = [
     {"input": "x", "tools": [{"name": "f", "strict": None, "type": "function"}]},
     {"input": "x", "tool_choice": {"type": "function", "name": "f"}},
     {"input": "x", "reasoning": {"effort": "low"}, "text": {"format": {"type": "text"}}},
-    {"input": "x", "something_new": 1},
 ]
 
 
@@ -170,3 +171,8 @@ def test_a_hosted_model_server_refuses_a_wrong_request(
         assert reply.status == 422, await reply.text()
 
     run(tmp_path, {"responses_api_models/judge": JUDGE}, check)
+
+
+def test_nemo_gym_prompt_config_refuses_a_misspelt_key_instead_of_losing_the_message() -> None:
+    with pytest.raises(ValidationError, match="sytem"):
+        PromptConfig(user="{question}", sytem="You judge.")  # type: ignore[call-arg]

@@ -119,7 +119,7 @@ def test_a_missing_source_is_an_error_with_place_and_nearest_name() -> None:
     ("mine", "problem"),
     [
         ({"_copy": "x", "_inherit_from": "x"}, "both"),
-        ({"_copy": ["x"]}, "must be the path"),
+        ({"_copy": ["x"]}, r"mine\._copy must be the dotted path"),
         ({"_copy": "x", "beside": 1}, "not a mapping"),
         ({"_delete_key": 3}, "must be a list of keys"),
     ],

@@ -27,7 +27,7 @@ def two(first: str, second: str, more: str = "") -> str:
     ],
 )
 def test_two_instances_with_one_address_are_an_error(world: World, first: str, second: str) -> None:
-    with pytest.raises(ConfigError, match="a and b both want"):
+    with pytest.raises(ConfigError, match="a and b both use"):
         world.load_text(two(first, second))
 
 
@@ -39,7 +39,7 @@ def test_one_port_on_two_hosts_is_fine(world: World) -> None:
 
 @pytest.mark.parametrize(("head", "port"), [("", 11000), ("head_server: {port: 12345}", 12345)])
 def test_the_head_servers_port_is_taken(world: World, head: str, port: int) -> None:
-    with pytest.raises(ConfigError, match=f"the head server and a both want 127.0.0.1:{port}"):
+    with pytest.raises(ConfigError, match=f"the head server and a both use 127.0.0.1:{port}"):
         world.load_text(two(f"port: {port}", "", head))
 
 
@@ -54,7 +54,7 @@ def test_what_is_not_a_port_is_an_error(world: World, port: str) -> None:
 
 
 def test_an_explicit_port_that_is_disallowed_is_an_error(world: World) -> None:
-    with pytest.raises(ConfigError, match="a wants port 12000, which is in disallowed_ports"):
+    with pytest.raises(ConfigError, match="a uses port 12000, which is in disallowed_ports"):
         world.load_text(two("port: 12000", "", "disallowed_ports: [12000]"))
 
 

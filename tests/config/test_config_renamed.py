@@ -40,7 +40,7 @@ def test_an_old_name_is_said_once(world: World) -> None:
     )
 
     assert [warning for warning in loaded.warnings if OLD in warning] == [
-        f"{OLD} is now called {NEW}, and is read as that"
+        f"{OLD} is now called {NEW}; the new file is used"
     ]
 
 

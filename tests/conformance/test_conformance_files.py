@@ -1,6 +1,7 @@
 """Environments of one file are examined like any other, and advised in their own terms."""
 
 import asyncio
+from collections.abc import Callable
 from typing import ClassVar
 
 from planted import Sound
@@ -12,8 +13,8 @@ from palestra.conformance.report import Status
 from palestra.fleet import server_client
 from palestra.server import (
     WRONG_KINDS,
-    Environment,
-    ResourcesServerConfig,
+    EnvironmentConfig,
+    EnvironmentDefinition,
     RewardRules,
     environment,
     server_class_of,
@@ -28,11 +29,12 @@ def counted(answer: str, n: int) -> float:
     return float(len(answer.split()) == n)
 
 
-def examined(made: Environment) -> VerifierReport:
-    config = ResourcesServerConfig(name="words")
-    server = server_class_of(made)(config=config, server_client=server_client({}, {}))
+def examined(function: Callable[..., float]) -> VerifierReport:
+    env = EnvironmentDefinition.of(function)
+    config = EnvironmentConfig(name="words")
+    server = server_class_of(env)(config=config, server_client=server_client({}, {}))
     subject = ExaminedEnvironment(
-        "words", config_from_tree({}), (), rows=list(made.rows()), ready={"words": server}
+        "words", config_from_tree({}), (), rows=list(env.rows()), ready={"words": server}
     )
     return asyncio.run(check_environment(subject, LIMITS))
 
@@ -52,7 +54,7 @@ def test_without_a_right_answer_the_advice_is_for_one_file() -> None:
     gold = examined(environment(data=data, prompt=PROMPT)(counted)).checks[0]
 
     (finding,) = gold.findings
-    assert 'give @environment gold="{field}"' in finding.problem
+    assert 'write gold(self, task), or gold = "{field}"' in finding.problem
     assert "verifier_cases" not in finding.problem
 
 

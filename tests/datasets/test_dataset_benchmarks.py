@@ -52,9 +52,9 @@ def test_what_is_there_can_be_left_alone(tmp_path: Path) -> None:
     [
         ("def prepare(): 1 / 0", "ZeroDivisionError"),
         ("x = 1", r"defines no prepare\(\)"),
-        ("def prepare(): return 'other.jsonl'", "returned 'other.jsonl', and jsonl_fpath is"),
+        ("def prepare(): return 'other.jsonl'", "returned 'other.jsonl', but jsonl_fpath is"),
         ("def prepare(): pass", "returned None"),
-        ("import time\ndef prepare(): time.sleep(60)", "was not done within 1 s"),
+        ("import time\ndef prepare(): time.sleep(60)", "did not end within 1 s"),
     ],
 )
 def test_a_script_that_does_not_do_what_it_must_says_why(

@@ -117,7 +117,7 @@ def test_every_record_that_gives_no_row_is_named_and_nothing_is_written(tmp_path
         imported(source, doors=[door])
 
     said = caught.value.message
-    assert 'line 1: /: "expected_answer" is a required property (asked by env/verify)' in said
+    assert 'line 1: /: "expected_answer" is a required property (required by env/verify)' in said
     assert "line 2: has neither a chat (messages) nor a question" in said
     assert "line 3: not JSON" in said
     assert [path.name for path in tmp_path.iterdir()] == ["q.jsonl"]
@@ -137,7 +137,7 @@ def test_a_misspelt_column_names_the_nearest_one(tmp_path: Path) -> None:
         ("t.csv", "a,a\n1,2\n", "named twice"),
         ("t.csv", "", "has no head"),
         ("t.csv", 'a\n"x', "line 2: unexpected end of data"),
-        ("t.xls", "", "no format that can be imported"),
+        ("t.xls", "", "not a format that can be imported"),
         ("t.csv", "question\n", "has no rows"),
         ("t.json", "5", "neither a list of objects nor an object"),
     ],
@@ -161,7 +161,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(
 def test_what_is_no_message_of_a_chat_is_named(tmp_path: Path, message: dict[str, Any]) -> None:
     source = written(tmp_path / "c.jsonl", json.dumps({"messages": [message]}))
 
-    with pytest.raises(InputDataError, match="line 1: /messages holds a message that is none"):
+    with pytest.raises(InputDataError, match="line 1: /messages has a message "):
         imported(source)
 
 

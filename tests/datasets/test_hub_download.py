@@ -275,7 +275,7 @@ def test_two_processes_do_not_draw_one_split_together(world: World, hub: FakeHub
     class Another(Moves):
         def start(self, name: str, total_bytes: int | None, done_bytes: int, /) -> None:
             super().start(name, total_bytes, done_bytes)
-            with pytest.raises(InputDataError, match=r"out/train\.jsonl is being fetched"):
+            with pytest.raises(InputDataError, match=r"out/train\.jsonl is being downloaded"):
                 World(world.folder, hub).download()
 
     world.moves = Another()
@@ -310,4 +310,4 @@ def test_a_full_disk_is_told_and_what_has_arrived_is_kept(tmp_path: Path) -> Non
         ) as told:
             part.append([b"def"], lambda _: None)
 
-    assert "goes on where this one stopped" in told.value.hint
+    assert "continues where this one stopped" in told.value.hint

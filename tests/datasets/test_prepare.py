@@ -103,7 +103,7 @@ def test_rows_are_held_to_what_the_environment_takes(tmp_path: Path) -> None:
     with pytest.raises(InputDataError) as caught:
         prepare(tmp_path, dataset(path), doors={"agent": [RowEndpoint("env", "/verify", schema)]})
 
-    assert 'lines 2-3: /: "answer" is a required property (asked by env/verify)' in str(
+    assert 'lines 2-3: /: "answer" is a required property (required by env/verify)' in str(
         caught.value
     )
     assert 'line 4: /answer: the value is not of type "string"' in str(caught.value)
@@ -175,7 +175,7 @@ def test_two_datasets_of_one_file_have_files_of_their_own(tmp_path: Path) -> Non
 def test_an_output_never_takes_the_place_of_a_dataset(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "train.jsonl", [row()])
 
-    with pytest.raises(InputDataError, match="would be written over"):
+    with pytest.raises(InputDataError, match="would be overwritten"):
         prepare(tmp_path, dataset(path))
 
 

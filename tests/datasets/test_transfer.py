@@ -74,7 +74,7 @@ def test_two_processes_do_not_fetch_one_file(tmp_path: Path) -> None:
 
     with (
         arriving(tmp_path / "rows.jsonl", digest, 3),
-        pytest.raises(InputDataError, match="is being fetched by another process"),
+        pytest.raises(InputDataError, match="is being downloaded by another process"),
         arriving(tmp_path / "rows.jsonl", digest, 3),
     ):
         pytest.fail("it was fetched twice")

@@ -116,7 +116,7 @@ class Reader:
 
     def types(self, command: str) -> subprocess.CompletedProcess[str]:
         """Run one command to its end; a fleet is left running."""
-        if command.startswith(("ng_run", "palestra run")):
+        if command.startswith(("ng_run", "palestra run", "gym env start")):
             return self._start(command)
         word, *arguments = shlex.split(command)
         ours = word.startswith(("palestra", "ng_", "nemo_gym_")) and not IN_A_SHELL & {*command}

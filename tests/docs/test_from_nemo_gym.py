@@ -1,5 +1,7 @@
 """The page for users of NeMo Gym says what their commands print here, now."""
 
+import importlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -27,6 +29,13 @@ def test_no_row_of_the_page_says_anything_but_works() -> None:
 
     assert len(rows) == PAGE.read_text().count("\n## ")
     assert set(rows) == {"works"}
+
+
+def test_every_module_that_folders_import_is_on_the_page() -> None:
+    package = importlib.import_module("palestra.compat.nemo_gym")
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+
+    assert modules - set(re.findall(r"`(\w+)`", PAGE.read_text())) == set()
 
 
 @pytest.mark.slow

@@ -154,7 +154,7 @@ class World:
         self.asked = (overrides, given)
         return self.does(
             lambda: collect(
-                self.arguments(*overrides), ng=False, extra=self.settings(**given), own_fleet=True
+                self.arguments(*overrides), ng=False, extra=self.settings(**given), fleet="own"
             )
         )
 

@@ -154,7 +154,7 @@ def test_an_unknown_failure_keeps_the_layer_that_the_run_recorded(run: Path) -> 
     [found] = told(run, "run").findings
 
     assert (found.layer, found.cause) == (Layer.VERIFIER, "verifier.unknown")
-    assert "not known" in found.likely_cause
+    assert "unknown" in found.likely_cause
     assert "run_failures.jsonl" in found.next_action
 
 
@@ -367,7 +367,7 @@ def test_an_input_that_is_gone_is_told_among_what_was_looked_at(run: Path) -> No
     held = json.loads((run / "run_manifest.json").read_text())
     (run / "run_manifest.json").write_text(json.dumps({**held, "inputs": ["/gone/tasks.jsonl"]}))
 
-    assert "/gone/tasks.jsonl (not there any more)" in told(run, "run").looked_at
+    assert "/gone/tasks.jsonl (does not exist any more)" in told(run, "run").looked_at
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palestra.cli.collecting import check_descriptors
+from palestra.api import check_descriptors
 from palestra.doctor import Looked, Round, Severity
 from palestra.doctor.checks.infra import (
     Machine,

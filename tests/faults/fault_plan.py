@@ -76,7 +76,7 @@ def rejected(name: str) -> Fate:
     return Fate(name, "upstream", "data_error", "model serving", 1, body=True)
 
 
-NO_REWARD = "which is no reward"
+NO_REWARD = "which is not a reward"
 
 FATES = (
     scored("fine", "environment", weight=12),
@@ -102,8 +102,8 @@ FATES = (
     scored("upstream cuts once", "upstream"),
     infra("upstream cuts", "connection broke"),
     infra("upstream resets", "connection broke"),
-    infra("upstream bad status line", "no answer of HTTP"),
-    infra("upstream bad gzip", "no answer of HTTP"),
+    infra("upstream bad status line", "not an answer of HTTP"),
+    infra("upstream bad gzip", "not an answer of HTTP"),
     rejected("upstream rejects the tools"),
     Fate("upstream context overflow", "upstream", "data_error", "data/schema", 1, body=True),
     scored("tool raises", "environment"),

@@ -60,7 +60,7 @@ def ended(world: World, output: str) -> dict[int, str]:
 def test_one_file(world: World) -> None:
     with serving(FakeUpstream(one_call)) as url:
         done = world.run(
-            *("eval", "author_functions.py", "--model", f"vllm:{url}#tiny", "--max-attempts", "1"),
+            *("eval", "author_functions.py", "--model", f"vllm:tiny@{url}", "--max-attempts", "1"),
             *("--rollout-timeout", str(LIMIT_S), "--output", "run.jsonl"),
             timeout_s=80,
         )

@@ -111,7 +111,7 @@ def check_stopped_and_resumed(full: Full, reason: str) -> None:
 
     assert done.code == 1
     assert f"run.jsonl: {reason} after" in error
-    assert "hint: make room, then run again" in error
+    assert "hint: free disk space, then run again" in error
     assert 0 < recorded < ROLLOUTS
     assert f"= scored {recorded} + failed 0 + not run {ROLLOUTS - recorded}" in done.err
     full.make_room()

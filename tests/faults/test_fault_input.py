@@ -365,7 +365,7 @@ def test_a_row_that_is_too_large_is_named_and_never_held_in_memory(world: World)
 
     assert "tasks.jsonl: 1 row cannot be used" in error
     assert "line 2: " in error
-    assert "bytes, and a row may have 134,217,728" in error
+    assert "bytes; the limit of a row is 134,217,728" in error
     assert most_mib < 600
     assert not (world.folder / "run.jsonl").exists()
 

@@ -37,7 +37,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "segfault": lambda: ctypes.string_at(0),
     "memory": lambda: bytearray(2**36),
     "raise": fail,
-    "rubbish": lambda: {"reward": 1.0},
+    "rubbish": lambda: ["reward", 1.0],
     "fork": return_in_both,
     "forked sleeper": leave_a_sleeper,
     "close output": close_output,

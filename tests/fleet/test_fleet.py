@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from fleet_world import (
     without_pid,
 )
 
+from local_wheels import write_wheel
 from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
 from palestra.fleet import EMBEDDED, PROCESS, REMOTE, Fleet, InstanceState
@@ -201,7 +201,7 @@ def test_a_session_that_strays_to_another_worker_is_said_to_have(project: Projec
     error = orjson.loads(reply.body)["error"]
 
     assert error["type"] == "infra_error"
-    assert f"lives in worker {held} of x, and this is another" in error["message"]
+    assert f"belongs to worker {held} of x, but another worker" in error["message"]
 
 
 @pytest.mark.slow
@@ -416,16 +416,6 @@ def test_a_folder_that_needs_another_package_runs_in_an_environment_of_its_own(
 
     assert asyncio.run(run())["reward"] == 1.0
     assert len(list((project.path / "cache" / "venvs").glob("*/complete"))) == 1
-
-
-def write_wheel(folder: Path, name: str) -> None:
-    """A package of one empty module, as a wheel that needs no registry."""
-    info = f"{name}-1.0.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{name}.py", "")
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
 
 
 def test_two_instances_of_one_folder_start_at_once(project: Project) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from palestra.errors import ServerDied
+from palestra.fleet.environment_rows import FileRows, RowRequest, rows_by
 from palestra.fleet.importing import starting_within
-from palestra.fleet.loading import FileRows, rows_by
 
 FILE = """
 from palestra import environment
@@ -30,7 +30,7 @@ def rows(folder: Path, body: str, *, limit_s: float, beside_s: float = 60) -> Fi
     path = folder / "own.py"
     path.write_text(FILE.format(body=body))
     with starting_within(limit_s):
-        return asyncio.run(rows_by(Path(sys.executable), path, beside_s=beside_s))
+        return asyncio.run(rows_by(Path(sys.executable), RowRequest(path), beside_s=beside_s))
 
 
 @pytest.mark.slow

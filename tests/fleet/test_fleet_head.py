@@ -209,8 +209,8 @@ def test_what_the_body_raises_comes_out_as_it_is(project: Project) -> None:
     [
         (ConfigError("no endpoint answers", hint="start it"), "no endpoint answers", "start it"),
         (KeyError("x"), "KeyError: 'x'", "palestra run"),
-        (KeyboardInterrupt(), "was stopped", "start it again"),
-        (asyncio.CancelledError(), "was stopped", "start it again"),
+        (KeyboardInterrupt(), "was stopped", "start the fleet again"),
+        (asyncio.CancelledError(), "was stopped", "start the fleet again"),
     ],
 )
 def test_a_fleet_leaves_word_of_what_its_command_raised(
@@ -294,7 +294,7 @@ def test_another_nonce_is_another_fleet(project: Project) -> None:
         write_run_file(replace(run, nonce="of an earlier fleet"))
         await attach(address(run), http)
 
-    with pytest.raises(ConfigError, match="is not the one that was started here"):
+    with pytest.raises(ConfigError, match="is not the one that was started in this run directory"):
         found(project.load(X_ALONE, ANY_PORT), find)
 
 
@@ -333,7 +333,7 @@ def test_where_nothing_answers_there_is_no_fleet() -> None:
 
     with pytest.raises(NoFleet, match=f"no fleet answers at http://127.0.0.1:{port}"):
         asyncio.run(attach_to(port))
-    with pytest.raises(NoFleet, match="no fleet of yours is running"):
+    with pytest.raises(NoFleet, match="no Palestra servers of yours are running"):
         asyncio.run(attach_to(0))
 
 
@@ -344,7 +344,7 @@ def test_a_busy_head_port_names_the_fleet_that_holds_it(project: Project) -> Non
     async def find(run: RunFile, _http: HttpClient) -> None:
         check_head_port(project.load(X_ALONE, f"++head_server.port={run.port}").tree)
 
-    says = f"another fleet (process {os.getpid()}, started 0 min ago) holds it"
+    says = f"another fleet (process {os.getpid()}, started 0 min ago) uses this port"
     with pytest.raises(ConfigError, match=re.escape(says)):
         found(project.load(X_ALONE, ANY_PORT), find)
 
@@ -352,14 +352,14 @@ def test_a_busy_head_port_names_the_fleet_that_holds_it(project: Project) -> Non
 def test_a_busy_head_port_names_the_process_that_holds_it(project: Project) -> None:
     with listen("127.0.0.1", 0) as sock:
         config = project.load(X_ALONE, f"++head_server.port={sock.getsockname()[1]}")
-        with pytest.raises(ConfigError, match=rf"process {os.getpid()} \(.*\) holds it"):
+        with pytest.raises(ConfigError, match=rf"process {os.getpid()} \(.*\) uses this port"):
             check_head_port(config.tree)
 
 
 def test_a_head_that_others_reach_needs_the_fleet_s_token(project: Project) -> None:
     outside = (ANY_PORT, "++head_server.host=0.0.0.0")
 
-    with pytest.raises(ConfigError, match=r"to listen on 0\.0\.0\.0, and there is no token"):
+    with pytest.raises(ConfigError, match=r"would listen on 0\.0\.0\.0 without a token"):
         check_head_port(project.load(X_ALONE, *outside).tree)
     check_head_port(project.load(X_ALONE, *outside, "++fleet_token=tok-1234567890").tree)
 

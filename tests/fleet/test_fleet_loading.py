@@ -10,7 +10,7 @@ import palestra.server
 from palestra.config import PACKAGE_ROOT
 from palestra.errors import ConfigError
 from palestra.fleet import load_environment, load_module, load_server_class
-from palestra.server import FunctionServer
+from palestra.server import EnvironmentServer
 
 SERVER = """
 from palestra.server import ResourcesServer
@@ -60,14 +60,14 @@ def test_of_classes_that_build_on_each_other_it_is_the_last(tmp_path: Path) -> N
 def test_an_environment_is_a_server_too(tmp_path: Path) -> None:
     path = write(tmp_path, ENVIRONMENT.format(name="sums"))
 
-    assert issubclass(load_server_class(path), FunctionServer)
-    assert load_environment(path).name == "sums"
+    assert issubclass(load_server_class(path), EnvironmentServer)
+    assert load_environment(path).name == path.parent.name
 
 
 def test_a_file_without_a_server_says_so(tmp_path: Path) -> None:
     error = refused(write(tmp_path, "from palestra.server import ResourcesServer\n"))
 
-    assert "must define exactly one server class or @environment; found: none" in error.message
+    assert "must define exactly one server class or environment; found: none" in error.message
 
 
 def test_a_file_with_several_servers_names_them(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_file_with_several_environments_names_them(tmp_path: Path) -> None:
     path = write(tmp_path, ENVIRONMENT.format(name="one") + ENVIRONMENT.format(name="two"))
 
     assert refused(path).message.endswith("found: one, two")
-    with pytest.raises(ConfigError, match="exactly one @environment; found: one, two"):
+    with pytest.raises(ConfigError, match="exactly one environment; found: one, two"):
         load_environment(path)
 
 
@@ -108,7 +108,7 @@ def test_a_missing_module_is_named_with_where_to_list_it(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("line", "named", "nearest"),
     [
-        ("import nemo_gym.rollout_colection", "`rollout_colection`", "nemo_gym.rollout_collection"),
+        ("import nemo_gym.rollout_colection", "`rollout_colection`", "`rollout_collection`"),
         ("from nemo_gym.prompt import nonesuch", "`prompt.nonesuch`", ""),
         (
             "from resources_servers.gymnasium.app import GymnasiumEnvironmentt",
@@ -123,7 +123,7 @@ def test_a_name_that_palestra_does_not_provide_is_not_to_be_installed(
 ) -> None:
     error = refused(write(tmp_path, f"{line}\n"))
 
-    assert f"{named}, which Palestra does not provide" in error.message
+    assert f"{named} is not provided by Palestra" in error.message
     assert nearest in error.message
     assert "install" not in error.hint
     assert "requirements.txt" not in error.hint

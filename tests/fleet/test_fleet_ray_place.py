@@ -105,7 +105,7 @@ def test_a_cluster_that_another_server_does_not_finish_is_told_as_such(
     place.notice_import({})
     with (place.folder / "lock").open("wb") as file:
         lock(file)
-        with pytest.raises(ConfigError, match="another one has not started"):
+        with pytest.raises(ConfigError, match="another server did not start"):
             importlib.import_module("ray")
     asyncio.run(place.leave())
 

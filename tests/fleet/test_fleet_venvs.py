@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from local_wheels import write_wheel
 from palestra.errors import ConfigError, ServerDied
 from palestra.fleet.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
 
@@ -82,24 +83,6 @@ def test_the_cache_is_where_it_is_configured_to_be(
     assert cache_root("/elsewhere") == Path("/elsewhere")
 
 
-def local_package(tmp_path: Path) -> Path:
-    """A pure package that needs nothing but a file: its wheel is written by hand."""
-    import zipfile
-
-    wheel = tmp_path / "palestra_test_only-1.0-py3-none-any.whl"
-    info = "palestra_test_only-1.0.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("palestra_test_only.py", "WORD = 'from its own environment'\n")
-        archive.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: palestra-test-only\nVersion: 1.0\n"
-        )
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", "")
-    return wheel
-
-
 def printed(python: Path, code: str) -> str:
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -109,7 +92,7 @@ def printed(python: Path, code: str) -> str:
 def test_a_lacking_package_gets_an_environment_made_once_with_ours_behind_it(
     tmp_path: Path,
 ) -> None:
-    wheel = local_package(tmp_path)
+    wheel = write_wheel(tmp_path, "palestra_test_only", "WORD = 'from its own environment'\n")
     server = folder(tmp_path, f"--no-index\nnumpy\n./{wheel.name}\n")
     cache = tmp_path / "cache"
 

@@ -95,7 +95,7 @@ def test_many_short_steps_are_nobodys_fault() -> None:
     asyncio.run(main())
     assert lags
     assert [lag.blamed for lag in lags] == [None] * len(lags)
-    assert "no single call held it" in lags[0].message
+    assert "no single call blocked it" in lags[0].message
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from palestra.config import InstanceConfig, ServerType
 from palestra.errors import CallError, Outcome
 from palestra.fleet import build_server, server_client
 from palestra.schema import VerifyRequest, response_of
-from palestra.server import FunctionServer
+from palestra.server import EnvironmentServer
 from palestra.transport import CallContext, calling
 
 pytestmark = [
@@ -30,7 +30,7 @@ FINE = ("fine", "fork", "forked sleeper", "close output", "chdir", "where", "ala
 Endings = dict[str, float | CallError]
 
 
-def server_of(file: Path) -> FunctionServer:
+def server_of(file: Path) -> EnvironmentServer:
     instance = InstanceConfig(
         name="env",
         type=ServerType.RESOURCES,
@@ -42,11 +42,13 @@ def server_of(file: Path) -> FunctionServer:
         folder=file.parent,
     )
     server = build_server(instance, server_client({}, {}))
-    assert isinstance(server, FunctionServer)
+    assert isinstance(server, EnvironmentServer)
     return server
 
 
-async def ending(server: FunctionServer, kind: str, limit_s: float = LIMIT_S) -> float | CallError:
+async def ending(
+    server: EnvironmentServer, kind: str, limit_s: float = LIMIT_S
+) -> float | CallError:
     body = VerifyRequest.model_validate(
         {"responses_create_params": {"input": "?"}, "response": response_of("4"), "kind": kind}
     )

@@ -104,7 +104,7 @@ def test_a_call_that_is_too_long_for_a_worker_is_a_fault_of_its_row(
 
     async def run() -> None:
         async with played() as (worker, call):
-            with pytest.raises(RowError, match="worker process takes 2,000"):
+            with pytest.raises(RowError, match="worker process accepts at most 2,000"):
                 await call("s" * 4000)
             # Its worker serves other calls.
             next_one = call("s")

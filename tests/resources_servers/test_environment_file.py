@@ -11,6 +11,7 @@ from palestra.resources_servers.environment_file.app import (
     EnvironmentFileServer,
 )
 from palestra.schema import VerifyRequest
+from palestra.server import Session
 from palestra.transport import HttpClient, ServerClient
 
 SIX_LINES = """from palestra import environment
@@ -42,7 +43,7 @@ def test_the_functions_return_value_is_the_reward(tmp_path: Path, text: str, rew
     path = tmp_path / f"env_{abs(hash(text))}.py"
     path.write_text(SIX_LINES)
 
-    result = asyncio.run(server_of(path).verify(answered(text)))
+    result = asyncio.run(server_of(path).verify(answered(text), Session("s")))
 
     assert result.reward == reward
 
@@ -51,5 +52,5 @@ def test_a_file_without_an_environment_is_refused_at_start(tmp_path: Path) -> No
     path = tmp_path / "no_environment.py"
     path.write_text("x = 1\n")
 
-    with pytest.raises(ConfigError, match="must define exactly one @environment; found: none"):
+    with pytest.raises(ConfigError, match="must define exactly one environment; found: none"):
         asyncio.run(server_of(path).start())

@@ -118,7 +118,7 @@ def test_the_environment_is_closed_with_its_session() -> None:
     [
         ({"env_id": "NoSuchGame-v0"}, "NoSuchGame-v0 cannot be made"),
         ({"env_id": "FrozenLake-v1", "env_kwargs": {"depth": 3}}, "cannot be made"),
-        ({}, "neither the row nor the settings have an env_id"),
+        ({}, "no env_id"),
     ],
 )
 def test_a_row_that_names_no_environment_is_refused(row: dict[str, Any], problem: str) -> None:

@@ -150,14 +150,18 @@ def test_only_the_last_message_is_read() -> None:
         ("keywords:existence", {"keywords": ["a"], "keyword": "b"}, "/keyword"),
         ("length_constraints:number_words", {"num_words": 9, "relation": "about"}, "/relation"),
         ("length_constraints:number_words", {"num_words": -1, "relation": "at least"}, "/num"),
-        ("language:response_language", {"language": "cn"}, "'cn'; it is one of af, ar"),
+        (
+            "language:response_language",
+            {"language": "cn"},
+            "'cn' cannot be detected; choose one of af, ar",
+        ),
         ("keywords:letter_frequency", {"letter": "ab"}, "/letter"),
         (
             "length_constraints:nth_paragraph_first_word",
             {"num_paragraphs": 2, "nth_paragraph": 3, "first_word": "a"},
             "nth_paragraph 3 is beyond num_paragraphs 2",
         ),
-        ("new:copy_span_idx", {"prompt_to_repeat": "a", "n_start": 4, "n_end": 9}, "nothing from"),
+        ("new:copy_span_idx", {"prompt_to_repeat": "a", "n_start": 4, "n_end": 9}, "no words from"),
     ],
 )
 def test_an_instruction_that_cannot_be_checked_is_the_rows_fault(

@@ -185,7 +185,7 @@ def test_turns_that_are_no_action_are_told_so_and_three_end_the_episode() -> Non
     _, steps = play(*turns)
 
     assert "no <action>" in str(steps[0].observation)
-    assert "no JSON object" in str(steps[1].observation)
+    assert "not a JSON object" in str(steps[1].observation)
     assert "message: Field required" in str(steps[2].observation)
     assert [step.truncated for step in steps] == [False, False, True]
     assert [step.reward for step in steps] == [0.0, 0.0, 0.0]
@@ -201,8 +201,12 @@ def test_a_limit_on_steps_cuts_the_episode_off() -> None:
     ("answer", "problem", "kind"),
     [
         (trouble("EXECUTION_ERROR", "broken"), "broken", EnvironmentFault),
-        (trouble("CAPACITY_REACHED", "2 of 2"), "is full: 2 of 2", InfraError),
-        ({"type": "observation", "data": {"reward": "much"}}, "no observation", EnvironmentFault),
+        (trouble("CAPACITY_REACHED", "2 of 2"), ": 2 of 2", InfraError),
+        (
+            {"type": "observation", "data": {"reward": "much"}},
+            "not an observation",
+            EnvironmentFault,
+        ),
         (None, "closed the connection", InfraError),
         ({}, "no answer within 0.2 s", InfraError),
     ],

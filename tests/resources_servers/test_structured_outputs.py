@@ -422,8 +422,8 @@ def test_any_tool_can_be_called_and_tells_nothing(server: ResourcesServer) -> No
         ("[]", "a JSON object"),
         ('{"type": "objekt"}', "/type"),
         ('{"pattern": "("}', "/pattern"),
-        ('{"$ref": "http://127.0.0.1:9/x.json"}', "nothing is fetched"),
-        ('{"$ref": "file:///etc/passwd"}', "nothing is fetched"),
+        ('{"$ref": "http://127.0.0.1:9/x.json"}', "are not fetched"),
+        ('{"$ref": "file:///etc/passwd"}', "are not fetched"),
         ('{"$ref": "#/nowhere"}', "nowhere"),
         ('{"$schema": "http://example.com/own"}', "own"),
     ],
@@ -470,7 +470,7 @@ def test_a_schema_that_backtracks_forever_is_stopped(server: ResourcesServer) ->
     "notation_and_text",
     [
         ("json", '{"c":' * 60 + "{}" + "}" * 60),
-        ("toml", "".join(f"[[a.b{'.c' * 90}]]\n" for _ in range(30_000))),
+        ("toml", "".join(f"[[a.b{'.c' * 90}]]\n" for _ in range(100_000))),
     ],
 )
 def test_documents_that_would_take_forever_are_stopped(

@@ -50,7 +50,7 @@ def test_a_tool_whose_schema_is_none_is_the_rows_fault() -> None:
     status, body = post_verify(server_of(TwoRewardsWeatherServer), broken, BERGEN)
 
     assert status == 422
-    assert "no JSON Schema" in json.dumps(body)
+    assert "not a valid JSON Schema" in json.dumps(body)
 
 
 def test_recorded_rollouts_get_the_reward_they_had() -> None:

@@ -374,7 +374,7 @@ def test_records_that_are_none_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "office.json"
     path.write_text('{"addresses": []}')
 
-    with pytest.raises(ConfigError, match="not the records of an office"):
+    with pytest.raises(ConfigError, match="cannot be read as the records of an office"):
         Office.load(path)
 
 

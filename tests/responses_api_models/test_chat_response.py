@@ -283,6 +283,18 @@ def test_an_answer_that_was_cut_says_so(finish_reason: str, reason: str) -> None
     assert found.incomplete_details.reason == reason
 
 
+@pytest.mark.parametrize("details", [None, {}, {"cached_tokens": None, "reasoning_tokens": None}])
+def test_a_detail_of_the_usage_that_the_endpoint_does_not_report_is_unknown(details: Any) -> None:
+    usage = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+    usage |= {"prompt_tokens_details": details, "completion_tokens_details": details}
+
+    found = response({"content": "x"}, usage=usage).usage
+
+    assert found is not None
+    assert found.input_tokens_details.cached_tokens is None
+    assert found.output_tokens_details.reasoning_tokens is None
+
+
 def test_usage_takes_its_responses_names() -> None:
     usage = {
         "prompt_tokens": 5,
@@ -302,7 +314,7 @@ def test_usage_takes_its_responses_names() -> None:
 
 @pytest.mark.parametrize("finish_reason", ["abort", "error", "insufficient_system_resource"])
 def test_an_answer_that_the_endpoint_broke_off_is_no_answer(finish_reason: str) -> None:
-    with pytest.raises(ModelError, match="broke its answer off") as caught:
+    with pytest.raises(ModelError, match="stopped in the middle of its answer") as caught:
         response({"content": "4"}, finish_reason=finish_reason)
 
     assert caught.value.retriable

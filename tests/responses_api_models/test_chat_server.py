@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from palestra.errors import (
     ConfigError,
     CredentialsRejected,
+    KnownCause,
     Layer,
     ModelError,
     Outcome,
@@ -16,6 +17,7 @@ from palestra.errors import (
     RowIdentity,
     from_body,
 )
+from palestra.responses_api_models import ChatModelConfig
 from palestra.schema import ChatCompletion, ChatCreateParams, Response, ResponseCreateParams
 from palestra.server import Session
 from palestra.transport import CallContext, HttpClient, call_asgi, calling
@@ -153,7 +155,7 @@ def test_reasoning_that_left_no_room_for_an_answer_had_read_the_prompt() -> None
 
 @pytest.mark.parametrize("body", [b"<html>proxy</html>", b'{"choices":[{}]}', b"\xff", b""])
 def test_a_success_that_is_no_completion_is_shown(body: bytes) -> None:
-    with pytest.raises(ModelError, match="no chat completion") as caught:
+    with pytest.raises(ModelError, match="not a valid chat completion") as caught:
         ask(ScriptedTransport([reply(200, body)]))
 
     assert caught.value.evidence.hops[0].status == 200
@@ -263,7 +265,9 @@ FRONTS = pytest.mark.parametrize("front", [complete, respond])
 @FRONTS
 @pytest.mark.parametrize("reason", ["abort", "error"])
 def test_an_answer_that_was_broken_off_is_a_failure(front: Any, reason: str) -> None:
-    with pytest.raises(ModelError, match=f"broke its answer off .*{reason}") as caught:
+    with pytest.raises(
+        ModelError, match=f"stopped in the middle of its answer .*{reason}"
+    ) as caught:
         front(ended(reason))
 
     assert caught.value.evidence.hops[0].status == 200
@@ -279,7 +283,9 @@ def test_why_an_answer_was_broken_off_is_in_the_providers_words(front: Any) -> N
 
 @FRONTS
 def test_an_answer_without_choices_is_shown(front: Any) -> None:
-    with pytest.raises(ModelError, match=r"no chat completion \(no choices.*chatcmpl-a5ae"):
+    with pytest.raises(
+        ModelError, match=r"not a valid chat completion \(the answer has no choices.*chatcmpl-a5ae"
+    ):
         front({**CHAT, "choices": []})
 
 
@@ -350,9 +356,14 @@ def test_models_are_listed_as_the_endpoint_lists_them() -> None:
     assert asyncio.run(vllm_model(scripted("models")).list_models()) == ["smollm2"]
 
 
-def test_what_is_not_there_is_refused_by_the_name_of_its_setting() -> None:
-    with pytest.raises(ConfigError, match="is_responses_native: true is not"):
-        vllm_model(scripted(), is_responses_native=True)
+@pytest.mark.parametrize("setting", ["is_responses_native", "return_token_id_information"])
+def test_what_is_not_there_is_refused_by_the_name_of_its_setting(setting: str) -> None:
+    given = {"name": "m", "base_url": "http://fake/v1", "model": "smollm2", setting: True}
+
+    with pytest.raises(ConfigError, match=setting) as refused:
+        ChatModelConfig.model_validate(given)
+
+    assert refused.value.cause is KnownCause.ENDPOINT_LACKS_SETTING
 
 
 @pytest.mark.parametrize("base_url", ["", [], ["http://a/v1", ""]])

@@ -93,8 +93,8 @@ def test_that_an_endpoint_is_left_is_said_once_and_so_is_its_return(
 
     assert caplog.messages == [
         (
-            "policy_model: http://a/v1 is left (connection refused); its 1 sessions move to "
-            "http://b/v1"
+            "policy_model: endpoint http://a/v1 is not used any more (connection refused); its 1 "
+            "sessions move to http://b/v1"
         ),
         "policy_model: http://a/v1 answers again",
     ]
@@ -241,8 +241,8 @@ def test_that_sessions_go_elsewhere_for_a_while_is_said_once(
 
     assert caplog.messages == [
         (
-            f"policy_model: http://a/v1 is left for a while ({why}); its 1 sessions go to "
-            "http://b/v1 meanwhile (told once)"
+            f"policy_model: endpoint http://a/v1 is not used for a while ({why}); its 1 "
+            "sessions go to http://b/v1 meanwhile (logged once)"
         )
         for why in ("it is busy, status 429", "3 answers of status 500 in a row")
     ]

@@ -104,7 +104,7 @@ def test_an_endpoint_that_dies_mid_run_costs_no_request(caplog: pytest.LogCaptur
         found = play(story)
 
     assert len(found) == 60
-    (said,) = [line for line in caplog.messages if "is left" in line]
+    (said,) = [line for line in caplog.messages if "is not used" in line]
     assert "its 30 sessions move to http://127.0.0.1:" in said
 
 

@@ -14,11 +14,12 @@ from palestra.responses_api_models.azure_openai_model.app import (
     AzureOpenAIModelConfig,
 )
 from palestra.responses_api_models.inference_provider.app import (
-    PROVIDERS,
+    NAMES,
     InferenceProvider,
     InferenceProviderConfig,
 )
 from palestra.responses_api_models.litellm_model.app import LiteLLMModel, LiteLLMModelConfig
+from palestra.responses_api_models.providers import PROVIDERS
 from palestra.schema import Response, ResponseCreateParams
 from palestra.server import ModelServer, Session
 from palestra.transport import ServerClient
@@ -122,14 +123,23 @@ def test_a_misspelt_provider_is_told_what_was_meant() -> None:
         provider(answered(), provider="openruter", api_key="k")
 
     assert "openrouter" in caught.value.message
-    assert "vllm_model" in caught.value.hint
+    assert "base_url" in caught.value.hint
+
+
+def test_a_provider_that_nobody_knows_needs_its_url_alone() -> None:
+    http = answered()
+
+    ask(provider(http, provider="corp", base_url="http://corp/v1", api_key="k"))
+
+    assert http.requests[0]["url"] == "http://corp/v1/chat/completions"
 
 
 def test_the_providers_page_has_the_whole_table() -> None:
     page = Path(inference_provider.__file__).with_name("README.md").read_text()
 
-    for name, found in PROVIDERS.items():
-        assert f"| `{name}` | `{found.key_variable}` | `{found.base_url}` |" in page
+    for name in NAMES:
+        row = PROVIDERS[name]
+        assert f"| `{name}` | `{row.key_variable}` | `{row.base_url}` |" in page
 
 
 def test_a_model_that_litellms_proxy_does_not_know_ends_the_run() -> None:

@@ -204,9 +204,26 @@ def test_nulls_for_what_an_endpoint_does_not_know_are_no_failure() -> None:
     assert found.usage.total_tokens == 3
 
 
+def test_a_reasoning_item_goes_back_without_the_fields_that_openai_refuses() -> None:
+    answered = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    item = {**answered, "status": "completed", "content": None}
+
+    assert sent({"input": [item]})["input"] == [answered]
+
+
+def test_a_detail_of_the_usage_that_the_endpoint_does_not_report_is_unknown() -> None:
+    usage = {**RESPONSE["usage"], "output_tokens_details": {"reasoning_tokens": None}}
+
+    found = ask(reply(200, {**RESPONSE, "usage": usage}))[0].usage
+
+    assert found is not None
+    assert found.input_tokens_details.cached_tokens is None
+    assert found.output_tokens_details.reasoning_tokens is None
+
+
 @pytest.mark.parametrize("body", [b"[]", b"<html>", b'{"id":"x"}'])
 def test_a_success_that_is_no_response_is_shown(body: bytes) -> None:
-    with pytest.raises(ModelError, match="no response"):
+    with pytest.raises(ModelError, match="not a valid response"):
         ask(reply(200, body))
 
 

@@ -189,7 +189,7 @@ def test_a_grammar_that_does_not_compile_is_the_rows_fault_in_the_providers_word
     assert isinstance(found, ModelRejectedRow)
     assert found.outcome is Outcome.DATA_ERROR
     assert "Invalid grammar specification: 'triggers'" in found.message
-    assert "mend the tools of this row" in found.hint
+    assert "correct the tools of this row" in found.hint
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_azures_content_filter_is_the_rows_own_failure() -> None:
     found = classified(400, {"error": {"message": sentence, "code": "content_filter"}})
 
     assert isinstance(found, ModelRejectedRow)
-    assert "what this row says was refused" in found.hint
+    assert "rejected the content of this row" in found.hint
 
 
 def test_togethers_403_of_a_full_context_is_an_overflow() -> None:
@@ -411,7 +411,7 @@ def test_a_router_without_a_provider_says_what_may_be_changed() -> None:
     found = classified(404, {"error": {"message": sentence, "code": 404}})
 
     assert isinstance(found, ModelNotServed)
-    assert "nobody who serves it so" in found.hint
+    assert "no provider for it" in found.hint
 
 
 @pytest.mark.parametrize(

@@ -112,12 +112,12 @@ def test_token_ids_come_back_and_part_turns_that_nothing_else_does(tmp_path: Pat
     ("items", "task", "says"),
     [
         (TASK, 7, "no rollout is recorded for task 7, rollout 0"),
-        ([*TASK, *TRAJECTORY], 0, "has 2 recorded turns, and turn 3 was asked for"),
-        ([{"role": "user", "content": "other"}], 0, "is another one than was recorded"),
+        ([*TASK, *TRAJECTORY], 0, "has 2 recorded turns, but the agent requested turn 3"),
+        ([{"role": "user", "content": "other"}], 0, "is not the recorded one"),
         (
             [*TASK, *TRAJECTORY[:3], output("1", "rain"), output("2")],
             0,
-            "what came before turn 2",
+            "conversation before turn 2",
         ),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_file_without_rollouts_is_refused_at_the_start(tmp_path: Path, text: s
 def test_a_rollout_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     row = recorded(TRAJECTORY)
 
-    with pytest.raises(InputDataError, match=":2: task 0, rollout 0 again"):
+    with pytest.raises(InputDataError, match="line 2: task 0, rollout 0 is recorded twice"):
         asyncio.run(replay(tmp_path, row, row).start())
 
 

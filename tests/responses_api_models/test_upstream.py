@@ -196,5 +196,5 @@ def test_models_are_listed_with_one_try_and_a_bound() -> None:
 def test_a_list_of_models_that_is_none_is_shown() -> None:
     http = ScriptedTransport([reply(200, b"<html>hello</html>")])
 
-    with pytest.raises(ModelError, match=r"no list of models.*<html>hello"):
+    with pytest.raises(ModelError, match=r"not a valid list of models.*<html>hello"):
         asyncio.run(Upstream(http, server="s", model="m").models("http://fake/v1"))

@@ -73,6 +73,8 @@ def unchecked(reward: Any) -> VerifyResponse:
 class ScriptedAgent:
     """An agent in this process. Keeps the attempts that began, and how many ran at once."""
 
+    is_tool = False
+
     def __init__(self, script: Script) -> None:
         self._script = script
         self.begun: list[tuple[RolloutKey, int]] = []

@@ -190,7 +190,7 @@ def test_what_is_no_finite_number_is_never_a_row(folder: Path, reward: Any) -> N
 
     assert paths(folder).output.read_bytes() == b""
     assert collected.accounting.line() == ("requested 3 = scored 0 + failed 3 (verifier_error 3)")
-    assert "which is no reward" in failures(folder)[0]["message"]
+    assert "which is not a reward" in failures(folder)[0]["message"]
 
 
 @pytest.mark.parametrize("reward", [None, "high", float("nan")])

@@ -140,7 +140,7 @@ def test_what_cannot_be_written_is_said_at_the_start(target: str, reason: str) -
 
 def test_a_pipe_that_nobody_reads_is_no_reason_to_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match="nobody reads that pipe"):
+    with pytest.raises(ConfigError, match="no process reads that pipe"):
         open_for_events(str(tmp_path / "pipe"))
 
 

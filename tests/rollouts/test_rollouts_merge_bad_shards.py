@@ -50,7 +50,7 @@ def test_a_shard_of_another_run_is_named_with_what_differs(tmp_path: Path) -> No
 
     with pytest.raises(OtherRun) as caught:
         merge(tmp_path / "all.jsonl", shards)
-    assert "1 of 3 shards are of another run" in caught.value.message
+    assert "1 of 3 shards belong to another run" in caught.value.message
     assert f"{shards[0]}:\n" in caught.value.message
     assert "servers.policy_model.settings.temperature: 1.0 -> 0.7" in caught.value.message
 

@@ -59,14 +59,14 @@ def test_merging_again_touches_nothing(folder: Path) -> None:
     with plan_merge(out(folder), [folder / "shards"]) as plan:
         notices = plan.write()
 
-    assert notices == (f"{out(folder)} is there already, as it would be written",)
+    assert notices == (f"{out(folder)} exists already with the same content",)
     assert times(folder / "all") == before
 
 
 def test_another_runs_files_are_left_alone(folder: Path) -> None:
     before = with_another_run(folder)
 
-    with pytest.raises(InputDataError, match=r"run\.jsonl exists already and holds something else"):
+    with pytest.raises(InputDataError, match=r"run\.jsonl exists already and has other content"):
         merged(folder)
     assert contents(folder / "all") == before
 

@@ -470,7 +470,7 @@ def test_a_kill_while_an_earlier_run_is_moved_aside_never_looks_like_an_empty_ru
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        (scored(0) | {"reward": "1.0"}, "/reward is '1.0', which is no reward"),
+        (scored(0) | {"reward": "1.0"}, "/reward is '1.0', which is not a reward"),
         (scored(0) | {"_ng_task_index": "0"}, "/_ng_task_index is '0', no whole number"),
         (failed(0, "nonsense", 1), "/_ng_failure_class is 'nonsense', no way for a rollout to end"),
         (scored(7), "a row of rollout 7:0 (task:rollout), which is not part of this run"),

@@ -416,7 +416,7 @@ def test_rows_that_no_environment_takes_are_named_at_once(tmp_path: Path) -> Non
         folder.stored(Routes({"agent": "x", "other": "y"})).check()
 
     assert caught.value.message.splitlines()[1:] == [
-        "  lines 2-3: agent 'agnet' is none of the configuration's; did you mean 'agent'?",
+        "  lines 2-3: agent 'agnet' is not in the configuration; did you mean 'agent'?",
         "  line 4: no agent_ref, and several environments are configured",
     ]
 

@@ -68,7 +68,7 @@ def test_every_row_that_the_verifier_would_reject_is_named(tmp_path: Path) -> No
     assert "tasks.jsonl: 3 rows cannot be used" in message
     assert 'lines 1, 3: /: "expected_answer" is a required property' in message
     assert "line 4: /expected_answer" in message
-    assert "(asked by quiz/verify)" in message
+    assert "(required by quiz/verify)" in message
 
 
 def test_scalars_pass_as_each_other_as_they_do_in_the_request_model(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_scalars_pass_as_each_other_as_they_do_in_the_request_model(tmp_path: Pa
 def test_a_text_that_is_no_number_is_found_before_the_run(tmp_path: Path) -> None:
     message = refused(tmp_path, task(1, expected_answer="4", points="three"))
 
-    assert 'line 1: /points: the value is not a "whole number" (asked by quiz/verify)' in message
+    assert 'line 1: /points: the value is not a "whole number" (required by quiz/verify)' in message
 
 
 def test_an_agent_that_may_add_fields_answers_for_those_that_are_missing(tmp_path: Path) -> None:

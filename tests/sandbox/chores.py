@@ -58,6 +58,9 @@ def allocate(mib: int) -> int:
 
 
 def die_by(number: int) -> None:
+    if number != signal.SIGKILL:
+        # Below nohup SIGHUP is ignored, by the workers too.
+        signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 

@@ -64,7 +64,7 @@ def test_the_environment_variable_names_a_service_which_must_be_there() -> None:
 def test_a_port_that_is_none_is_refused() -> None:
     environ = {"NEMO_SKILLS_SANDBOX_HOST": "h", "NEMO_SKILLS_SANDBOX_PORT": "six"}
 
-    with pytest.raises(ConfigError, match="no port: 'six'"):
+    with pytest.raises(ConfigError, match=r"NEMO_SKILLS_SANDBOX_PORT .* 'six'"):
         chosen(SandboxSettings(), environ)
 
 
@@ -137,7 +137,7 @@ def test_root_in_a_container_is_told_what_it_lacks(
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../x", "", ".", "a//b", "a\0"])
 def test_a_program_has_no_files_outside_of_its_directory(name: str) -> None:
-    with pytest.raises(ValueError, match="no plain relative path"):
+    with pytest.raises(ValueError, match="not a plain relative path"):
         Program(("x",), {name: b""})
 
 

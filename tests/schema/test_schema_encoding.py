@@ -72,7 +72,10 @@ USAGES = st.builds(
             "total_tokens": i + o,
         }
     ),
-    *[COUNTS] * 4,
+    COUNTS,
+    COUNTS,
+    COUNTS | st.none(),
+    COUNTS | st.none(),
 )
 
 
@@ -83,7 +86,8 @@ def test_usage_adds_up_field_by_field(one: Usage, other: Usage) -> None:
     assert total == add_usage(other, one)
     assert total is not None
     assert total.total_tokens == one.total_tokens + other.total_tokens
-    cached = one.input_tokens_details.cached_tokens + other.input_tokens_details.cached_tokens
+    counts = [usage.input_tokens_details.cached_tokens for usage in (one, other)]
+    cached = None if None in counts else sum(filter(None, counts))
     assert total.input_tokens_details.cached_tokens == cached
 
 

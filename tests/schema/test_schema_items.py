@@ -13,12 +13,16 @@ from pydantic import TypeAdapter, ValidationError
 from palestra.errors import Outcome
 from palestra.schema import (
     FunctionCall,
+    FunctionCallOutput,
     HostedTool,
+    Item,
     Message,
     OutputMessage,
+    OutputText,
     Reasoning,
     Response,
     ResponseCreateParams,
+    SummaryText,
     UnknownItem,
     VerifyRequest,
     VerifyResponse,
@@ -164,7 +168,25 @@ class Marked(OutputMessage):
 def test_what_an_authors_own_item_adds_is_sent() -> None:
     said = Response.model_construct({"output"}, output=[Marked(content=[], mark="seen")])
 
-    assert json.loads(encode_json(said)) == {"output": [{"content": [], "mark": "seen"}]}
+    named = {"type": "message", "role": "assistant"}
+    assert json.loads(encode_json(said)) == {"output": [{**named, "content": [], "mark": "seen"}]}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        FunctionCall(name="f", arguments="{}", call_id="c"),
+        FunctionCallOutput(call_id="c", output="x"),
+        OutputMessage(content=[OutputText(text="x")]),
+        Reasoning(summary=[SummaryText(text="x")]),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_an_item_made_by_an_author_says_of_what_type_it_is(made: Item) -> None:
+    sent = json.loads(encode_json(made))
+
+    assert type(output_item(sent)) is type(made)
+    assert encode_json(output_item(sent)) == encode_json(made)
 
 
 @given(CONVERSATIONS)

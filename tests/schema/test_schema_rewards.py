@@ -25,7 +25,7 @@ def test_anything_else_is_none(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [None, "x" * 10_000_000, Unprintable()], ids=type)
 def test_what_was_given_instead_is_shown_in_a_line(value: Any) -> None:
-    assert no_reward(value).endswith(", which is no reward")
+    assert no_reward(value).endswith(", which is not a reward")
     assert len(no_reward(value)) < 300
 
 

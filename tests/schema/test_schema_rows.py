@@ -1,10 +1,13 @@
 """Reading rows from disk, also from files that a kill left behind."""
 
+import bz2
 import gzip
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,7 +87,7 @@ def test_a_line_that_is_too_long_is_bad_and_the_next_one_is_read(tmp_path: Path)
     first, second, third = read_jsonl(path, most_bytes=20)
 
     assert (first.row, third.row, third.number) == ({"a": 1}, {"c": 3}, 3)
-    assert (second.row, second.error) == (None, "110 bytes, and a row may have 20")
+    assert (second.row, second.error) == (None, "110 bytes; the limit of a row is 20")
     assert second.ended
 
 
@@ -98,7 +101,7 @@ def test_a_torn_line_that_is_too_long_is_torn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("data", "kind"),
-    [(gzip.compress(b"{}\n", mtime=0), "compressed (gzip)"), ("{}\n".encode("utf-16"), "UTF-16")],
+    [(bz2.compress(b"{}\n"), "compressed (bzip2)"), ("{}\n".encode("utf-16"), "UTF-16")],
 )
 def test_a_file_of_another_kind_is_one_bad_line(tmp_path: Path, data: bytes, kind: str) -> None:
     path = tmp_path / "rows.jsonl"
@@ -106,3 +109,33 @@ def test_a_file_of_another_kind_is_one_bad_line(tmp_path: Path, data: bytes, kin
     [line] = read_jsonl(path)
 
     assert line.error == f"the file is {kind}: JSONL is plain UTF-8 text"
+
+
+ROWS = b'{"n": 1}\n{"n": 2}\n'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        gzip.compress(ROWS, mtime=0),
+        zstandard.compress(ROWS),
+        b"\xef\xbb\xbf" + ROWS,
+        ROWS.replace(b"\n", b"\r\n"),
+        gzip.compress(b"\xef\xbb\xbf" + ROWS.replace(b"\n", b"\r\n"), mtime=0),
+    ],
+    ids=["gzip", "zstd", "byte order mark", "Windows line ends", "all of these"],
+)
+def test_rows_are_read_however_the_file_was_saved(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(data)
+
+    assert [line.row for line in read_jsonl(path)] == [{"n": 1}, {"n": 2}]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+def test_a_compressed_file_that_was_cut_off_cannot_be_read(tmp_path: Path, pack: Any) -> None:
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(pack(ROWS * 99)[:-9])
+
+    with pytest.raises(OSError, match="incomplete or damaged"):
+        list(read_jsonl(path))

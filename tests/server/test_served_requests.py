@@ -188,7 +188,11 @@ def test_every_agent_and_each_kind_of_environment_is_among_them() -> None:
     environments = shipped.folders("resources_servers") - SERVED_OTHERWISE
     tried = set().union(*map(shipped.bases, ENVIRONMENTS.values()))
 
-    assert shipped.folders("responses_api_agents") == {*RUN_BY_AGENTS, "verifiers_agent"}
+    assert shipped.folders("responses_api_agents") == {
+        *RUN_BY_AGENTS,
+        "environment_agent",  # `simple_agent`, with turns; its own tests run it
+        "verifiers_agent",
+    }
     assert [name for name in environments if not shipped.bases(name) <= tried] == []
 
 

@@ -1,12 +1,14 @@
 """An agent's endpoints: the whole rollout, and the loop alone inside somebody's session."""
 
 import asyncio
+from typing import Any
 
 import orjson
 import pytest
 
 from author_servers import PARAMS, TASK, error_of
 from palestra.schema import (
+    AggregateMetricsRequest,
     Response,
     ResponseCreateParams,
     VerifyRequest,
@@ -64,13 +66,14 @@ class OneTool(Agent):
         return answer.model_copy(update={"user": said})
 
 
-def fleet() -> ServerClient:
+def fleet(tree: dict[str, Any] | None = None, **settings: Any) -> ServerClient:
+    """`tree`: the top-level keys. `settings`: those of the agent."""
     targets: dict[str, Target] = {}
-    client = ServerClient(targets, HttpClient())
+    client = ServerClient(targets, HttpClient(), tree=tree or {})
     servers = {
         "env": Counting(config=ResourcesServerConfig(name="env"), server_client=client),
         "model": Model(config=ModelServerConfig(name="model"), server_client=client),
-        "agent": OneTool(config=AgentConfig(name="agent"), server_client=client),
+        "agent": OneTool(config=AgentConfig(name="agent", **settings), server_client=client),
     }
     targets |= {name: Target(name, "", local=server) for name, server in servers.items()}
     return client
@@ -115,6 +118,36 @@ def test_aggregating_asks_the_environment() -> None:
         return await reply.read()
 
     assert orjson.loads(asyncio.run(asked()))["agent_metrics"]["mean/reward"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("tree", "settings", "reward"),
+    [
+        ({}, {}, 1.0),
+        ({"skip_verification": True}, {}, 0.0),
+        ({"skip_verification": True, "skip_verification_reward": 0.5}, {}, 0.5),
+        ({"skip_verification": True}, {"skip_verification": False}, 1.0),
+        ({}, {"skip_verification": True, "skip_verification_reward": 0.25}, 0.25),
+    ],
+)
+def test_skip_verification_answers_the_reward_that_is_set(
+    tree: dict[str, Any], settings: dict[str, Any], reward: float
+) -> None:
+    client = fleet(tree, **settings)
+
+    result = asyncio.run(client.peer("agent").call("/run", TASK, VerifyResponse))
+
+    assert (result.reward, result.response.user) == (reward, "1")
+
+
+def test_skip_verification_leaves_nothing_to_aggregate() -> None:
+    agent = fleet({"skip_verification": True}).target("agent").local
+    assert isinstance(agent, OneTool)
+
+    with pytest.warns(RuntimeWarning, match="skips verification"):
+        metrics = asyncio.run(agent.aggregate_metrics(AggregateMetricsRequest(verify_responses=[])))
+
+    assert (metrics.agent_metrics, metrics.key_metrics) == ({}, {})
 
 
 class Buggy(OneTool):

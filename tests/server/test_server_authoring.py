@@ -12,8 +12,7 @@ import pytest
 from author_servers import ask, error_of, server_of, turn
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import Response
-from palestra.server import Environment, RewardRules, environment
-from palestra.server.authoring import server_class_of
+from palestra.server import EnvironmentDefinition, RewardRules, environment, server_class_of
 from palestra.transport import HttpReply
 
 DATA = [{"question": "2 + 2 = ?", "expected_answer": "4"}]
@@ -24,16 +23,20 @@ def sums(answer: str, expected_answer: str) -> float:
     return float(answer.strip() == expected_answer)
 
 
-def made(prompt: str, *rows: dict[str, Any]) -> Environment:
+def made(prompt: str, *rows: dict[str, Any]) -> Any:
     return environment(data=rows, prompt=prompt)(lambda: 1.0)
 
 
-def verified(made: Environment, text: str = "4", **row: Any) -> HttpReply:
-    return ask(server_of(server_class_of(made)), "/verify", turn(text, **row))
+def defined(function: Any) -> EnvironmentDefinition:
+    return EnvironmentDefinition.of(function)
+
+
+def verified(made: Any, text: str = "4", **row: Any) -> HttpReply:
+    return ask(server_of(server_class_of(defined(made))), "/verify", turn(text, **row))
 
 
 def test_rows_hold_the_prompt_and_the_data() -> None:
-    assert list(sums.rows()) == [
+    assert list(defined(sums).rows()) == [
         {
             "responses_create_params": {
                 "input": [
@@ -47,7 +50,7 @@ def test_rows_hold_the_prompt_and_the_data() -> None:
 
 
 def test_the_function_can_still_be_called() -> None:
-    assert sums.name == "sums"
+    assert defined(sums).name == "sums"
     assert sums(" 4 ", "4") == 1.0
     assert sums(answer="5", expected_answer="4") == 0.0
 
@@ -88,21 +91,18 @@ def test_a_plain_function_is_called_beside_the_event_loop() -> None:
     assert called_on != [threading.main_thread()]
 
 
-def test_data_may_come_from_a_generator() -> None:
-    env = environment(data=({"n": n} for n in range(3)), prompt="{n}", name="count")(
-        lambda n: n / 1
-    )
+def test_data_may_come_from_a_function_that_yields() -> None:
+    env = environment(data=lambda: ({"n": n} for n in range(3)), prompt="{n}")(lambda n: n / 1)
 
-    assert [row["n"] for row in env.rows()] == [0, 1, 2]
-    assert len(list(env.rows())) == 3
-    assert env.name == "count"
+    assert [row["n"] for row in defined(env).rows()] == [0, 1, 2]
+    assert len(list(defined(env).rows())) == 3
 
 
 def test_a_missing_field_of_the_prompt_names_each_row() -> None:
     env = made("{a} and {b}", {"a": 1, "b": 2}, {"a": 1}, {})
 
     with pytest.raises(InputDataError) as caught:
-        list(env.rows())
+        list(defined(env).rows())
     for said in ("row 1: no field 'b'", "row 2: no field 'a'", "row 2: no field 'b'"):
         assert said in caught.value.message
     assert "row 0" not in caught.value.message
@@ -111,14 +111,14 @@ def test_a_missing_field_of_the_prompt_names_each_row() -> None:
 def test_a_prompt_may_look_inside_a_field_and_format_it() -> None:
     env = made("{who[name]}: {n:03d} {{braces}}", {"who": {"name": "Ada"}, "n": 7})
 
-    [row] = env.rows()
+    [row] = defined(env).rows()
     assert row["responses_create_params"]["input"][0]["content"] == "Ada: 007 {braces}"
 
 
 @pytest.mark.parametrize("prompt", ['Answer as {"x": 1', "{} + {}", "{0}", "a } b"])
 def test_a_prompt_that_cannot_be_filled_says_so(prompt: str) -> None:
     with pytest.raises(InputDataError, match="the prompt of"):
-        list(made(prompt, {"x": 1}).rows())
+        list(defined(made(prompt, {"x": 1})).rows())
 
 
 def test_a_misspelt_parameter_is_found_with_the_rows() -> None:
@@ -131,34 +131,37 @@ def test_a_misspelt_parameter_is_found_with_the_rows() -> None:
         "did you mean 'expected_answer'"
     )
     with pytest.raises(InputDataError, match=says) as caught:
-        list(check.rows())
-    assert caught.value.hint == "its parameters may be: answer, expected_answer, question, response"
+        list(defined(check).rows())
+    assert (
+        caught.value.hint
+        == "its parameters may be: answer, expected_answer, question, response, task"
+    )
 
 
 def test_a_field_that_some_row_lacks_is_found_with_that_row() -> None:
-    env = environment(data=[*DATA, {"question": "1?"}], prompt="{question}")(sums.verify)
+    env = environment(data=[*DATA, {"question": "1?"}], prompt="{question}")(sums)
 
     with pytest.raises(InputDataError, match="'expected_answer', which row 1 of data does not"):
-        list(env.rows())
+        list(defined(env).rows())
 
 
 def test_a_function_of_any_fields_or_with_defaults_asks_for_nothing() -> None:
     def loose(answer: str, bonus: float = 0.0, *rest: str, **row: Any) -> float:
         return 1.0
 
-    assert len(list(environment(data=DATA, prompt="{question}")(loose).rows())) == 1
+    assert len(list(defined(environment(data=DATA, prompt="{question}")(loose)).rows())) == 1
 
 
 def test_the_rules_of_its_rewards_are_those_of_its_server() -> None:
     rules = RewardRules(highest=3.0)
-    env = environment(data=DATA, prompt="{question}", reward_rules=rules)(sums.verify)
+    env = environment(data=DATA, prompt="{question}", reward_rules=rules)(lambda: 3.0)
 
-    assert server_of(server_class_of(env)).declared_reward_rules() is rules
-    assert server_of(server_class_of(sums)).declared_reward_rules() == RewardRules()
+    assert server_of(server_class_of(defined(env))).declared_reward_rules() is rules
+    assert server_of(server_class_of(defined(sums))).declared_reward_rules() == RewardRules()
 
 
 def test_a_kind_of_wrong_answers_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no kind 'changed'") as caught:
+    with pytest.raises(ConfigError, match=r"`unsure` .* 'changed'") as caught:
         RewardRules(unsure={"changed": "any text is a poem"})
     assert caught.value.hint.startswith("kinds: empty, garbage, echo, truncated, wrong,")
 
@@ -195,7 +198,7 @@ def test_asking_for_a_field_that_the_row_lacks_says_which_it_has() -> None:
     assert reply.status == 422
     assert error["type"] == "data_error"
     assert error["message"] == "sums asks for expected_answer, which the row does not have"
-    assert error["hint"] == "this row has: answer, expected, response"
+    assert error["hint"] == "this row has: answer, expected, response, task"
 
 
 @pytest.mark.parametrize("number", [1, True, 0.5, np.float32(0.5), np.int64(1)])
@@ -211,7 +214,7 @@ def test_anything_else_is_a_verifier_error_that_shows_it(reward: Any) -> None:
     error = error_of(verified(env))
 
     assert error["type"] == "verifier_error"
-    assert "which is no reward" in error["message"]
+    assert "which is not a reward" in error["message"]
 
 
 def test_an_exception_of_the_function_shows_its_line() -> None:

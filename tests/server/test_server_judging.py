@@ -291,7 +291,7 @@ def test_a_judge_whose_context_was_full_is_not_advised_to_write_more() -> None:
 def test_without_judge_or_recorded_answer_there_is_a_failure_and_no_reward() -> None:
     assert "no judge" in failure(made=config(judge_model_server=None)).message
     missing = failure("", other("other", "things", EQUAL), replays=True)
-    assert "no answer of the judge" in missing.message
+    assert "no stored answer of the judge" in missing.message
     assert "--fresh-judge" in missing.hint
 
 

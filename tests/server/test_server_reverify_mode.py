@@ -41,7 +41,7 @@ def mode_of(cls: Any) -> str:
     config = cls.model_fields["config"].annotation
     server = cls(config=config(name="x"), server_client=ServerClient({}, HttpClient()))
     reply = asyncio.run(call_asgi(server.asgi_app(), "GET", "/reverify_mode"))
-    mode: str = orjson.loads(reply.body)["reverify_mode"]
+    mode: str = orjson.loads(reply.body)
     return mode
 
 

@@ -191,7 +191,7 @@ def landed(task: int) -> Landed:
 def test_a_stream_that_ends_too_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = driven(monkeypatch, landed(0), landed(2))
 
-    with pytest.raises(IncompleteRollouts, match="stream ended before all had come") as found:
+    with pytest.raises(IncompleteRollouts, match="stream ended before all rollouts") as found:
         list(stream)
 
     assert (found.value.requested, found.value.received) == (3, 2)

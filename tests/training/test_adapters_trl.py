@@ -97,7 +97,11 @@ def test_a_trl_that_makes_zero_of_a_missing_reward_is_refused(
     monkeypatch.setattr(adapter, "version", lambda _: installed)
     rollouts = TrlRollouts(FakeClient([completed(), failed()]), ROWS)
 
-    with pytest.raises(RunFailed, match=r"TRL 1\.5\.1 makes 0") if refused else nullcontext():
+    with (
+        pytest.raises(RunFailed, match=r"TRL 1\.5\.1 treats a missing reward as 0")
+        if refused
+        else nullcontext()
+    ):
         rollouts(prompts(rollouts, 0, 0), trainer())
 
 

@@ -203,7 +203,7 @@ class Appending(SimpleAgent):
 
 async def test_ids_that_an_agent_adds_in_place_are_found(tmp_path: Any) -> None:
     async with world(tmp_path, agent_class=Appending) as (client, _):
-        with pytest.raises(TokenDiscontinuity, match="other ids than those that came"):
+        with pytest.raises(TokenDiscontinuity, match="differ from the received ones"):
             await client.submit([request()]).gather()
 
 

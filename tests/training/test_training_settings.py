@@ -111,5 +111,5 @@ def test_what_is_no_fleet_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="a function that makes a fleet"):
         SyncRolloutClient(anything)
     for given in ({}, "mcqa.yaml"):
-        with pytest.raises(ConfigError, match=f"not of a {type(given).__name__}"):
+        with pytest.raises(ConfigError, match=f"not a {type(given).__name__}"):
             Fleet(given)  # type: ignore[arg-type]  # wrong on purpose

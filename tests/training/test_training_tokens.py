@@ -92,7 +92,7 @@ def test_ids_that_the_model_server_did_not_sample_are_found(
     place = data.draw(st.integers(0, len(sampled) - 1))
     ids = [*sampled[:place], sampled[place] + 1, *sampled[place + 1 :]]
 
-    with pytest.raises(TokenDiscontinuity, match="other ids than those that came") as found:
+    with pytest.raises(TokenDiscontinuity, match="differ from the received ones") as found:
         checked(known(*calls[:at], (prompt, ids)), captured(*calls[: at + 1]))
 
     assert (found.value.turn, found.value.position) == (at, len(prompt) + place)
@@ -259,7 +259,7 @@ def test_a_turn_that_no_call_made_is_found_when_all_calls_are_remembered(lost: i
         # It may be the one that was forgotten.
         assert checked(known(*CLEAN, invented), calls).masked == ""
         return
-    with pytest.raises(TokenDiscontinuity, match="other ids than those that came") as found:
+    with pytest.raises(TokenDiscontinuity, match="differ from the received ones") as found:
         checked(known(*CLEAN, invented), calls)
 
     assert found.value.turn == 2

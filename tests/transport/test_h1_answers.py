@@ -220,7 +220,7 @@ def test_what_a_server_encoded_unasked_is_decoded(body: bytes, codings: str) -> 
     [
         (gzip.compress(b"ok", mtime=0)[:-3], "gzip", "cut off"),
         (b"ok", "gzip", "broken"),
-        (b"ok", "br", "content-encoding is br, which nobody asked for"),
+        (b"ok", "br", "content-encoding is br, which was not requested"),
     ],
 )
 def test_what_cannot_be_decoded_is_malformed(body: bytes, codings: str, problem: str) -> None:

@@ -107,7 +107,7 @@ def test_a_connection_that_ended_before_it_was_used_was_not_sent() -> None:
     async def scenario() -> None:
         connection, _ = opened(FakeTransport())
         connection.data_received(b"220 mail.example ESMTP\r\n")
-        with pytest.raises(Unsent, match="before anything was asked"):
+        with pytest.raises(Unsent, match="before a request was sent"):
             await ask(connection)
 
     run(scenario())

@@ -227,7 +227,7 @@ def tunnelled(way: Any, fake: Handler, **fields: Any) -> HttpReply:
 def test_a_proxy_that_makes_no_tunnel_is_a_failed_connection(
     way: Any, fake: Handler, problem: str
 ) -> None:
-    with pytest.raises(ConnectionFailed, match=rf"by way of the proxy 127.*({problem})") as caught:
+    with pytest.raises(ConnectionFailed, match=rf"through the proxy 127.*({problem})") as caught:
         tunnelled(way, fake)
     assert not caught.value.was_sent
 

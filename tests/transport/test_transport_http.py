@@ -17,6 +17,7 @@ from transport_worlds import (
     refusing_url,
 )
 
+from palestra.doctor import finding_of
 from palestra.errors import CallError, DeadlineExceeded
 from palestra.transport import ConnectionFailed, HttpReply, HttpRequest, RequestRefused, WrongUrl
 
@@ -107,7 +108,7 @@ def test_a_refused_connection_was_not_sent(way: Way) -> None:
         way.run(sent(url))
     assert not caught.value.was_sent
     assert url in caught.value.message
-    assert "is the server running" in caught.value.hint
+    assert "the server is running" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -138,6 +139,12 @@ def test_what_is_no_answer_may_have_been_acted_on(way: Way, name: str) -> None:
 
     assert isinstance(error, ConnectionFailed)
     assert error.was_sent
+
+
+def test_the_doctor_knows_what_is_no_answer(way: Way) -> None:
+    error = failure(way, answering(MALFORMED["another protocol"]))
+
+    assert finding_of(error).cause == "model.no-openai-endpoint"
 
 
 @pytest.mark.parametrize("handle", [never, stall, drip])

@@ -308,7 +308,7 @@ def test_an_answer_that_is_none_is_a_failed_call_too(placement: str) -> None:
     error = nested_failure(placement, Counter, answer(200, b'{"id": 3}'), ask_tool)
 
     assert isinstance(error, JudgeFailure)
-    assert "answered what is no Response" in error.message
+    assert "is not a valid Response" in error.message
     assert error.evidence.hops[-1].body == '{"id": 3}'
     assert error.evidence.row is not None
 

@@ -29,5 +29,5 @@ def test_without_cookies_any_worker_will_do() -> None:
 
 @pytest.mark.parametrize("number", ["3", "-1", "x", ""])
 def test_a_worker_that_does_not_exist_is_an_infra_error(number: str) -> None:
-    with pytest.raises(InfraError, match=f"lives in worker {number} of env, which has 3 workers"):
+    with pytest.raises(InfraError, match=f"belongs to worker {number} of env, which has 3 workers"):
         worker_url("env", URLS, {worker_cookie("env"): number})

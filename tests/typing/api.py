@@ -4,13 +4,27 @@
 at `assert_type`, and a wrong use that becomes possible fails as a comment that expects no error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, assert_type
 
-from palestra import ResourcesServer, RewardRules, Session, ToolError, environment, tool
-from palestra.api import RunProfile, ScoreTable, compare, profile, scores
+import palestra
+from palestra import Model, ResourcesServer, RewardRules, Session, ToolError, environment, tool
+from palestra.analysis import Comparison
+from palestra.api import (
+    Reverified,
+    RolloutRecord,
+    Run,
+    RunProfile,
+    ScoreTable,
+    TaskSelection,
+    compare,
+    profile,
+    scores,
+)
 from palestra.config import ResolvedConfig, load_config
+from palestra.doctor import Diagnosis
 from palestra.errors import Layer, PalestraError
 from palestra.fleet import Fleet
 from palestra.schema import VerifyRequest, VerifyResponse
@@ -42,14 +56,9 @@ def rules_that_are_no_rules(answer: str) -> float:
     return float(answer == "1")
 
 
-@environment(data=[{"a": 1}], prompt="{a}")  # type: ignore[arg-type]
-def reward_that_is_no_number(answer: str) -> str:
-    return answer
-
-
-@environment(data=[{"a": 1}])  # type: ignore[call-arg]
-def tasks_without_a_prompt(answer: str) -> float:
-    return float(answer == "1")
+@environment(data=[{"a": 1}])
+def components_by_name(answer: str) -> dict[str, float]:
+    return {"right": float(answer == "1"), "short": 0.5}
 
 
 class ShelfRequest(VerifyRequest):
@@ -153,6 +162,71 @@ def statistics_of_a_run(rollouts: Path) -> None:
     assert_type(scores([("base", "a.jsonl"), ("base", "b.jsonl")], k=4), ScoreTable)
     compare("a.jsonl", "b.jsonl", metrics=["pass@1"])
     compare("a.jsonl", "b.jsonl", metrics=1)  # type: ignore[arg-type]
+
+
+# Python: evaluate, and the run that comes back
+
+
+def runs_have_types(shelf: Path) -> None:
+    run = palestra.evaluate(
+        shelf,
+        model=Model("vllm:http://127.0.0.1:8000/v1", api_key="sk"),
+        repeats=8,
+        sampling={"temperature": 0.7},
+        settings={"difficulty": 5},
+        output="runs/a.jsonl",
+    )
+    assert_type(run, Run)
+    assert_type(run.path, Path)
+    assert_type(run.outcomes, Mapping[str, int])
+    assert_type(run.mean_reward, float | None)
+    assert_type(run.started_at, datetime | None)
+    assert_type(run.rollouts("reward<1 tools:take"), Iterator[RolloutRecord])
+    assert_type(run.rollout(17, 3), RolloutRecord)
+    assert_type(run.failures(), list[RolloutRecord])
+    assert_type(run.profile(group_by="topic"), RunProfile)
+    assert_type(run.diagnose(), Diagnosis)
+    assert_type(run.report(), Path)
+    assert_type(run.reverify(), Reverified)
+    assert_type(run.select(band=(0.1, 0.9)), TaskSelection)
+    assert_type(run.select(band=(0.1, 0.9)).save("learn.jsonl"), Path)
+    assert_type(run.refresh(), Run)
+    assert_type(palestra.open_run("runs/before"), Run)
+    assert_type(palestra.compare(run, "runs/before", metrics=["pass@1"]), Comparison)
+    assert_type(palestra.scores([run, ("base", shelf)], k=1), ScoreTable)
+    assert_type(palestra.merge(["a.jsonl", "b.jsonl"], "all.jsonl"), Run)
+    palestra.evaluate(shelf, model=1)  # type: ignore[arg-type]
+    palestra.evaluate(shelf, "vllm:URL")  # type: ignore[call-arg]
+    palestra.evaluate(shelf, repeat=8)  # type: ignore[call-arg]
+    run.requested = 3  # type: ignore[misc]
+    palestra.collect("a.yaml", data="rows.jsonl")  # type: ignore[call-arg]
+
+
+def classes_and_functions_are_environments() -> None:
+    assert_type(palestra.evaluate(addition, model="local"), Run)
+    assert_type(palestra.evaluate(ShelfFile, model="local"), Run)
+
+
+class ShelfFile(palestra.Environment):
+    """An environment in one file."""
+
+    prompt = "Bring {book}."
+
+    def verify(self, answer: str, book: str) -> dict[str, float]:
+        """Whether the book is named."""
+        return {"named": float(book in answer)}
+
+
+async def runs_can_be_awaited(config: Path) -> None:
+    assert_type(await palestra.aevaluate("mcqa", model="local", limit=5), Run)
+    assert_type(await palestra.acollect([config], agent="agent", data=[{"a": 1}]), Run)
+
+
+def rollouts_have_types(rollout: RolloutRecord) -> None:
+    assert_type(rollout.reward, float | None)
+    assert_type(rollout.remedy, str)
+    assert_type(rollout.outcome, str)
+    assert_type([attempt.message for attempt in rollout.attempts], list[str])
 
 
 def errors_have_fields(error: PalestraError) -> Mapping[str, str]:

@@ -24,7 +24,10 @@ from palestra.analysis.frame import RowPositions, RunCompleteness, RunFrame
 from palestra.analysis.intervals import Estimate, estimate_difference, estimate_level
 from palestra.analysis.load import load_run
 from palestra.analysis.manifests import MixedRuns
+from palestra.analysis.report.markup import html_table
+from palestra.analysis.report.transcript import Entry, output_entries, prompt_entries
 from palestra.analysis.report.write import write_report
+from palestra.analysis.run_head import RunHead, run_head
 from palestra.analysis.seeds.answers import read_answers
 from palestra.analysis.seeds.scores import (
     ModelScores,
@@ -47,7 +50,7 @@ from palestra.analysis.selection.select import (
     TaskVerdict,
     selection_of,
 )
-from palestra.analysis.sources import Files, is_compressed, rollout_files
+from palestra.analysis.sources import Files, rollout_files
 from palestra.analysis.summary import (
     GroupScores,
     GroupSummary,
@@ -62,6 +65,7 @@ from palestra.analysis.views import OverRequested, PassAtK, Range, RangeAtK
 __all__ = [
     "ComparedRun",
     "Comparison",
+    "Entry",
     "Estimate",
     "Files",
     "GroupScores",
@@ -81,6 +85,7 @@ __all__ = [
     "RunCompleteness",
     "RunCounts",
     "RunFrame",
+    "RunHead",
     "RunSummary",
     "SeedRun",
     "SeedScore",
@@ -93,17 +98,20 @@ __all__ = [
     "estimate_difference",
     "estimate_level",
     "export_selection",
-    "is_compressed",
+    "html_table",
     "judge_comparison",
     "load_run",
     "load_side",
     "majorities_of",
+    "output_entries",
     "pair_tasks",
     "profile_tasks",
+    "prompt_entries",
     "provenance_path",
     "read_answers",
     "refuse_shared_files",
     "rollout_files",
+    "run_head",
     "score_model",
     "selection_of",
     "selection_origin",

@@ -4,8 +4,9 @@ together. Does no I/O.
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -13,13 +14,15 @@ from palestra.analysis.frame import (
     NO_OUTCOME,
     SCORED,
     SCORED_CODE,
+    FailedRequests,
     RequestedRollouts,
     RequestLabels,
+    RowPositions,
     RunFrame,
     counts_by_name,
 )
 from palestra.analysis.scan import PARTIAL
-from palestra.analysis.tables import KeyTable, ScannedRun, integers
+from palestra.analysis.tables import FailedAttempt, KeyTable, RowPlace, ScannedRun, integers
 from palestra.errors import InputDataError
 from palestra.metrics import IntArray, Keys, Rollouts, TaskIndex, duplicates, positions, task_order
 from palestra.schema import Remedy, Unscored, the_command
@@ -34,7 +37,7 @@ def assemble(scanned: ScannedRun, *, allow_partial: bool) -> RunFrame:
         _refuse_duplicates(table, table.keys(rank), tasks)
     join = _Join.of(scanned, rank)
     _refuse_orphans(scanned, tasks, join)
-    requests, unscored, unmatched = _requests(scanned, tasks, rank, join)
+    requests, failed, unscored, unmatched = _requests(scanned, tasks, rank, join)
     if not allow_partial:
         _refuse_missing(scanned, requests, join, tasks, unscored)
     by_key = join.rollouts.order()
@@ -55,6 +58,7 @@ def assemble(scanned: ScannedRun, *, allow_partial: bool) -> RunFrame:
         families=families,
         notices=scanned.notices + unmatched,
         unscored=unscored,
+        failed=failed,
     )
 
 
@@ -102,8 +106,9 @@ def _ranked(names: Sequence[TaskIndex]) -> tuple[list[TaskIndex], IntArray]:
 
 def _requests(
     scanned: ScannedRun, tasks: Sequence[TaskIndex], rank: IntArray, join: _Join
-) -> tuple[RequestedRollouts, Unscored, tuple[str, ...]]:
-    """Return the requests with their outcomes, the unscored requests by remedy, and notices.
+) -> tuple[RequestedRollouts, FailedRequests, Unscored, tuple[str, ...]]:
+    """Return the requests with their outcomes, the failed ones, the unscored requests by remedy, and
+    notices.
 
     A failure is an outcome only for a request without a scored attempt.
     """
@@ -119,10 +124,11 @@ def _requests(
     names = (SCORED, *sorted(set(classes) - {SCORED}))
     remedies: Counter[Remedy] = Counter()
     commands: set[str] = set()
+    failures: dict[int, FailedAttempt] = {}
     for position, failure_class, key in zip(at.tolist(), classes, known_keys, strict=True):
         if position >= 0 and outcome[position] == NO_OUTCOME:
             outcome[position] = names.index(failure_class)
-            failure = scanned.failures[key]
+            failure = failures[position] = scanned.failures[key]
             remedies[failure.remedy] += 1
             if failure.answered:
                 commands.add(failure.reverify)
@@ -135,7 +141,26 @@ def _requests(
     )
     row_places = scanned.inputs.places(join.order)
     requests = RequestedRollouts(tasks, join.inputs, row_places, outcome, names)
-    return requests, Unscored(remedies, the_command(commands)), notices
+    failed_requests = _failed(failures, scanned.failure_files)
+    return requests, failed_requests, Unscored(remedies, the_command(commands)), notices
+
+
+def _failed(failures: Mapping[int, FailedAttempt], files: Sequence[Path]) -> FailedRequests:
+    """Return the failed requests. `failures`: by position in the requests."""
+    positions_in_order = sorted(failures)
+    attempts = [failures[position] for position in positions_in_order]
+    answer_places = [attempt.answer_place or RowPlace(0, -1) for attempt in attempts]
+    return FailedRequests(
+        np.array(positions_in_order, dtype=np.int64),
+        _row_positions([attempt.place for attempt in attempts], files),
+        _row_positions(answer_places, files),
+        [attempt.remedy for attempt in attempts],
+    )
+
+
+def _row_positions(row_places: Sequence[RowPlace], files: Sequence[Path]) -> RowPositions:
+    columns = np.array(row_places, dtype=np.int64).reshape(-1, 2)
+    return RowPositions(files, columns[:, 0], columns[:, 1])
 
 
 def _refuse_duplicates(table: KeyTable, keys: Keys, tasks: Sequence[TaskIndex]) -> None:
@@ -151,8 +176,8 @@ def _refuse_duplicates(table: KeyTable, keys: Keys, tasks: Sequence[TaskIndex]) 
     keys_occur = "1 key occurs" if len(repeated) == 1 else f"{len(repeated)} keys occur"
     raise InputDataError(
         f"{table}: {keys_occur} more than once: {described}{ellipsis}",
-        hint="rows of several runs must not be put together without new indices; shards of one "
-        "run that overlap are put together by `palestra merge`",
+        hint="do not concatenate the rows of several runs, as their task indices collide; "
+        "`palestra merge` combines shards of one run, also where they overlap",
     )
 
 
@@ -162,7 +187,7 @@ def _refuse_orphans(scanned: ScannedRun, tasks: Sequence[TaskIndex], join: _Join
         raise InputDataError(
             f"{len(orphans)} of {len(join.rollouts)} rollouts in {scanned.rollouts} have no "
             f"materialized row in {scanned.inputs}: {_keys_text(orphans, tasks)}",
-            hint="give the materialized inputs of the same run",
+            hint="pass the materialized inputs of the same run",
         )
 
 
@@ -182,7 +207,7 @@ def _refuse_missing(
     raise InputDataError(
         f"{len(missing)} of {len(requests)} rollouts are missing from {scanned.rollouts}{how}: "
         + _keys_text(join.inputs.take(missing), tasks),
-        hint=f"{PARTIAL} profiles what is there; {unscored.what_helps()}",
+        hint=f"{PARTIAL} profiles the rollouts that exist; {unscored.what_helps()}",
     )
 
 

@@ -17,7 +17,7 @@ import msgspec
 import orjson
 
 from palestra.analysis.scan import decode_value, split_row
-from palestra.analysis.sources import open_rows
+from palestra.datasets import open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import TaskIndex
 from palestra.schema import (
@@ -154,8 +154,8 @@ def _mixed(mixed: Mapping[TaskIndex, str]) -> InputDataError:
     first = [f"{task} ({row_place})" for task, row_place in list(mixed.items())[:SHOWN]]
     ellipsis = ", …" if len(mixed) > SHOWN else ""
     return InputDataError(
-        f"different rows are mixed under one task index, in {len(mixed)} tasks: "
+        f"{len(mixed)} task indices each have rollouts of different rows: "
         f"{', '.join(first)}{ellipsis}",
-        hint="each task of a run has one prompt; files of several runs must not be put together "
-        "without new indices",
+        hint="each task index stands for one prompt; do not concatenate the files of several "
+        "runs, as their task indices collide",
     )

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from palestra.metrics import BoolArray, IntArray, Keys, Rollouts, TaskIndex, starts_of_sorted
-from palestra.schema import Unscored
+from palestra.schema import Remedy, Unscored
 
 SCORED = "scored"
 SCORED_CODE = 0
@@ -117,6 +117,22 @@ class RequestedRollouts:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedRequests:
+    """The requests that failed and have no score, in key order: where their rows are."""
+
+    requests: IntArray
+    """The position of each in the requests."""
+    places: RowPositions
+    """The row of the last failed attempt of each."""
+    answer_places: RowPositions
+    """The row that keeps the model's answer; a negative offset where none does."""
+    remedies: Sequence[Remedy]
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+
+@dataclass(frozen=True, slots=True)
 class RunCompleteness:
     """How many of the requested rollouts were completed, overall and by task."""
 
@@ -155,6 +171,7 @@ class RunFrame:
     """Notices about the files for the user, one sentence each."""
     unscored: Unscored
     """The requests without a score, counted by remedy."""
+    failed: FailedRequests
 
     @property
     def inputs_path(self) -> Path:

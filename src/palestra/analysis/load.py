@@ -19,12 +19,13 @@ from palestra.analysis.frame import SCORED, AgentName, Endings, RunFrame
 from palestra.analysis.manifests import check_one_run, requested_beside
 from palestra.analysis.scan import PARTIAL, RowBlock, RowReader
 from palestra.analysis.sources import Files, failure_files, run_files
-from palestra.analysis.tables import Codes, FailedAttempt, KeyTable, ScannedRun
+from palestra.analysis.tables import Codes, FailedAttempt, KeyTable, RowPlace, ScannedRun
 from palestra.errors import InputDataError, KnownCause
 from palestra.metrics import (
     RESPONSE,
     REWARD,
     ColumnBuilder,
+    Columns,
     Nested,
     TaskIndex,
     finite,
@@ -56,6 +57,7 @@ def load_run(
     *,
     failures_path: Files | None = None,
     allow_partial: bool = False,
+    allow_unscored: bool = False,
     group_by: str | None = None,
 ) -> RunFrame:
     """Read the materialized rows, the rollouts and the failures of a run.
@@ -63,6 +65,7 @@ def load_run(
     Each argument may be one file, a glob of shards, or several files, plain or compressed (gzip,
     zstd). Without `inputs_path` or `failures_path`, these files are found by name next to the
     rollouts. `allow_partial` accepts requests without a rollout and an incomplete last line.
+    `allow_unscored` accepts a run in which nothing was scored; not every function reads its frame.
     `group_by` names a string field of the rows (`task_name`, or a field inside an object, such as
     `metadata.source_dataset`).
 
@@ -76,7 +79,9 @@ def load_run(
     scan = _Scan(group_by)
     with _no_garbage():
         inputs = scan.inputs(inputs_from)
-        rollouts, columns, endings = scan.rollouts(rollouts_from, allow_partial=allow_partial)
+        rollouts, columns, endings = scan.rollouts(
+            rollouts_from, allow_partial=allow_partial, may_be_empty=allow_unscored
+        )
         failures = scan.failures(failures_from)
     scanned = ScannedRun(
         tasks=scan.tasks,
@@ -84,10 +89,11 @@ def load_run(
         families=scan.families if group_by else None,
         inputs=inputs,
         rollouts=rollouts,
-        columns=columns.build(),
+        columns=columns,
         endings=endings,
         failures=failures,
-        notices=(*unvouched, *scan.notices, *scan.ungrouped(), *_not_finite(columns.not_finite)),
+        failure_files=failures_from,
+        notices=(*unvouched, *scan.notices, *scan.ungrouped()),
     )
     return assemble(scanned, allow_partial=allow_partial)
 
@@ -128,40 +134,42 @@ class _Scan:
             requested = requested_beside(path)
             if requested is not None and len(table) - before < requested:
                 raise InputDataError(
-                    f"{path} holds {len(table) - before} of the {requested} rows that its "
-                    "manifest counts",
-                    hint="the file was cut short: copy it again, or resume the run",
+                    f"{path} has {len(table) - before} rows, and its manifest says {requested}",
+                    hint="the file is incomplete: copy it again, or resume the run",
                     cause=KnownCause.BROKEN_MANIFEST,
                 )
         return table
 
     def rollouts(
-        self, paths: Sequence[Path], *, allow_partial: bool
-    ) -> tuple[KeyTable, ColumnBuilder, Endings]:
+        self, paths: Sequence[Path], *, allow_partial: bool, may_be_empty: bool
+    ) -> tuple[KeyTable, Columns, Endings]:
         table, columns = KeyTable(), ColumnBuilder()
         truncated, empty = array("b"), array("b")
         torn = self.notices if allow_partial else None
         # a shard in which nothing was scored is none of the others' fault
-        shards = len(paths) > 1
+        may_lack_rows = may_be_empty or len(paths) > 1
         for path in paths:
             table.begin(path)
-            for block in self._reader.blocks(path, torn=torn, may_be_empty=shards):
+            for block in self._reader.blocks(path, torn=torn, may_be_empty=may_lack_rows):
                 _refuse_other_than_rollouts(block)
                 self._keep(table, block)
                 columns.add(block.fields, len(block))
                 truncated.extend(map(is_truncated, block.field(RESPONSE)))
                 empty.extend(value is True for value in block.field(EMPTY_ANSWER))
-        if not len(table):
-            raise InputDataError(f"{paths[0]} and its other shards hold no rows")
         endings = Endings(np.array(truncated, np.bool_), np.array(empty, np.bool_))
-        return table, columns, endings
+        if not len(table):
+            if not may_be_empty:
+                raise InputDataError(f"{paths[0]} and its other shards have no rows")
+            return table, Columns({REWARD: np.empty(0)}, frozenset()), endings
+        self.notices += _not_finite(columns.not_finite)
+        return table, columns.build(), endings
 
     def failures(self, paths: Sequence[Path]) -> dict[tuple[TaskIndex, int], FailedAttempt]:
         """Return the last failed attempt of each key, combined with the earlier attempts."""
         last: dict[tuple[TaskIndex, int], FailedAttempt] = {}
-        for path in paths:
+        for number, path in enumerate(paths):
             for block in self._reader.blocks(path, torn=self.notices, may_be_empty=True):
-                for key, failure in zip(_keys(block), _failures(block), strict=True):
+                for key, failure in zip(_keys(block), _failures(block, number), strict=True):
                     last[key] = failure.together(last[key]) if key in last else failure
         return last
 
@@ -254,12 +262,12 @@ def _bad_index(block: RowBlock) -> InputDataError:
             if value is None:
                 return InputDataError(
                     f"{where} has no {name}",
-                    hint="give files that a collection wrote; a plain dataset has no indices",
+                    hint="pass files that `palestra collect` wrote; a plain dataset has no indices",
                 )
             if type(value) not in kinds or (name == ROLLOUT_INDEX and abs(value) >= 2**63):
                 return InputDataError(
                     f"{where}: {name} is {_value_text(value)}, not {what}",
-                    hint="give the files as the collection wrote them",
+                    hint="pass the files as `palestra collect` wrote them",
                 )
     raise AssertionError("a block was refused without a reason")
 
@@ -275,7 +283,7 @@ def _refuse_other_than_inputs(block: RowBlock) -> None:
             where = block.place(at).removeprefix(f"{block.path} ")
             raise InputDataError(
                 f"{block.path} holds {holds}, not materialized inputs: {where} has {has}",
-                hint="give the run's <stem>_materialized_inputs.jsonl as the inputs",
+                hint="pass the run's <stem>_materialized_inputs.jsonl as the inputs",
             )
 
 
@@ -314,8 +322,8 @@ def _refuse_beyond_arithmetic(block: RowBlock, rewards: "array[float]") -> None:
     if len(beyond):
         at = int(beyond[0])
         raise InputDataError(
-            f"{block.place(at)}: the reward is {_value_text(block.field(REWARD)[at])}, beyond the "
-            f"±{LARGEST_VALUE:g} that statistics can be computed of",
+            f"{block.place(at)}: the reward is {_value_text(block.field(REWARD)[at])}, and "
+            f"statistics need values within ±{LARGEST_VALUE:g}",
             hint="scale the rewards in the verifier, then score the run again with "
             "`palestra reverify`",
         )
@@ -327,21 +335,23 @@ _UNSCORED_HINT = (
 )
 
 
-def _failures(block: RowBlock) -> Iterator[FailedAttempt]:
+def _failures(block: RowBlock, file: int) -> Iterator[FailedAttempt]:
     names = (FAILURE_CLASS, "attempt", FAILURE_TERMINAL, RETRIABLE, RESPONSE, "hint")
     columns = zip(*map(block.field, names), strict=True)
     for at, (failure_class, attempt, terminal, retriable, response, hint) in enumerate(columns):
         if not isinstance(failure_class, str) or failure_class == SCORED:
             raise InputDataError(
                 f"{block.place(at)} has no {FAILURE_CLASS}",
-                hint="give the run's <stem>_failures.jsonl as the failures",
+                hint="pass the run's <stem>_failures.jsonl as the failures",
             )
+        row_place = RowPlace(file, block.offsets[at])
         yield FailedAttempt(
             attempt if isinstance(attempt, int) else 1,
             failure_class,
             terminal=terminal is True,
             retriable=retriable is True,
-            answered=response is not None,
+            place=row_place,
+            answer_place=row_place if response is not None else None,
             reverify=reverify_in(hint) if isinstance(hint, str) else "",
         )
 

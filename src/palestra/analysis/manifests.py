@@ -45,10 +45,10 @@ def check_one_run(inputs: Sequence[Path], rollouts: Sequence[Path]) -> tuple[str
     others = [fingerprint for fingerprint in fingerprints if fingerprint.digest != reference.digest]
     if others:
         raise MixedRuns(
-            f"{others[0].path} is of another run than {reference.path}: "
+            f"{others[0].path} belongs to another run than {reference.path}: "
             + _difference(reference, others[0]),
-            hint="give rollouts and materialized inputs of one run; `palestra compare` sets two "
-            "runs side by side",
+            hint="pass rollouts and materialized inputs of one run; `palestra compare` compares "
+            "two runs",
         )
     without = [str(path) for path, manifest in manifests if not manifest.exists()]
     if not without:
@@ -84,8 +84,8 @@ def _read_fingerprint(path: Path, manifest: Path) -> _Fingerprint:
         )
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise InputDataError(
-            f"{manifest} is not a manifest ({error!r})",
-            hint="give it back, or move it away to profile the files without it",
+            f"{manifest} cannot be read as the manifest of a run ({error!r})",
+            hint="restore the file, or move it away to profile the run without it",
             cause=KnownCause.BROKEN_MANIFEST,
         ) from error
 

@@ -17,10 +17,10 @@ import orjson
 
 from palestra.analysis.frame import RowPositions
 from palestra.analysis.scan import decode_value, split_row
-from palestra.analysis.sources import BUFFER_BYTES, is_compressed, open_rows
+from palestra.datasets import open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import INDICES, IntArray, TaskIndex
-from palestra.schema import TASK_INDEX, JsonDict
+from palestra.schema import BUFFER_BYTES, TASK_INDEX, JsonDict, is_compressed
 
 
 class SampleReader:
@@ -69,7 +69,7 @@ class SampleReader:
             raise InputDataError(
                 f"{self._places.files[self._at[row][0]]} changed while it was being profiled: "
                 f"task {task} is no longer at byte {self._places.offset[row]}",
-                hint="run the profile again when nothing writes to the file",
+                hint="profile the run again when no process writes to the file",
             )
         return {name: raw for name, raw in fields.items() if name not in INDICES}
 
@@ -77,7 +77,7 @@ class SampleReader:
         return InputDataError(
             f"{self._places.files[self._at[row][0]]}: the row of task {task} at byte "
             f"{self._places.offset[row]} is not UTF-8 ({error.reason})",
-            hint="write the file again as UTF-8",
+            hint="convert the file to UTF-8",
         )
 
 
@@ -100,7 +100,7 @@ def sample_reader(row_places: RowPositions) -> Iterator[SampleReader]:
                         file, cast(BinaryIO, aside), row_places.offset[in_file]
                     )
                 except (OSError, EOFError, zlib.error) as error:
-                    raise InputDataError(f"cannot read {path} again: {error}") from error
+                    raise InputDataError(f"cannot read {path} a second time: {error}") from error
                 file = cast(BinaryIO, aside)
             files[number] = file
         yield SampleReader(row_places, files, offset)

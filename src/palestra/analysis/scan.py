@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from palestra.analysis.sources import open_rows
+from palestra.datasets import open_rows
 from palestra.errors import InputDataError
-from palestra.metrics import Nested, Row, Value, can_name_a_field, fields_of
+from palestra.metrics import COMPONENTS, Nested, Row, Value, can_name_a_field, fields_of
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonDict
 
 BLOCK_BYTES = 1 << 18
@@ -112,8 +112,8 @@ class RowReader:
                 yield block
         if empty and not may_be_empty:
             raise InputDataError(
-                f"{path} holds no rows",
-                hint="look whether the run that should have written it got that far",
+                f"{path} has no rows",
+                hint="check in the log of the run that any rollout ended",
             )
 
     def _learn(self, names: Iterable[str]) -> None:
@@ -123,7 +123,11 @@ class RowReader:
             return
         self._names = known_names
         fields = [
-            (f"f{index}", self._kinds, msgspec.field(name=name, default=None))
+            (
+                f"f{index}",
+                Any if name == COMPONENTS else self._kinds,
+                msgspec.field(name=name, default=None),
+            )
             for index, name in enumerate(known_names)
         ]
         layout = msgspec.defstruct("Layout", fields, gc=False, forbid_unknown_fields=True)
@@ -163,13 +167,19 @@ class RowReader:
     def _row(self, text: bytes) -> Row | None:
         """Return one row; None when the text is not a JSON object."""
         try:
-            return self._decode_any(text)
+            row = self._decode_any(text)
         except UNREADABLE:
             return self._leniently(text)
+        if COMPONENTS in row:
+            row[COMPONENTS] = decode_value(_split(text)[COMPONENTS])
+        return row
 
     def _leniently(self, text: bytes) -> Row | None:
         row = _lenient_object(text)
-        return row and {name: self._shallow(value) for name, value in row.items()}
+        return row and {
+            name: value if name == COMPONENTS else self._shallow(value)
+            for name, value in row.items()
+        }
 
     def _shallow(self, value: Any) -> Value:
         if isinstance(value, Mapping):
@@ -226,7 +236,7 @@ def _texts(path: Path) -> Iterator[list[bytes]]:
         except (OSError, EOFError, zlib.error) as error:
             raise InputDataError(
                 f"cannot read {path}: {error}",
-                hint="the file is broken or was cut short: copy or write it again",
+                hint="the file is damaged or incomplete: copy or write it again",
             ) from error
 
 
@@ -236,22 +246,23 @@ def _malformed(path: Path, number: int, text: bytes) -> InputDataError:
     except UnicodeDecodeError as error:
         return InputDataError(
             f"{path} is not UTF-8: line {number}, byte {error.start} ({error.reason})",
-            hint="write the file again as UTF-8",
+            hint="convert the file to UTF-8",
         )
     except (ValueError, RecursionError) as error:
         return InputDataError(
             f"{path} is not JSONL: line {number} is not JSON ({error})",
-            hint="each line holds one whole JSON object",
+            hint="each line must be one complete JSON object",
         )
     return InputDataError(
-        f"{path} is not JSONL of rows: line {number} is JSON, but not an object",
-        hint="each line holds one whole JSON object",
+        f"{path} is not JSONL of rows: line {number} is JSON, but not a JSON object",
+        hint="each line must be one complete JSON object",
     )
 
 
 def _torn(path: Path, number: int) -> InputDataError:
     return InputDataError(
-        f"{path}: the last line ({number}) is torn: it has no end of line and is not a row",
-        hint="whatever wrote the file was stopped in the middle: resume the run to write that row "
-        f"again, or, if these are rollouts, leave it out with {PARTIAL}",
+        f"{path}: the last line ({number}) is incomplete: it has no line end and is not a valid "
+        "row",
+        hint="the process that wrote the file was stopped: resume the run to write this row "
+        f"again, or, if the file has rollouts, leave the row out with {PARTIAL}",
     )

@@ -31,6 +31,7 @@ from palestra.metrics import (
     BoolArray,
     IntArray,
     Rollouts,
+    component_fields,
     mean_by_group,
     starts_of_sorted,
     statistics_rows,
@@ -58,6 +59,8 @@ class GroupScores:
     always_solved: float
     mean_input_tokens: float | None
     mean_output_tokens: float | None
+    components: Mapping[str, float]
+    """The mean of each component of the reward, by name; empty when rewards have no components."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ class GroupSummary:
             },
             "mean_input_tokens": scores.mean_input_tokens if scores else None,
             "mean_output_tokens": scores.mean_output_tokens if scores else None,
+            **({"components": dict(scores.components)} if scores and scores.components else {}),
         }
 
 
@@ -213,6 +217,11 @@ def _scores(rollouts: Rollouts) -> GroupScores:
         always_solved=always / tasks,
         mean_input_tokens=_mean(rollouts, "input_tokens"),
         mean_output_tokens=_mean(rollouts, "output_tokens"),
+        components={
+            component: mean
+            for component, field in component_fields(rollouts.columns).items()
+            if (mean := _mean(rollouts, field)) is not None
+        },
     )
 
 

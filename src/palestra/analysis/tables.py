@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class KeyTable:
         return Keys(rank[integers(self.task)], integers(self.rollout))
 
     def places(self, rows: IntArray) -> RowPositions:
-        """Return the positions of `rows`: file and byte offset."""
+        """Return where `rows` are stored: the file and the byte offset of each."""
         return RowPositions(self.files, self._file_of(rows), integers(self.offset)[rows])
 
     def lines_of(self, rows: Sequence[int]) -> str:
@@ -98,6 +98,13 @@ class KeyTable:
         return np.searchsorted(self.first, rows, side="right") - 1
 
 
+class RowPlace(NamedTuple):
+    """Where a row is: the number of its file, and its byte offset in the uncompressed file."""
+
+    file: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class FailedAttempt:
     """One failed attempt. Attempts compare by number, then by class name, so that the order of rows
@@ -108,10 +115,16 @@ class FailedAttempt:
     failure_class: str
     terminal: bool = field(default=False, compare=False)
     retriable: bool = field(default=False, compare=False)
-    answered: bool = field(default=False, compare=False)
-    """Whether a model answer is kept, from this or another attempt of the rollout."""
+    place: RowPlace = field(default=RowPlace(0, 0), compare=False)
+    answer_place: RowPlace | None = field(default=None, compare=False)
+    """Where a model answer is kept, of this or another attempt of the rollout; None without one."""
     reverify: str = field(default="", compare=False)
     """The command that verifies the kept answer."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether a model answer is kept, from this or another attempt of the rollout."""
+        return self.answer_place is not None
 
     @property
     def remedy(self) -> Remedy:
@@ -125,7 +138,7 @@ class FailedAttempt:
         later = max(self, second)
         answered_attempt = next((attempt for attempt in (self, second) if attempt.answered), later)
         return replace(
-            later, answered=answered_attempt.answered, reverify=answered_attempt.reverify
+            later, answer_place=answered_attempt.answer_place, reverify=answered_attempt.reverify
         )
 
 
@@ -142,6 +155,7 @@ class ScannedRun:
     endings: Endings
     failures: Mapping[tuple[TaskIndex, int], FailedAttempt]
     """The last failed attempt of each key."""
+    failure_files: Sequence[Path]
     notices: tuple[str, ...]
 
 

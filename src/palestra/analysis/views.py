@@ -63,7 +63,7 @@ def parse_metric(name: str, fields: Iterable[str]) -> Metric:
     known_fields = sorted(fields)
     if name not in known_fields:
         raise ConfigError(
-            f"no rollout has a number {name!r}{did_you_mean(name, known_fields)}",
+            f"no rollout has a numeric field {name!r}{did_you_mean(name, known_fields)}",
             hint=f"metrics: pass@k for any k, {', '.join(known_fields)}",
         )
     return Metric(name, field=name)
@@ -177,7 +177,7 @@ def reward_range(rewards: FloatArray) -> tuple[float, float]:
     """Return the worst and best possible reward: 0 and 1, or the observed extremes where they go
     beyond.
     """
-    return min(0.0, float(rewards.min())), max(1.0, float(rewards.max()))
+    return float(rewards.min(initial=0.0)), float(rewards.max(initial=1.0))
 
 
 def solved_by_group(rewards: FloatArray, starts: IntArray) -> IntArray:

@@ -61,5 +61,6 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise InputDataError(
             f"cannot write {path}: {error.strerror}",
-            hint="make room or its folder writable, or copy the run's files to another",
+            hint="free disk space or make the folder writable, or copy the run's files to "
+            "another folder",
         ) from error

@@ -4,25 +4,80 @@ The functions neither print nor end the process. They raise the errors of `pales
 progress reports, pass a `CommandObserver`.
 """
 
+from palestra.api.collection import collect_with, how_to_continue, verified_by
+from palestra.api.component_details import (
+    ComponentDetails,
+    ExampleRow,
+    ServerSetting,
+    component_details,
+)
+from palestra.api.components import (
+    KINDS,
+    ComponentKindName,
+    ComponentSummary,
+    find_component_named,
+    list_agents,
+    list_components,
+    list_environments,
+    list_models,
+)
+from palestra.api.descriptors import check_descriptors, files_per_rollout, most_in_flight
+from palestra.api.diagnosis import diagnose
+from palestra.api.doors import doors_of_agents
+from palestra.api.environment_files import (
+    files_behind,
+    lines_of,
+    own_overrides,
+    read_rows,
+    rows_of_instance,
+    with_file_rows,
+)
 from palestra.api.environments import (
     EXAMPLE_ROLLOUTS,
     EvaluationTarget,
     find_subject,
     find_target,
 )
+from palestra.api.evaluation import Evaluation, prepare_evaluation
 from palestra.api.fleet_connection import (
     FROZEN_AFTER_S,
+    WAITING_LONGER,
     CommandObserver,
     FleetChoice,
     OwnFleet,
     Reachable,
     Tell,
     Wait,
+    ask_endpoints,
     find,
     unless,
     wait_for,
 )
+from palestra.api.models import (
+    JUDGE,
+    POLICY,
+    ModelContext,
+    ModelName,
+    judge_config,
+    model_config,
+)
+from palestra.api.python_calls import Model, acollect, aevaluate, collect, evaluate
+from palestra.api.results import Reverified, Run, TaskSelection, merge, open_run
 from palestra.api.reverification import PreparedReverification, prepared_reverification
+from palestra.api.rollout_records import (
+    FailedAttempt,
+    FailureGroup,
+    RolloutRecord,
+    failure_groups,
+    rollout_record,
+)
+from palestra.api.run_entries import (
+    RUNS_FOLDER,
+    RunEntry,
+    RunState,
+    list_runs,
+    run_entry,
+)
 from palestra.api.runs import RunProfile, ScoreTable, compare, profile, scores, select
 from palestra.api.server_semantics import (
     code_digest,
@@ -30,35 +85,92 @@ from palestra.api.server_semantics import (
     run_semantics,
     server_semantics,
 )
-from palestra.rollouts import MergePlan, merge
+from palestra.api.unfinished_runs import unfinished_run
+from palestra.rollouts import outputs_of
 
 __all__ = [
     "EXAMPLE_ROLLOUTS",
     "FROZEN_AFTER_S",
+    "JUDGE",
+    "KINDS",
+    "POLICY",
+    "RUNS_FOLDER",
+    "WAITING_LONGER",
     "CommandObserver",
+    "ComponentDetails",
+    "ComponentKindName",
+    "ComponentSummary",
+    "Evaluation",
     "EvaluationTarget",
+    "ExampleRow",
+    "FailedAttempt",
+    "FailureGroup",
     "FleetChoice",
-    "MergePlan",
+    "Model",
+    "ModelContext",
+    "ModelName",
     "OwnFleet",
     "PreparedReverification",
     "Reachable",
+    "Reverified",
+    "RolloutRecord",
+    "Run",
+    "RunEntry",
     "RunProfile",
+    "RunState",
     "ScoreTable",
+    "ServerSetting",
+    "TaskSelection",
     "Tell",
     "Wait",
+    "acollect",
+    "aevaluate",
+    "ask_endpoints",
+    "check_descriptors",
     "code_digest",
+    "collect",
+    "collect_with",
     "compare",
+    "component_details",
+    "diagnose",
     "differs_from_running",
+    "doors_of_agents",
+    "evaluate",
+    "failure_groups",
+    "files_behind",
+    "files_per_rollout",
     "find",
+    "find_component_named",
     "find_subject",
     "find_target",
+    "how_to_continue",
+    "judge_config",
+    "lines_of",
+    "list_agents",
+    "list_components",
+    "list_environments",
+    "list_models",
+    "list_runs",
     "merge",
+    "model_config",
+    "most_in_flight",
+    "open_run",
+    "outputs_of",
+    "own_overrides",
+    "prepare_evaluation",
     "prepared_reverification",
     "profile",
+    "read_rows",
+    "rollout_record",
+    "rows_of_instance",
+    "run_entry",
     "run_semantics",
     "scores",
     "select",
     "server_semantics",
+    "unfinished_run",
     "unless",
+    "verified_by",
     "wait_for",
+    "with_file_rows",
 ]

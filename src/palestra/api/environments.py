@@ -7,17 +7,20 @@ import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
+from palestra.api.environment_files import file_environment, rows_of_instance
 from palestra.api.fleet_connection import Tell
+from palestra.authoring import read_manifest
 from palestra.config import (
     PACKAGE_ROOT,
     ConfigTree,
     InstanceConfig,
+    NamedFile,
     ResolvedConfig,
     ServerType,
     did_you_mean,
     nearest,
-    read_settings,
 )
 from palestra.conformance import (
     CASES_FILE,
@@ -27,16 +30,7 @@ from palestra.conformance import (
     load_cases,
 )
 from palestra.errors import ConfigError, InputDataError
-from palestra.fleet import (
-    START_TIMEOUT,
-    cache_root,
-    file_rows,
-    made_interpreter,
-    requirements_of,
-    start_timeout_of,
-    starting_within,
-    unsatisfied,
-)
+from palestra.fleet import start_timeout_of
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, read_jsonl
 from palestra.settings import EvalArgs, existing_path, load
 from palestra.system import shown
@@ -87,7 +81,16 @@ def find_subject(name: str, overrides: list[str], report: Tell = str) -> Examine
         rows=rows,
         cases=_cases(data, rows),
         recorded=_recorded(data, rows),
+        declared_range=_declared_range(sought),
     )
+
+
+def _declared_range(sought: Wanted) -> tuple[float, float] | None:
+    """Return the reward range of the manifest beside the environment's config; None without one."""
+    if sought.target is None or len(sought.target.configs) != 1:
+        return None
+    manifest = existing_path(sought.target.configs[0]).with_name("manifest.yaml")
+    return read_manifest(manifest).reward.range if manifest.is_file() else None
 
 
 def _environment_named(name: str, overrides: list[str], report: Tell) -> Wanted:
@@ -152,8 +155,10 @@ def _rows(sought: Wanted) -> list[JsonObject]:
     target = sought.target
     if target is not None and target.rows is not None and target.extra:
         return list(target.rows)
+    if rows := rows_of_instance(sought.instance, start_timeout_of(sought.config.tree), str):
+        return list(rows)
     for path in _example_files(sought):
-        if path.exists():
+        if path.exists() and path.suffix != ".py":
             return [line.row for line in read_jsonl(path)]
     return []
 
@@ -179,8 +184,9 @@ def _cases(data: Path | None, rows: Sequence[JsonObject]) -> list[Case]:
         and not (example_file := path.with_name(EXAMPLES)).exists()
     ):
         raise InputDataError(
-            f"{example_file} does not exist, and {CASES_FILE} beside it has cases of its rows",
-            hint=f"give {EXAMPLES} back: the task rows, one a line",
+            f"{example_file} does not exist, but {CASES_FILE} in the same folder refers to its "
+            "rows",
+            hint=f"restore {EXAMPLES}: the task rows, one JSON object per line",
         )
     return load_cases(path, rows)
 
@@ -211,10 +217,10 @@ def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> Eva
     `report`: gets a line when the file's requirements need a Python environment of their own.
     """
     target_name = _config_in(args.target) or args.target
-    if target_name.endswith(".py"):
-        settings = read_settings((START_TIMEOUT,), overrides=overrides)
-        with starting_within(start_timeout_of(settings)):
-            return _file_target(existing_path(target_name), report)
+    if _row_maker(target_name) is None:
+        _refuse_row_options(args)
+    if (source_file := NamedFile.parse(target_name)) is not None:
+        return _file_target(source_file, args, overrides, report)
     if target_name.endswith((".yaml", ".yml")):
         return EvaluationTarget(Path(target_name).stem, (target_name,))
     config = f"resources_servers/{target_name}/configs/{target_name}.yaml"
@@ -227,7 +233,7 @@ def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> Eva
     yours = f"yours here: {', '.join(own_names)}; " if own_names else ""
     raise ConfigError(
         f"there is no environment {target_name!r}" + (f"; did you mean {near!r}?" if near else ""),
-        hint=f"{yours}environments: {', '.join(_environments())}; or give a .py or .yaml file",
+        hint=f"{yours}environments: {', '.join(_environments())}; or pass a .py or .yaml file",
     )
 
 
@@ -239,6 +245,8 @@ def _config_in(target_name: str) -> str | None:
     if "/" not in target_name or not folder.is_dir():
         return None
     config = folder / "configs" / f"{folder.absolute().name}.yaml"
+    if (folder / "config.yaml").is_file():  # of an environment or a benchmark
+        return str(folder / "config.yaml")
     if not config.exists():
         raise _unconfigured(target_name, folder)
     return str(config)
@@ -255,7 +263,7 @@ def _unconfigured(target_name: str, folder: Path) -> ConfigError:
     in_tree = folder.absolute().parent.name == "resources_servers"
     where = shown(folder) if in_tree else f"resources_servers/{name}"
     return ConfigError(
-        f"the environment {target_name!r} has no config: {shown(folder)}/app.py is there, and "
+        f"the environment {target_name!r} has no config: {shown(folder)}/app.py exists, but "
         f"{missing} is missing",
         hint=("" if in_tree else f"move the folder to {where}, then ")
         + f"palestra init {where} --config-only",
@@ -267,8 +275,8 @@ def _environments() -> list[str]:
 
 
 def _own_environments() -> list[str]:
-    """Return the user's environments in the working directory: folders, and Python files that
-    contain `@environment`.
+    """Return the user's environments in the working directory: folders, and Python files with an
+    environment.
     """
     files = [path.name for path in Path.cwd().glob("*.py") if _holds_one(path)]
     return [*_environments_in(Path.cwd()), *sorted(files)]
@@ -276,9 +284,10 @@ def _own_environments() -> list[str]:
 
 def _holds_one(path: Path) -> bool:
     try:
-        return b"@environment" in path.read_bytes()
+        content = path.read_bytes()
     except OSError:
         return False
+    return b"@environment" in content or b"(Environment)" in content
 
 
 def _environments_in(root: Path) -> list[str]:
@@ -286,62 +295,52 @@ def _environments_in(root: Path) -> list[str]:
     return sorted({path.parent.parent.name for path in configs})
 
 
-def _file_target(path: Path, report: Tell) -> EvaluationTarget:
+def _file_target(
+    source_file: NamedFile, args: EvalArgs, overrides: list[str], report: Tell
+) -> EvaluationTarget:
+    path = existing_path(source_file.path)
     if not path.exists():
         near = did_you_mean(path.name, _own_environments())
         raise ConfigError(f"{path} does not exist{near}")
-    if missing := unsatisfied(requirements_of(path)):
-        first = "" if made_interpreter(path, cache=cache_root()) else "; it is being made, once"
-        report(
-            f"{path.name} runs in an environment of its own, with {', '.join(missing)} of "
-            f"requirements.txt{first}"
+    tree, rows = file_environment(source_file, overrides, report, data=args.input)
+    empty = "" if rows.rows else f"{path} has no rows: its data is empty"
+    return EvaluationTarget(path.stem, extra=tree, rows=iter(rows.rows), empty=empty)
+
+
+def _row_maker(name: str) -> ModuleType | None:
+    """Return the module that makes the tasks of a built-in environment; None without one."""
+    if not name.isidentifier():
+        return None
+    module = f"palestra.resources_servers.{name}.rows"
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    return None if spec is None else importlib.import_module(module)
+
+
+def _refuse_row_options(args: EvalArgs) -> None:
+    """Raise ConfigError: options for making tasks are set, and the environment makes none."""
+    options = [("--rows", bool(args.rows)), ("--seed", args.seed is not None)]
+    if useless := [name for name, is_set in options if is_set]:
+        raise ConfigError(
+            f"{' and '.join(useless)}: {args.target} has its tasks and does not make them",
+            hint=f"leave {' and '.join(useless)} out",
         )
-    file_environment = file_rows(path.absolute(), cache=cache_root())
-    server = _server_name(file_environment.name, path.stem)
-    extra = {
-        server: {"resources_servers": {"environment_file": {"path": str(path.absolute())}}},
-        f"{server}_agent": {
-            "responses_api_agents": {
-                "simple_agent": {
-                    "resources_server": {"type": "resources_servers", "name": server},
-                    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-                }
-            }
-        },
-    }
-    empty = (
-        ""
-        if file_environment.count
-        else f"{path} has no rows: the data of its @environment is empty"
-    )
-    return EvaluationTarget(path.stem, extra=extra, rows=file_environment.rows, empty=empty)
-
-
-def _server_name(function: str, file: str) -> str:
-    """Return the server name for an environment file, from the function's name; if this is
-    `verify`, from the file's name.
-    """
-    name = file if function == "verify" else function
-    return name if name.endswith("_env") else f"{name}_environment"
 
 
 def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
     """Return an environment with a folder and a config. If it generates rows on demand,
     `args.limit` (default 5) is their number.
     """
-    module = f"palestra.resources_servers.{name}.rows"
-    try:
-        spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        spec = None
-    if spec is None:
+    maker = _row_maker(name)
+    if maker is None:
         return EvaluationTarget(name, (config,))
-    maker = importlib.import_module(module)
     options: JsonDict = dict(args.rows)
     count = 5 if args.limit is None else args.limit
     try:
-        rows = maker.make_rows(count, seed=args.seed, **options)
+        rows = maker.make_rows(count, seed=args.seed or 0, **options)
     except TypeError as error:
         option_list = ", ".join(options)
-        raise ConfigError(f"{name} makes no rows with --rows {option_list}: {error}") from error
+        raise ConfigError(f"{name} cannot make rows with --rows {option_list}: {error}") from error
     return EvaluationTarget(name, (config,), rows=rows, group_by=getattr(maker, "GROUP_BY", None))

@@ -168,8 +168,9 @@ async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait, rep
         reason = "no answer" if trouble is None else trouble.message
         if left_s == 0:
             raise RunFailed(
-                f"{name} has no endpoint after {wait.limit_s:g} s: {reason}",
-                hint=f"is base_url right, and is the endpoint running? {wait.setting} waits longer",
+                f"model server {name} has no endpoint after {wait.limit_s:g} s: {reason}",
+                hint="check that base_url is right and that the endpoint is running; "
+                f"{wait.setting} waits longer",
             ) from trouble
         if pace.is_due(time.monotonic() - started):
             report(f"{name}: waiting for its endpoint, {ends_at} ({wait.setting}): {reason}")
@@ -289,9 +290,9 @@ class RunningFleet:
             except (PalestraError, OSError):
                 misses += 1
         raise RunFailed(
-            f"the fleet at {address.url} is gone",
-            hint="its own terminal says why; start it again and go on with "
-            "++resume_from_cache=true",
+            f"the fleet at {address.url} is gone: its servers do not answer any more",
+            hint="the terminal of `palestra run` says why; start the servers again and continue "
+            "with ++resume_from_cache=true",
         )
 
 
@@ -348,11 +349,11 @@ def _check_same(fleet: RunningFleet) -> None:
     changed = differs_from_running(fleet.config, fleet.own)
     if changed:
         raise ConfigError(
-            f"the fleet at {fleet.attached.address.url} was started with other settings "
-            "(fleet -> this command):\n  " + "\n  ".join(changed),
-            hint="leave out config_paths and overrides to use that fleet as it is, start it "
-            "again with these settings, or ++head_server.port=0 with another PALESTRA_RUN_DIR "
-            "to run the servers inside this command",
+            f"the fleet at {fleet.attached.address.url} was started with other settings (fleet "
+            "-> this command):\n  " + "\n  ".join(changed),
+            hint="leave out config_paths and overrides to use that fleet as it is; or restart it "
+            "with these settings; or run the servers inside this command: "
+            "++head_server.port=0 and another PALESTRA_RUN_DIR",
             cause=KnownCause.OTHER_FLEET,
         )
 

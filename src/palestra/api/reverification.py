@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import palestra
@@ -20,7 +21,7 @@ from palestra.api.fleet_connection import (
 )
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType
-from palestra.errors import ConfigError, ServerDied
+from palestra.errors import ConfigError, InputDataError, ServerDied
 from palestra.rollouts import (
     Begun,
     Checked,
@@ -41,6 +42,7 @@ from palestra.rollouts import (
     check_places,
     failures_beside,
     holds_failures,
+    outputs_of,
     record_stopped,
     scored_beside,
     stopped_rows,
@@ -149,10 +151,16 @@ def prepared_reverification(
     rows. Raises InputDataError: the rows or the paths cannot be used.
     """
     paths = ReverifyPaths(args.output.absolute())
+    args = args.model_copy(update={"rollouts": _rollouts_file(args.rollouts)})
     unverified = _unverified(args, observer.tell)
     failures = None if unverified is None else unverified.path
     sources = [path for path in (args.rollouts, args.inputs, failures) if path is not None]
     check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
+    if not args.rollouts.exists():
+        raise InputDataError(
+            f"there are no rollouts at {args.rollouts}",
+            hint="relative paths start at the working directory",
+        )
     extra, environment_name = _environment(args, overrides, observer.tell)
     config = load(overrides, ng=False, extra=extra, required=())
     for warning in config.warnings:
@@ -176,10 +184,30 @@ def prepared_reverification(
         yield PreparedReverification(args, paths, config, stored, checked, tasks, observer)
 
 
+def _rollouts_file(rollouts: Path) -> Path:
+    """Return the file of a run that is named by its folder; another path unchanged.
+
+    Raises InputDataError: the folder has several files of scored rows.
+    """
+    if not rollouts.is_dir():
+        return rollouts
+    outputs = outputs_of(rollouts)
+    if len(outputs) == 1:
+        return outputs[0]
+    raise InputDataError(
+        f"{rollouts} has a run in {len(outputs)} shards",
+        hint=f"merge them first: palestra merge FILE.jsonl {rollouts}",
+    )
+
+
 def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
     """Return the answers to verify in addition to the scored rows, or None; report them."""
     if holds_failures(args.rollouts):
-        answers = UnverifiedAnswers.found_in(args.rollouts, scored=scored_beside(args.rollouts))
+        answers = UnverifiedAnswers.found_in(
+            args.rollouts,
+            scored=args.scored or scored_beside(args.rollouts),
+            failure_classes=args.failure_classes,
+        )
         if len(answers):
             report(f"{shown(args.rollouts)}: {answers.told()}")
         return answers if len(answers) else None
@@ -211,7 +239,9 @@ def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRo
     ]
     example_file = args.rollouts.with_name("example.jsonl")
     others = [
-        path for path in (example_file, *shipped) if path.absolute() != args.rollouts.absolute()
+        path
+        for path in (example_file, *shipped)
+        if path.absolute() != args.rollouts.absolute() and path.suffix != ".py"
     ]
     return FoundTaskRows(own_inputs, others)
 
@@ -245,8 +275,8 @@ def _routes(config: ResolvedConfig, environment_name: str | None) -> Routes:
     servers = config.instances_of(ServerType.RESOURCES)
     if not servers:
         raise ConfigError(
-            "no environment is configured, so nothing can verify",
-            hint='--environment NAME, or "+config_paths=[…]" with the environment\'s config',
+            "no environment is configured, so no server can verify",
+            hint='pass --environment NAME, or "+config_paths=[…]" with the environment\'s config',
         )
     if environment_name is not None:
         return Routes({}, environment_instance(environment_name, config).name)

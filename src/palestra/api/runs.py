@@ -3,12 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
+
+import orjson
 
 import palestra
 from palestra.analysis import (
     ComparedRun,
     Comparison,
+    Estimate,
     Files,
+    GroupSummary,
     ModelScores,
     RunSummary,
     SeedRun,
@@ -17,6 +22,7 @@ from palestra.analysis import (
     check_destination,
     comparison_of,
     export_selection,
+    html_table,
     load_run,
     load_side,
     majorities_of,
@@ -34,7 +40,30 @@ from palestra.analysis import (
 )
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
-from palestra.schema import RunPaths
+from palestra.schema import JsonDict, RunPaths
+
+
+class RunOnDisk(Protocol):
+    """A run whose files are known."""
+
+    @property
+    def outputs(self) -> Sequence[Path]:
+        """The files with scored rows."""
+
+
+RunSource = str | Path | RunOnDisk
+"""A run: its rollouts as a file, a folder or a glob of shards; or a run that is open."""
+
+
+def _rollouts_of(run: RunSource) -> str:
+    if isinstance(run, str | Path):
+        return str(run)
+    if len(run.outputs) == 1:
+        return str(run.outputs[0])
+    raise ConfigError(
+        f"{run!r} has {len(run.outputs)} shards",
+        hint="merge them first: palestra.merge(run.outputs, FILE)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +76,53 @@ class RunProfile:
     rollouts: Sequence[Path]
     paths: RunPaths
 
+    @property
+    def mean_reward(self) -> Estimate | None:
+        """The mean over the scored rollouts, with its interval; None without one."""
+        scores = self.summary.total.scores
+        return None if scores is None else scores.mean_reward
+
+    @property
+    def groups(self) -> Sequence[GroupSummary]:
+        """One summary per group; per agent without `group_by`."""
+        return self.summary.by_family or self.summary.by_agent
+
+    def __repr__(self) -> str:
+        """Return one line: tasks, rollouts and the mean reward."""
+        total, mean = self.summary.total, self.mean_reward
+        reward = "no reward" if mean is None else f"mean reward {_estimate_text(mean)}"
+        return (
+            f"<RunProfile: {total.tasks} tasks, {total.scored} of {total.requested} rollouts "
+            f"scored, {reward}>"
+        )
+
+    def _repr_html_(self) -> str:
+        heads = ("group", "tasks", "scored", "mean reward", "never", "sometimes", "always")
+        return html_table(heads, map(_profile_row, self.groups), caption=repr(self))
+
+    def to_dict(self) -> JsonDict:
+        """Return the numbers as JSON values: of the run, and of each group by its name."""
+        return {
+            **self.summary.total.as_json(),
+            "maj@k": {str(k): value for k, value in self.majorities.items()},
+            "groups": {group.name: group.as_json() for group in self.groups},
+        }
+
+
+def _estimate_text(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.3f}"
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def _profile_row(group: GroupSummary) -> tuple[object, ...]:
+    scores = group.scores
+    head = (group.name, group.tasks, f"{group.scored}/{group.requested}")
+    if scores is None:
+        return (*head, None, None, None, None)
+    shares = (scores.never_solved, scores.sometimes_solved, scores.always_solved)
+    return (*head, _estimate_text(scores.mean_reward), *(f"{share:.0%}" for share in shares))
+
 
 def profile(
     rollouts: Files,
@@ -58,14 +134,21 @@ def profile(
     """Write a run's statistics per task and per agent, and its report, next to the rollouts.
 
     `inputs`: the materialized inputs; by default those next to the rollouts. `allow_partial`:
-    accept an unfinished run. `group_by`: a field of the rollout rows to group the summary by.
-    Raises InputDataError: a file is missing, damaged or incomplete.
+    accept an unfinished run. A run in which nothing was scored gets a report only. `group_by`: a
+    field of the rollout rows to group the summary by. Raises InputDataError: a file is missing, damaged or incomplete.
     """
-    frame = load_run(inputs, rollouts, allow_partial=allow_partial, group_by=group_by)
+    frame = load_run(
+        inputs,
+        rollouts,
+        allow_partial=allow_partial,
+        allow_unscored=allow_partial,
+        group_by=group_by,
+    )
     files = frame.rollout_places.files
     paths = RunPaths.for_files(files)
-    write_reward_profiling(frame, paths.reward_profiling)
-    write_agent_metrics(frame, paths.agent_metrics)
+    if len(frame.rollouts):
+        write_reward_profiling(frame, paths.reward_profiling)
+        write_agent_metrics(frame, paths.agent_metrics)
     summary = summarize(frame)
     write_report(frame, paths.report, summary)
     scored = summary.total.scores
@@ -90,7 +173,7 @@ def select(
     """
     if criteria.band is None and not criteria.by_learnability:
         raise ConfigError(
-            "nothing says which tasks to select",
+            "no option says which tasks to select",
             hint="--band LOW..HIGH for pass rates, --learnability for the most learnable first",
         )
     if out is not None:
@@ -109,8 +192,8 @@ def select(
 
 
 def compare(
-    a: str,
-    b: str,
+    a: RunSource,
+    b: RunSource,
     *,
     metrics: Sequence[str] = (),
     allow_unmatched: bool = False,
@@ -118,13 +201,14 @@ def compare(
 ) -> Comparison:
     """Compare run `b` with run `a`, task by task.
 
-    `a`, `b`: their rollouts, each a file or a glob of shards. `metrics`: numeric fields or
+    `a`, `b`: open runs, or their rollouts: a file, a folder or a glob of shards. `metrics`: numeric fields or
     `pass@K`, in addition to the reward. `allow_unmatched`: leave out tasks that are in one run
     only. `allow_different_rows`: pair tasks by index although their rows differ. Raises
     InputDataError: the runs share a file, or they cannot be paired.
     """
-    refuse_shared_files([a, b])
-    side_a, side_b = load_side(a, name="A"), load_side(b, name="B")
+    paths = [_rollouts_of(a), _rollouts_of(b)]
+    refuse_shared_files(paths)
+    side_a, side_b = load_side(paths[0], name="A"), load_side(paths[1], name="B")
     pairs = pair_tasks(
         side_a, side_b, allow_unmatched=allow_unmatched, allow_different_rows=allow_different_rows
     )
@@ -141,22 +225,53 @@ class ScoreTable:
     notices: tuple[str, ...]
     """Notices about the runs, for readers of the table."""
 
+    def __repr__(self) -> str:
+        """Return one line: each model with its pass@1 in percent."""
+        models = ", ".join(f"{model.name} {model.pass_1.mean:.1f}" for model in self.models)
+        return f"<ScoreTable, pass@1 in percent: {models}>"
+
+    def _repr_html_(self) -> str:
+        heads = ("model", "tasks", "scored", "pass@1", f"pass@{self.k}", f"maj@{self.k}")
+        rows = (
+            (
+                model.name,
+                model.tasks,
+                f"{model.scored}/{model.requested}",
+                *(
+                    None if score is None else f"{score.mean:.2f}"
+                    for score in (model.pass_1, model.pass_k, model.majority)
+                ),
+            )
+            for model in self.models
+        )
+        return html_table(heads, rows, caption="percent")
+
+    def to_dict(self) -> JsonDict:
+        """Return the fields as JSON values."""
+        values: JsonDict = orjson.loads(orjson.dumps(self))
+        return values
+
 
 def scores(
-    runs: Sequence[tuple[str, str]], *, k: int = 4, allow_unmatched: bool = False
+    runs: Sequence[RunSource | tuple[str, RunSource]],
+    *,
+    k: int = 4,
+    allow_unmatched: bool = False,
 ) -> ScoreTable:
     """Score every model over its seeds.
 
-    `runs`: pairs of a model name and rollouts; runs with one name are the seeds of this model. For
-    an empty name, the model named in the rollouts is used. Raises InputDataError: the runs share no
+    `runs`: the runs, or pairs of a model name and a run; runs with one name are the seeds of this
+    model. Without a name, the model named in the rollouts is used. Raises InputDataError: the runs share no
     task.
     """
-    refuse_shared_files([path for _, path in runs])
-    sides = [load_side(path, name=path) for _, path in runs]
+    pairs = [run if isinstance(run, tuple) else ("", run) for run in runs]
+    named_paths = [(name, _rollouts_of(run)) for name, run in pairs]
+    refuse_shared_files([path for _, path in named_paths])
+    sides = [load_side(path, name=path) for _, path in named_paths]
     tasks, notices = _shared_tasks(sides, allow_unmatched=allow_unmatched)
     notices += [f"{side.name}: {text}" for side in sides for text in side.frame.notices]
     by_name: dict[str, list[SeedRun]] = {}
-    for (name, _), side in zip(runs, sides, strict=True):
+    for (name, _), side in zip(named_paths, sides, strict=True):
         seed = _seed_run(name, side)
         by_name.setdefault(seed.name, []).append(seed)
     models = tuple(score_model(seeds, tasks, k) for seeds in by_name.values())
@@ -178,7 +293,7 @@ def _shared_tasks(
         shared = set(pairs.tasks)
         tasks = [task for task in tasks if task in shared]
     if not tasks:
-        raise InputDataError("there is no task that all of the runs share")
+        raise InputDataError("no task is in all of the runs")
     return tasks, notices
 
 

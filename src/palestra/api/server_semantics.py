@@ -24,7 +24,7 @@ from palestra.config import (
     is_secret_name,
 )
 from palestra.errors import ConfigError
-from palestra.rollouts import OPERATIONAL, differences, semantics_of
+from palestra.rollouts import OPERATIONAL, differences, semantics_of, skills_ref
 from palestra.schema import JsonDict, JsonObject
 from palestra.settings import CollectSettings
 
@@ -42,6 +42,8 @@ def run_semantics(config: ResolvedConfig, settings: CollectSettings) -> JsonDict
         "num_repeats_add_seed": settings.num_repeats_add_seed,
         "prompt": _text(settings.prompt_config) if settings.prompt_config else None,
     }
+    if (skills := skills_ref(settings)) is not None:
+        shaping["skills"] = skills["hash"]
     prompts = [settings.prompt_of(source) for source in settings.inputs]
     if settings.prompt_config is None and any(prompts):
         shaping["prompts"] = [_text(path) if path else None for path in prompts]

@@ -154,6 +154,8 @@ class FolderReport:
     seconds: float
     output: str = ""
     """What pytest printed, when its tests failed."""
+    exit_code: int = 0
+    """pytest's exit code; 1 when there are no tests or they did not end in time."""
 
     @property
     def passed(self) -> bool:
@@ -162,17 +164,22 @@ class FolderReport:
 
 
 async def check_folder(
-    folder: Path, *, timeout_s: float = 600.0, data: bool = True, fresh: bool = True
+    folder: Path,
+    *,
+    timeout_s: float = 600.0,
+    data: bool = True,
+    fresh: bool = True,
+    readme: bool = True,
 ) -> FolderReport:
     """Run the folder's tests in its own environment and check its files.
 
     `data`: whether the folder must have example rows, their metrics and their rollouts, as an
     environment must. `fresh`: whether the rows must fit the current request models, and the
-    rollouts the rows.
+    rollouts the rows. `readme`: whether the folder must have a README.
     """
     began = time.monotonic()
     tests = await _tests(folder, timeout_s)
-    checks = [tests.check, _readme(folder)]
+    checks = [tests.check, *([_readme(folder)] if readme else [])]
     fresh = fresh and not tests.is_late  # making its server may not end either
     if data:
         looks: Sequence[tuple[str, Callable[[Path], str]]] = (
@@ -182,7 +189,8 @@ async def check_folder(
             ("no conflicts", _conflicts),
         )
         checks += [_looked(name, check, folder / "data") for name, check in looks]
-    return FolderReport(folder, tuple(checks), time.monotonic() - began, tests.output)
+    seconds = time.monotonic() - began
+    return FolderReport(folder, tuple(checks), seconds, tests.output, tests.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +202,31 @@ class _TestRun:
     check: Check
     output: str = ""
     is_late: bool = False
+    exit_code: int = 1
+
+
+async def check_file(
+    path: Path, earlier_checks: Sequence[Check], *, timeout_s: float
+) -> FolderReport:
+    """Run the tests beside an environment in one file. `earlier_checks`: the checks of it that are done.
+
+    Its tests are in `test_<name>.py`, in the same folder or in its folder `tests`.
+    """
+    began = time.monotonic()
+    name = f"test_{path.stem}.py"
+    candidates = (path.with_name(name), path.parent / "tests" / name)
+    tests = await asyncio.to_thread(_first_file, candidates)
+    if tests is None:
+        note = f"there are none; {name} beside the file would be run"
+        run = _TestRun(Check("tests", passed=True, note=note), exit_code=0)
+    else:
+        run = await _run_tests(path, tests.relative_to(path.parent), timeout_s)
+    seconds = time.monotonic() - began
+    return FolderReport(path, (*earlier_checks, run.check), seconds, run.output, run.exit_code)
+
+
+def _first_file(candidates: Sequence[Path]) -> Path | None:
+    return next((target for target in candidates if target.is_file()), None)
 
 
 async def _tests(folder: Path, timeout_s: float) -> _TestRun:
@@ -201,16 +234,22 @@ async def _tests(folder: Path, timeout_s: float) -> _TestRun:
         return _TestRun(
             Check("tests", passed=False, note="there are none: write tests/test_app.py")
         )
-    python = await interpreter_for(folder, cache=cache_root())
+    return await _run_tests(folder, Path(), timeout_s)
+
+
+async def _run_tests(target: Path, tests: Path, timeout_s: float) -> _TestRun:
+    """Run the tests of a server's folder, or of an environment's file, in its own environment."""
+    folder = target.parent if target.suffix == ".py" else target
+    python = await interpreter_for(target, cache=cache_root())
     plugins = ["-p", COMPAT] if _has(COMPAT) else []
     pytest = ["-X", "faulthandler", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command = [str(python), *pytest, *plugins, "."]
+    command = [str(python), *pytest, *plugins, str(tests)]
     # Not a pipe, which what has left the group of the tests may hold open for ever.
     with tempfile.TemporaryFile() as output:
         process = start(
             command,
             cwd=folder,
-            env=_environment(folder),
+            env=_environment(folder if target is not folder else folder.parents[1]),
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -226,9 +265,9 @@ async def _tests(folder: Path, timeout_s: float) -> _TestRun:
     if is_late:
         return _TestRun(Check("tests", passed=False, note=_lateness(text, timeout_s)), is_late=True)
     if code == 0:
-        return _TestRun(Check("tests", passed=True, note=_summary(text)))
+        return _TestRun(Check("tests", passed=True, note=_summary(text)), exit_code=0)
     note = _summary(text) or ("there are none" if code == NO_TESTS else f"pytest ended with {code}")
-    return _TestRun(Check("tests", passed=False, note=note), text)
+    return _TestRun(Check("tests", passed=False, note=note), text, exit_code=code or 1)
 
 
 async def _ends_within(process: "subprocess.Popen[bytes]", limit_s: float) -> bool:
@@ -265,12 +304,12 @@ def _has(module: str) -> bool:
         return False
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(root: Path) -> dict[str, str]:
     """Return the environment variables of the tests: the project's root is importable, as in a
     server.
     """
     package_root = Path(sys.modules["palestra"].__path__[0]).parent
-    paths = [str(folder.parents[1]), str(package_root), os.environ.get("PYTHONPATH", "")]
+    paths = [str(root), str(package_root), os.environ.get("PYTHONPATH", "")]
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(_OF_A_PYTEST)
     }

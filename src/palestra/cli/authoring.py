@@ -2,18 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from palestra.api import EXAMPLE_ROLLOUTS, find_subject
-from palestra.authoring import FolderReport, check_folder, scaffold, write_config
+from palestra.authoring import FolderReport, check_folder
 from palestra.cli.console import notice, say, say_json
+from palestra.cli.file_tests import FileSubject, file_subject, report_of_file
 from palestra.cli.guard import tell_guard
 from palestra.cli.tables import print_table
 from palestra.config import (
     PACKAGE_ROOT,
     SERVER_TREES,
+    NamedFile,
     ServerType,
+    extra_roots,
     load_config,
     nearest,
     project_root,
@@ -36,7 +39,7 @@ from palestra.schema import (
     response_of,
     to_plain,
 )
-from palestra.server import ResourcesServer, TurnsServer
+from palestra.server import EnvironmentServer, ResourcesServer, TurnsServer
 from palestra.settings import (
     EntrypointArgs,
     InitArgs,
@@ -68,7 +71,11 @@ def record(name: str) -> list[str]:
     subject = find_subject(name, [], notice)
     folder = subject.config.instance(subject.name).folder
     if folder is None:
-        raise ConfigError(f"{name} has no folder to write to")
+        raise ConfigError(
+            f"the example data of {name} cannot be recorded: it is stored in the environment's "
+            "folder, and this environment has none",
+            hint="make a folder for the environment with `palestra init`",
+        )
     rollouts = asyncio.run(_recorded(subject))
     lines = b"".join(encode_json(row) + b"\n" for row in rollouts)
     (folder / "data" / EXAMPLE_ROLLOUTS).write_bytes(lines)
@@ -104,7 +111,7 @@ async def _recorded(subject: ExaminedEnvironment) -> list[JsonDict]:
         if gold is None:
             result = await _run(subject, row, None)
         else:
-            turns = _turns(gold, takes_turns=isinstance(server, TurnsServer))
+            turns = _turns(gold, takes_turns=_takes_turns(server))
             result = await _run(subject, row, ScriptedModel.saying(*turns, *[AWARDS] * 4))
         kind = "local_model" if gold is None else "gold"
         rows.append(
@@ -122,6 +129,12 @@ def _gold(
         # A right answer that comes by its tools shows more than one that knows.
         gold = next(filter(_calls, right), gold)
     return right[0] if gold is None and right else gold
+
+
+def _takes_turns(server: ResourcesServer) -> bool:
+    if isinstance(server, EnvironmentServer):
+        return server.definition().takes_turns
+    return isinstance(server, TurnsServer)
 
 
 def _calls(response: Response) -> bool:
@@ -177,25 +190,11 @@ DEV_TEST_S = 24 * 3600.0
 RESOURCES = "resources_servers"
 
 
-def init(args: InitArgs) -> int:
-    """Make the folder of a new environment, and print what to do next."""
-    if args.config_only:
-        say(f"made {shown(write_config(args.name, Path.cwd()))}")
-        return 0
-    folder = scaffold(args.name, Path.cwd())
-    say(f"made {shown(folder)}:")
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        say(f"  {path.relative_to(folder)}")
-    say("next: edit app.py and data/example.jsonl, then")
-    say(f"  palestra test {folder.name}")
-    say(f"  palestra verify-env {folder.name}")
-    say(f"  palestra eval {folder.name} --model local")
-    return 0
-
-
 def ng_init(overrides: list[str]) -> int:
     """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`."""
-    return init(InitArgs(name=_entrypoint(overrides).entrypoint))
+    from palestra.cli.scaffolding import init
+
+    return init(InitArgs(name=_entrypoint(overrides).entrypoint, shadow=True))
 
 
 def _entrypoint(overrides: list[str]) -> EntrypointArgs:
@@ -205,11 +204,18 @@ def _entrypoint(overrides: list[str]) -> EntrypointArgs:
 
 def test_servers(args: TestArgs) -> int:
     """Test every folder and print the table; exit 1 when any check of any folder failed."""
-    folders = [_folder(name) for name in args.names] if args.names else _all((RESOURCES,))
+    folders = (
+        [NamedFile.parse(name) or server_folder(name) for name in args.names]
+        if args.names
+        else _all((RESOURCES,))
+    )
     if args.record:
-        from palestra.cli.authoring import record
-
         for folder in folders:
+            if isinstance(folder, NamedFile):
+                raise ConfigError(
+                    f"--record: {folder} has no folder for recorded examples",
+                    hint=f"palestra init --from {folder} makes one",
+                )
             notice(f"{folder.name}: recorded")
             for line in record(str(folder)):
                 notice(f"  {line}")
@@ -225,8 +231,12 @@ def ng_test(overrides: list[str]) -> int:
 
 def ng_test_all() -> int:
     """Run `ng_test_all`: test every server of the three trees that has a README."""
-    folders = [folder for folder in _all(SERVER_TREES) if (folder / "README.md").exists()]
-    return _tested(folders, TestArgs(fresh=False))
+    return _tested(documented_servers(), TestArgs(fresh=False))
+
+
+def documented_servers() -> list[Path]:
+    """Return the folders of all servers of the three trees that have a README."""
+    return [folder for folder in _all(SERVER_TREES) if (folder / "README.md").exists()]
 
 
 def ng_dev_test() -> int:
@@ -245,10 +255,10 @@ def ng_dev_test() -> int:
     return ended_process.code
 
 
-def _folder(folder_name: str) -> Path:
+def server_folder(folder_name: str) -> Path:
     """Return the server's folder for a name or a path; the project is searched before the package."""
     cwd = Path.cwd()
-    roots = dict.fromkeys((cwd, project_root(cwd) or cwd, PACKAGE_ROOT))
+    roots = dict.fromkeys((*extra_roots(), cwd, project_root(cwd) or cwd, PACKAGE_ROOT))
     folders = [root / way for root in roots for way in (folder_name, f"{RESOURCES}/{folder_name}")]
     for candidate in (*folders, existing_path(folder_name)):
         if (candidate / "app.py").exists() or (candidate / "configs").is_dir():
@@ -280,41 +290,60 @@ def _all(trees: Sequence[str]) -> list[Path]:
     return folders
 
 
-def _tested(folders: Sequence[Path], args: TestArgs) -> int:
-    reports = asyncio.run(_reports(folders, args))
+Tested = Path | NamedFile
+"""What is tested: a server's folder, or an environment in one file."""
+
+
+def tested(folders: Sequence[Tested], args: TestArgs) -> list[FolderReport]:
+    """Test the folders and files, print the results, and return them."""
+    subjects = {item: file_subject(item) for item in folders if isinstance(item, NamedFile)}
+    reports = asyncio.run(_reports(folders, subjects, args))
     if args.as_json:
         say_json([_as_json(r) for r in reports])
     else:
         _show(reports)
+    return reports
+
+
+def _tested(folders: Sequence[Tested], args: TestArgs) -> int:
+    reports = tested(folders, args)
     failed = [report for report in reports if not report.passed]
     if not failed:
         return 0
     names = ", ".join(report.folder.name for report in failed)
-    notice(f"error: {len(failed)} of {len(reports)} do not pass: {names}")
+    notice(f"error: {len(failed)} of {len(reports)} servers do not pass their tests: {names}")
     return RunFailed.exit_code
 
 
-async def _reports(folders: Sequence[Path], args: TestArgs) -> list[FolderReport]:
+async def _reports(
+    folders: Sequence[Tested], subjects: Mapping[NamedFile, FileSubject], args: TestArgs
+) -> list[FolderReport]:
     # Making a server, to hold rows to its models, is its author's code too.
     tell_guard(
         limit_s=args.timeout_s,
         limit_of="a folder",
-        hint="make that line return, or raise --timeout",
+        hint="find out why that line does not return, or raise --timeout",
     )
     async with beating():
-        return [await _report(folder, args, name=len(folders) > 1) for folder in folders]
+        return [await _report(item, subjects, args, name=len(folders) > 1) for item in folders]
 
 
-async def _report(folder: Path, args: TestArgs, *, name: bool) -> FolderReport:
+async def _report(
+    item: Tested, subjects: Mapping[NamedFile, FileSubject], args: TestArgs, *, name: bool
+) -> FolderReport:
     with starting_within(args.timeout_s, "--timeout=<seconds>"):
-        report = await check_folder(
-            folder,
-            timeout_s=args.timeout_s,
-            data=args.data and folder.parent.name == RESOURCES,
-            fresh=args.fresh,
-        )
+        if isinstance(item, NamedFile):
+            report = await report_of_file(item, subjects[item], timeout_s=args.timeout_s)
+        else:
+            report = await check_folder(
+                item,
+                timeout_s=args.timeout_s,
+                data=args.data and item.parent.name == RESOURCES,
+                fresh=args.fresh,
+                readme=args.data,
+            )
     if name:
-        notice(f"{folder.name}: {'passed' if report.passed else 'failed'}")
+        notice(f"{report.folder.name}: {'passed' if report.passed else 'failed'}")
     return report
 
 
@@ -372,9 +401,9 @@ def install_skills(folder: Path, *, overwrite: bool) -> int:
     changed = [path for path, text in texts.items() if path.exists() and path.read_bytes() != text]
     if changed and not overwrite:
         raise ConfigError(
-            f"{len(changed)} files of the skills are there, and are not the same: "
+            f"{len(changed)} files of the skills exist already, with other content: "
             + ", ".join(map(shown, changed)),
-            hint="--overwrite replaces them; or name another folder",
+            hint="replace them with --overwrite, or name another folder",
         )
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)

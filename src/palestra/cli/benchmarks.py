@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.tables import print_table
-from palestra.config import PACKAGE_ROOT, ConfigTree, Redactor, nearest
+from palestra.config import ConfigTree, Redactor, nearest, search_roots
 from palestra.datasets import (
     Located,
     Preparing,
@@ -74,6 +73,7 @@ def prepare(
         arguments=args.prepare_script_args,
         use_cached=args.use_cached_prepared_benchmarks,
         at_once=args.num_prepare_benchmark_processes,
+        config=config.tree,
         mask=Redactor(secrets),
     )
     with masking(secrets):
@@ -87,7 +87,7 @@ def _benchmarks_named(located: Sequence[Located], names: Sequence[str]) -> list[
     if not located:
         raise ConfigError(
             "no agent has a dataset of type benchmark",
-            hint="name its config with --config",
+            hint="pass the benchmark's config file with --config",
             cause=KnownCause.NO_DATASET,
         )
     known_names = [benchmark.entry.name for benchmark in located]
@@ -128,7 +128,7 @@ def _of_instances(instances: Any) -> list[Located]:
 def _configs() -> Iterator[str]:
     """Yield the configs of the project and of the package that contain the word `benchmark`."""
     seen_names: set[str] = set()
-    for root in (Path.cwd(), PACKAGE_ROOT):
+    for root in search_roots():
         for pattern in PLACES:
             for path in sorted(root.glob(pattern)):
                 name = str(path.relative_to(root))

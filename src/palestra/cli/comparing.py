@@ -69,11 +69,11 @@ def verdict(reward: MetricComparison) -> str:
 
 def _check(args: CompareArgs) -> None:
     if args.as_json and args.as_markdown:
-        raise ConfigError("--json and --markdown exclude each other")
+        raise ConfigError("--json and --markdown cannot be combined")
     if not args.gate and (args.tolerance is not None or args.scored_only):
-        raise ConfigError("--tolerance and --scored-only say when --gate fails: add --gate")
+        raise ConfigError("--tolerance and --scored-only only affect --gate: add --gate")
     if args.tolerance is not None and not args.tolerance >= 0:
-        raise ConfigError(f"--tolerance {args.tolerance} is not a difference of rewards from 0 on")
+        raise ConfigError(f"--tolerance must be a number of 0 or more, got {args.tolerance}")
 
 
 def _plain(comparison: Comparison) -> dict[str, object]:

@@ -3,20 +3,29 @@
 import contextlib
 import logging
 import os
+import shlex
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
 
 from palestra.cli.escaping import visible
-from palestra.errors import CallError, PalestraError, mask_error, with_cause
+from palestra.errors import CallError, ConfigError, PalestraError, mask_error, with_cause
 
 INTERRUPTED = 130
+_HAVE_FLAGS = frozenset({"palestra", "__main__.py"})
+"""The programs whose users give settings as flags. Those of NeMo Gym take overrides."""
 THREADS_END_S = 0.5
+
+
+def is_plain() -> bool:
+    """Whether the user wants text without colours: `NO_COLOR`, `--no-color`, or a simple terminal."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in {"dumb", "unknown"}
 
 
 def say(text: str = "") -> None:
@@ -38,6 +47,7 @@ def notice(text: str) -> None:
 
 def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
     """Print one clear error, and return its exit code."""
+    error = _in_words_typed(error)
     notice(mask(f"error: {with_cause(error.message, error.cause)}"))
     if isinstance(error, CallError):
         for hop in error.evidence.hops:
@@ -46,6 +56,20 @@ def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
     if hint := error.hint or _known_hint(error):
         notice(mask(f"hint: {hint}"))
     return error.exit_code
+
+
+def _in_words_typed(error: PalestraError) -> PalestraError:
+    """Return an error about settings in the words of the command line: its flags, where they were
+    typed.
+    """
+    if not isinstance(error, ConfigError):
+        return error
+    from palestra.settings import InvalidSettings
+
+    if not isinstance(error, InvalidSettings):
+        return error
+    by_flags = Path(sys.argv[0]).name in _HAVE_FLAGS and sys.argv[1:2] != ["gym"]
+    return error.in_words_of(sys.argv[1:], by_flags=by_flags)
 
 
 def _known_hint(error: PalestraError) -> str:
@@ -72,6 +96,20 @@ def _sentences(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _sentences(inner)
+
+
+def command_line(secrets: Collection[str]) -> str:
+    """Return the command that the user typed, with `secrets` and the values of settings with
+    secret-like names masked.
+    """
+    from palestra.config import MASK, Redactor, is_secret_name
+
+    def masked(word: str) -> str:
+        name, equals, _ = word.partition("=")
+        is_secret = equals and any(map(is_secret_name, name.lstrip("+~-").split(".")))
+        return f"{name}={MASK}" if is_secret else word
+
+    return Redactor(secrets)(shlex.join([Path(sys.argv[0]).name, *map(masked, sys.argv[1:])]))
 
 
 @contextlib.contextmanager

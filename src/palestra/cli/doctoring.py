@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import palestra
-from palestra.api import FleetChoice, find, run_semantics
-from palestra.cli.collecting import check_descriptors, most_in_flight
+from palestra.api import (
+    FleetChoice,
+    check_descriptors,
+    find,
+    most_in_flight,
+    run_semantics,
+    with_file_rows,
+)
 from palestra.cli.console import leave_now, notice, say, say_json
 from palestra.cli.escaping import visible
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
+from palestra.cli.tables import plain_console
 from palestra.config import ConfigTree, Redactor, ResolvedConfig
 from palestra.doctor import (
     CheckRun,
@@ -24,7 +31,7 @@ from palestra.doctor import (
     finding_of,
     findings_of_load,
 )
-from palestra.errors import ConfigError, Layer, PalestraError, RunFailed
+from palestra.errors import BadInput, ConfigError, Layer, PalestraError, RunFailed
 from palestra.fleet import raise_descriptor_limit
 from palestra.settings import CollectArgs, CollectSettings, args_from, existing_path, load
 from palestra.transport import ServerClient
@@ -42,8 +49,8 @@ def doctor(overrides: list[str], *, extra: ConfigTree, as_json: bool = False) ->
         return show(_of_load(error, overrides), as_json=as_json)
     args = args_from(CollectArgs, config.tree)
     try:
-        settings = args.settings(config)
-    except ConfigError as error:
+        settings = with_file_rows(args.settings(config), config, notice)
+    except BadInput as error:
         return show(_of_one(error), as_json=as_json)
     mask = Redactor(config.secrets)
     out = sys.stdout
@@ -130,9 +137,7 @@ def show(report: Report, *, as_json: bool) -> int:
 
 
 def _print(report: Report) -> None:
-    from rich.console import Console
-
-    console = Console()
+    console = plain_console()
     for text in report.texts(visible=visible):
         if console.is_terminal:
             console.print(text, soft_wrap=True)

@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperCommand
 
 from palestra.cli.console import guarded
-from palestra.config import Flag
+from palestra.config import Flag, NamedFile
 
 if TYPE_CHECKING:  # it takes as long to import as all of this
     from pydantic import BaseModel
@@ -216,9 +216,15 @@ def flag_type(annotation: Any) -> Any:
 
 
 def with_configs(configs: list[str] | None, overrides: list[str] | None) -> list[str]:
-    """Return the overrides, with one in front that names the files of `--config`."""
-    config_override = [f"+config_paths=[{','.join(map(_quoted, configs))}]"] if configs else []
-    return [*config_override, *(overrides or ())]
+    """Return the overrides, with one in front that names the files of `--config`.
+
+    A word such as `shelf.py` or `shelf.py:Shelf` is a config file too: an environment.
+    """
+    words = [*(overrides or ())]
+    files = [word for word in words if "=" not in word and NamedFile.parse(word) is not None]
+    paths = [*(configs or ()), *files]
+    config_override = [f"+config_paths=[{','.join(map(_quoted, paths))}]"] if paths else []
+    return [*config_override, *(word for word in words if word not in files)]
 
 
 def _quoted(text: str) -> str:

@@ -7,10 +7,11 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import palestra
-from palestra.api import CommandObserver
+from palestra.api import WAITING_LONGER, CommandObserver, ask_endpoints, unless
 from palestra.cli.console import masking, notice, say, say_json, warn_all
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
@@ -36,19 +37,29 @@ from palestra.settings import StatusArgs, load
 STATUS_FIELDS: Final = ("", "state", "type", "url", "pid", "up", "reason", "endpoint")
 
 
-def run_fleet(overrides: list[str], *, ng: bool) -> int:
-    """Start every instance and the head server; serve until the user stops them, or until one dies."""
-    config = load(overrides, ng=ng)
+def run_fleet(
+    overrides: list[str],
+    *,
+    ng: bool,
+    extra: ConfigTree | None = None,
+    endpoints_within_s: float | None = None,
+) -> int:
+    """Start every instance and the head server; serve until the user stops them, or until one dies.
+
+    `endpoints_within_s`: first wait so many seconds for the endpoints of the models, unless the
+    configuration sets another time; None: do not wait.
+    """
+    config = load(overrides, ng=ng, extra=extra)
     warn_all(config.warnings)
     if not config.instances:
         raise ConfigError(
             "no server instance is configured",
-            hint='give config files: "+config_paths=[a.yaml,b.yaml]"',
+            hint='pass config files: "+config_paths=[a.yaml,b.yaml]"',
         )
     check_head_port(config.tree)
     try:
         with masking(config.secrets):
-            run_to_end(_serve(config))
+            run_to_end(_serve(config, endpoints_within_s))
     except CommandStopped as stopped:
         notice("stopped")
         # Ctrl-C is how a fleet is meant to end.
@@ -56,7 +67,7 @@ def run_fleet(overrides: list[str], *, ng: bool) -> int:
     return 0
 
 
-async def _serve(config: ResolvedConfig) -> None:
+async def _serve(config: ResolvedConfig, endpoints_within_s: float | None) -> None:
     started = time.monotonic()
     count = len(config.instances)
     notice(f"starting {count} servers …")
@@ -65,9 +76,20 @@ async def _serve(config: ResolvedConfig) -> None:
     )
     async with fleet, head_server(fleet) as run:
         show_instances(fleet.instances.values())
+        if endpoints_within_s is not None:
+            await unless(fleet.watch(), _wait_for_models(config, fleet, endpoints_within_s))
         say(f"All {count} / {count} servers ready! ({time.monotonic() - started:.1f} s)")
         say(f"head server: {run.url}; stop with Ctrl-C")
         await fleet.watch()
+
+
+async def _wait_for_models(config: ResolvedConfig, fleet: Fleet, within_s: float) -> None:
+    """Wait until the endpoint of every model server answers.
+
+    Raises RunFailed: an endpoint does not answer in time.
+    """
+    tree = {WAITING_LONGER: within_s, **config.tree}
+    await ask_endpoints(fleet.client, replace(config, tree=tree), notice)
 
 
 def show_instances(instances: Any) -> None:
@@ -76,7 +98,13 @@ def show_instances(instances: Any) -> None:
     print_table(
         ("name", "type", "placement", "url", "state"),
         [
-            (i.name, i.server_type, i.placement, i.urls[0] if i.urls else "in-process", i.state)
+            (
+                f"{i.name} ({i.role})" if i.role else i.name,
+                i.server_type,
+                i.placement,
+                i.urls[0] if i.urls else "in-process",
+                i.state,
+            )
             for i in rows
         ],
         spare="type,placement",

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from palestra.api import doors_of_agents
 from palestra.cli.console import masking, notice, say, warn_all
-from palestra.cli.doors import doors_of_agents
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ConfigTree, ResolvedConfig, ServerType
 from palestra.datasets import (
@@ -55,13 +55,19 @@ def _refuse_what_cannot_be(args: ImportArgs) -> None:
     flags_given = [f"--{name}" for name in ("split", "artifact") if getattr(args, name) is not None]
     if not args.source.startswith(HUB) and flags_given:
         raise ConfigError(
-            f"{' and '.join(flags_given)}: only for a repository of the hub, and {args.source} is a file",
-            hint="a repository is named hf:organization/name",
+            f"{' and '.join(flags_given)}: only for a repository of the Hugging Face hub, but "
+            f"{args.source} is a file",
+            hint="a repository is written as hf:organization/name",
         )
     if args.source == HUB:
-        raise ConfigError("hf: names no repository", hint="as in hf:organization/name")
+        raise ConfigError(
+            "the name of the repository is missing after hf:", hint="write hf:organization/name"
+        )
     if len(flags_given) > 1:
-        raise ConfigError("--split is all of a split and --artifact one file: give one of them")
+        raise ConfigError(
+            "--split (all rows of a split) and --artifact (one file) cannot be combined: give "
+            "one of them"
+        )
 
 
 def _fields(maps: Sequence[str]) -> dict[str, str]:
@@ -70,9 +76,11 @@ def _fields(maps: Sequence[str]) -> dict[str, str]:
     for mapping in maps:
         name, equals, column = mapping.partition("=")
         if not (name and equals and column):
-            raise ConfigError(f"--map {mapping}: is FIELD=COLUMN, as in --map question=problem")
+            raise ConfigError(
+                f"--map {mapping}: must be FIELD=COLUMN, for example --map question=problem"
+            )
         if name in fields:
-            raise ConfigError(f"--map {mapping}: {name} comes from {fields[name]!r} already")
+            raise ConfigError(f"--map {mapping}: {name} is already mapped to {fields[name]!r}")
         fields[name] = column
     return fields
 
@@ -95,7 +103,10 @@ def _doors(config: ResolvedConfig) -> list[RowEndpoint]:
     agents = [agent.name for agent in config.instances_of(ServerType.AGENT)]
     if not agents:
         if config.instances:
-            notice("warning: no agent in the configuration, so rows are held to no environment")
+            notice(
+                "warning: the configuration has no agent, so the rows are not checked against "
+                "an environment"
+            )
         return []
     return [
         door for doors in doors_of_agents(config, agents, report=notice).values() for door in doors
@@ -134,7 +145,7 @@ def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -
 
     source = existing_path(args.input_jsonl_fpath)
     if not source.is_file():
-        raise ConfigError(f"input_jsonl_fpath {args.input_jsonl_fpath} does not exist")
+        raise ConfigError(f"the input file {args.input_jsonl_fpath} does not exist")
     written = write_rows(read_jsonl(source), filled, Path(args.output_jsonl_fpath), source=source)
     say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
     return 0

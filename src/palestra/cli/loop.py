@@ -34,22 +34,6 @@ TIDY_S: Final = 0.5
 """How long, in seconds, to wait for leftover tasks to end."""
 
 
-async def to_its_end(work: Callable[[], T], *, undo: Callable[[T], object] | None = None) -> T:
-    """Run `work` in a thread and return its result. A cancellation waits for the thread to end.
-
-    `undo` is called with the result after a cancellation, because the caller cannot use it any
-    more.
-    """
-    working = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        await asyncio.wait({working})
-        if undo is not None and not working.cancelled() and working.exception() is None:
-            undo(working.result())
-        raise
-
-
 class CommandStopped(Exception):
     """Raised when a signal, from the user or the system, stops the command."""
 
@@ -149,7 +133,10 @@ class _Stop:
 
     def _print_stop(self, stopped: CommandStopped) -> None:
         within_s = STOP_S[stopped.signal]
-        notice(f"{stopped.signal.name}: something did not stop within {within_s:g} s; leaving it")
+        notice(
+            f"{stopped.signal.name}: some tasks did not stop within {within_s:g} s; the "
+            "command ends without them"
+        )
         if self._last_words is not None:
             self._last_words(stopped)
 

@@ -6,14 +6,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from palestra.api import FleetChoice, MergePlan, OwnFleet, find, merge
+from palestra.api import FleetChoice, OwnFleet, find
 from palestra.cli.console import notice, say, warn_all
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_key_metrics
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
-from palestra.rollouts import aggregate
+from palestra.rollouts import MergePlan, aggregate, merge
 from palestra.schema import JsonDict, RunPaths
 from palestra.settings import AggregateArgs, MergeArgs, args_from, load
 from palestra.system import shown
@@ -41,7 +41,7 @@ def ask_agents(
     try:
         metrics = run_to_end(ask())
     except CommandStopped as stopped:
-        notice(f"stopped by {stopped.signal.name}; the files that were there are in place")
+        notice(f"stopped by {stopped.signal.name}; the earlier files at the output are unchanged")
         raise SystemExit(stopped.exit_code) from None
     print_key_metrics(metrics)
 
@@ -88,8 +88,9 @@ def merge_shards(
         except PalestraError as error:
             notice(f"no aggregate metrics: {error.message}")
             notice(
-                "hint: they come from the agents: start those with `palestra run`, or name their "
-                "--config, and run the same command again; `palestra profile` needs none"
+                "hint: the agents compute these metrics: start the agents with `palestra run`, "
+                "or pass their --config, and run the same command again; `palestra profile` does "
+                "not need them"
             )
     _report(plan)
     return 0

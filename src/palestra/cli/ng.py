@@ -90,7 +90,7 @@ e2e_collect_rollouts = _command(
     "CollectArgs",
     runs_authors_code=True,
     ng=True,
-    own_fleet=True,
+    fleet="own",
 )
 reward_profile = _command(
     "ng_reward_profile",

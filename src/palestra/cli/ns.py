@@ -49,6 +49,6 @@ def their_command() -> Callable[[], Any] | None:
 def _refuse(name: str) -> int:
     near = nearest(name, COMMANDS, cutoff=0.0)
     raise ConfigError(
-        f"NeMo Skills' `{name}` is not provided by Palestra: the nearest is `{near}`",
+        f"NeMo Skills' `{name}` is not provided by Palestra: the nearest command is `{near}`",
         hint="install NeMo Skills for the rest of its commands",
     )

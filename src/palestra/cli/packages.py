@@ -29,13 +29,17 @@ def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
     python = made_interpreter(folder, cache=cache_root(cache))
     if python is None:
         raise RunFailed(
-            f"{shown(folder)} has no environment yet, for {', '.join(requirements_of(folder))}",
-            hint="it is made when the server is first started: palestra run",
+            f"{shown(folder)} has no virtual environment yet; it requires "
+            f"{', '.join(requirements_of(folder))}",
+            hint="the first start of the server makes it: palestra run",
         )
     if python == Path(sys.executable):
         notice(f"{shown(folder)} runs in Palestra's own environment: {sys.prefix}")
     else:
-        notice(f"{shown(folder)} runs in {python.parents[1]}, before what is in {sys.prefix}")
+        notice(
+            f"{shown(folder)} runs in {python.parents[1]}; its packages come before those of "
+            f"{sys.prefix}"
+        )
     command = [sys.executable, "-m", "uv", "pip", "list", "--python", str(python)]
     command += ["--format", args.format, *(["--outdated"] if args.outdated else [])]
     try:
@@ -51,6 +55,6 @@ def _folder(server_folder: str) -> Path:
     if not folder.is_dir():
         raise ConfigError(
             f"there is no server folder {server_folder}",
-            hint="name one such as resources_servers/my_env",
+            hint="pass a server folder, such as resources_servers/my_env",
         )
     return folder

@@ -1,11 +1,12 @@
 """`prepare`: check and measure the datasets of agents, and write them in the format of a trainer."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from palestra.api import doors_of_agents, files_behind, lines_of, read_rows
 from palestra.cli.console import masking, notice, say, warn_all
-from palestra.cli.doors import doors_of_agents
 from palestra.cli.tables import print_table
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ConfigTree, ResolvedConfig, ServerType
@@ -33,9 +34,10 @@ from palestra.datasets import (
     tokenizer_at,
 )
 from palestra.errors import ConfigError
+from palestra.fleet import start_timeout_of
 from palestra.schema import JsonObject
 from palestra.settings import PrepareArgs, args_from, existing_path, load
-from palestra.system import shown
+from palestra.system import shown, write_whole
 
 TOKENIZER = "tokenizer.json"
 NUMBERS = {
@@ -49,14 +51,24 @@ NUMBERS = {
 """
 
 
-def prepare(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
-    """Check, measure and write the datasets of the configuration."""
+def prepare(
+    overrides: list[str],
+    *,
+    ng: bool,
+    extra: ConfigTree | None = None,
+    types: Collection[str] | None = None,
+) -> int:
+    """Check, measure and write the datasets of the configuration.
+
+    `types`: only datasets of these types; None: all types of the mode.
+    """
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     warn_all(config.warnings)
     args = args_from(PrepareArgs, config.tree)
+    config = _with_file_rows(config, args)
     tokenizer = _tokenizer(args.tokenizer)
     with masking(config.secrets | credentials_in(os.environ)):
-        located = _located(config, args)
+        located = _located(config, args, types)
         _fetch(located, config, args)
         agents = dict.fromkeys(dataset_found.dataset.agent for dataset_found in located)
         prepared = prepare_datasets(
@@ -75,16 +87,44 @@ def prepare(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) 
     return 0
 
 
-def _located(config: ResolvedConfig, args: PrepareArgs) -> list[Located]:
+def _with_file_rows(config: ResolvedConfig, args: PrepareArgs) -> ResolvedConfig:
+    """Write the rows of environments in one file, and name them as datasets of the mode."""
+    instances = dict(config.instances)
+    training = args.mode == "train_preparation"
+    for agent, (server, source_file) in files_behind(config).items():
+        own_values = server.settings.get("settings") or {}
+        rows = read_rows(source_file, own_values, start_timeout_of(config.tree), notice).rows
+        path = Path(args.output_dirpath).absolute() / f"{server.name}_tasks.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, lines_of(rows))
+        dataset = {
+            "name": server.name,
+            "type": "train" if training else "example",
+            "jsonl_fpath": str(path),
+            "license": "not stated",
+        }
+        instances[agent] = replace(instances[agent], datasets=(dataset,))
+    return replace(config, instances=instances)
+
+
+def _located(
+    config: ResolvedConfig, args: PrepareArgs, types: Collection[str] | None
+) -> list[Located]:
     """Return the datasets for the mode; print which agents have datasets, and which files exist."""
     datasets = datasets_of_agents(config.instances.values())
-    in_mode = in_scope(datasets, args.mode)
-    _introduce(config, datasets, in_mode, args.mode)
+    in_mode = [
+        dataset
+        for dataset in in_scope(datasets, args.mode)
+        if types is None or dataset.entry.type in types
+    ]
+    scope = args.mode if types is None else f"type {' or '.join(sorted(types))}"
+    _introduce(config, datasets, in_mode, scope)
     if not in_mode:
         raise ConfigError(
-            f"no agent of the configuration has a dataset for {args.mode}",
-            hint="datasets stand under an agent: {name, type, jsonl_fpath}; train_preparation "
-            "takes those of type train, validation and benchmark, example_validation example",
+            f"no agent of the configuration has a dataset for {scope}",
+            hint="list datasets under an agent: {name, type, jsonl_fpath}; train_preparation "
+            "uses the types train, validation and benchmark, example_validation the type "
+            "example",
         )
     located = locate(in_mode, existing_path)
     for is_there, word in ((True, "found"), (False, "missing")):
@@ -100,14 +140,14 @@ def _introduce(
     config: ResolvedConfig,
     datasets: Sequence[AgentDataset],
     in_mode: Sequence[AgentDataset],
-    mode: str,
+    scope: str,
 ) -> None:
     agents = [agent.name for agent in config.instances_of(ServerType.AGENT)]
     having = {dataset.agent for dataset in datasets}
-    scope = {dataset.agent for dataset in in_mode}
+    chosen = {dataset.agent for dataset in in_mode}
     say(f"agents with datasets: {_listed(a for a in agents if a in having)}")
     say(f"agents without datasets: {_listed(a for a in agents if a not in having)}")
-    say(f"in scope of {mode}: {_listed(a for a in agents if a in scope)}")
+    say(f"in scope of {scope}: {_listed(a for a in agents if a in chosen)}")
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -133,7 +173,7 @@ def _tokenizer(tokenizer: str | None) -> Path | None:
     if not file.is_file():
         raise ConfigError(
             f"tokenizer {tokenizer}: {file} does not exist",
-            hint="the tokenizer.json of a model, or the folder it is in",
+            hint="pass the tokenizer.json of a model, or its folder",
         )
     tokenizer_at(file)  # before a row is read
     return file

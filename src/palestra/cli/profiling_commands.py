@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from palestra import api
-from palestra.analysis import Files, GroupSummary, PassAtK, Range, RunSummary, is_compressed
+from palestra.analysis import Files, GroupSummary, PassAtK, Range, RunSummary
 from palestra.cli.console import notice, say, warn_all
 from palestra.cli.tables import print_table
 from palestra.config import ConfigTree
 from palestra.errors import InputDataError
-from palestra.schema import RunPaths
+from palestra.schema import RunPaths, is_compressed
 from palestra.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
 from palestra.system import shown
 
-_WHAT_TO_TYPE = "name the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
+_WHAT_TO_TYPE = "pass the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
 
 
 def profile(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
@@ -55,7 +55,8 @@ def profile_files(
         votes = (f"maj@{k} {value:.3f}" for k, value in profiled.majorities.items())
         say("  " + ", ".join(votes))
     for path in (paths.reward_profiling, paths.agent_metrics, paths.report):
-        say(f"  {shown(path)}")
+        if path.exists():
+            say(f"  {shown(path)}")
     return profiled.rollouts
 
 
@@ -77,6 +78,22 @@ def show_summary(summary: RunSummary, *, by_family: bool) -> None:
         if group.scored < group.requested:
             rows.append(_requested_row(group, ks))
     print_table((*columns, *tail), rows, right=",".join((*columns[1:], *tail[:-1])))
+    _show_components(groups)
+
+
+def _show_components(groups: Sequence[GroupSummary]) -> None:
+    """Print the means of the reward's components, one line per group; nothing without any."""
+    means = {group.name: group.scores.components for group in groups if group.scores}
+    names = sorted({name for components in means.values() for name in components})
+    if names:
+        print_table(
+            ("mean of component", *names),
+            [
+                (group, *(f"{values[n]:.3f}" if n in values else "-" for n in names))
+                for group, values in means.items()
+            ],
+            right=",".join(names),
+        )
 
 
 def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
@@ -160,8 +177,8 @@ def _one_plain_file(files: Sequence[Path]) -> Path:
     """
     if len(files) > 1 or is_compressed(files[0]):
         raise InputDataError(
-            "aggregate metrics are made from one plain rollouts file",
-            hint="`palestra merge OUT SHARD…` puts shards together and makes the metrics too; "
-            "unpack a compressed file first",
+            "aggregate metrics need exactly one rollouts file, not compressed",
+            hint="`palestra merge OUT SHARD…` merges shards and computes the metrics too; unpack "
+            "a compressed file first",
         )
     return files[0]

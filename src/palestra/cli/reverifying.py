@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from palestra.api import prepared_reverification
+from palestra.api import own_overrides, prepared_reverification
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
@@ -20,6 +20,7 @@ from palestra.system import shown
 
 def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
     """Verify stored rows again; exit 1 when some rows could not be verified."""
+    overrides = [*overrides, *own_overrides(args.environment, args.own_settings)]
     # What a program is to read from standard output is the result alone.
     quiet = contextlib.redirect_stdout(sys.stderr) if args.as_json else contextlib.nullcontext()
     with quiet, prepared_reverification(args, overrides, OBSERVER) as prepared:
@@ -105,9 +106,7 @@ def _first_failure(failures: Path) -> str:
 
 def _failure_hint(failed: Mapping[str, int], args: ReverifyArgs) -> str:
     if Outcome.DATA_ERROR in failed and args.inputs is None:
-        return (
-            "--inputs FILE adds the fields of the task rows, if those are what the verifier misses"
-        )
+        return "if the verifier misses fields of the task rows, pass their file with --inputs FILE"
     if Outcome.JUDGE_ERROR in failed and not args.fresh_judge:
-        return "--fresh-judge asks the judge anew, instead of replaying what the rows hold"
-    return "the failures file says why, row by row; --overwrite starts again once it is mended"
+        return "--fresh-judge asks the judge again, instead of using the stored answers"
+    return "the failures file has the reason of each row; fix it, then start again with --overwrite"

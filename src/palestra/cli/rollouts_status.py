@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.cli.announcing import Announcement, announcements, ask
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.loop import run_to_end
 from palestra.cli.tables import print_table
 from palestra.config import ConfigTree
 from palestra.errors import CallError, PalestraError
 from palestra.fleet import AttachedFleet, HeadAddress, attach, http_transport
+from palestra.rollouts import Announcement, announcements, ask_collection
 from palestra.schema import JsonDict, JsonObject
 from palestra.server import IN_FLIGHT_PATH
 from palestra.settings import load
@@ -56,18 +56,24 @@ def rollouts_status(overrides: list[str], *, as_json: bool = False) -> int:
     for where, report in gathered.collections:
         if report is None:
             say(f"{shown(Path(where.output))} (process {where.pid}) does not answer")
-            notice(f"hint: kill -USR1 {where.pid} makes it print what its threads and tasks do")
+            notice(
+                f"hint: `kill -USR1 {where.pid}` makes the process print what its threads and "
+                "tasks are doing"
+            )
     for where, report in reports:
         _print(where, report)
     for name in gathered.silent:
-        say(f"{name} does not answer: something holds its event loop")
-        notice("hint: `palestra status` has its pid; kill -USR1 makes it print its tasks")
+        say(f"{name} does not answer: some code blocks its event loop")
+        notice(
+            "hint: find its process id with `palestra status`; `kill -USR1 PID` makes the "
+            "process print its tasks"
+        )
     return 0 if reports else 1
 
 
 async def _read_status(tree: ConfigTree) -> Seen:
     running = announcements()
-    reports = await asyncio.gather(*(asyncio.to_thread(ask, where) for where in running))
+    reports = await asyncio.gather(*(asyncio.to_thread(ask_collection, where) for where in running))
     gathered = Seen(list(zip(running, reports, strict=True)))
     http = http_transport(tree)
     try:

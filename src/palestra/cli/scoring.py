@@ -37,9 +37,11 @@ FRACTIONS: Final = ScoreUnit("fractions", 0.01, 4)
 def show_scores(args: ScoresArgs) -> int:
     """Score every model over its seeds and print the table."""
     if args.as_json and args.as_markdown:
-        raise ConfigError("--json and --markdown exclude each other")
+        raise ConfigError("--json and --markdown cannot be combined")
     if args.as_json and args.fractions:
-        raise ConfigError("--json and --fractions exclude each other: the document is in percent")
+        raise ConfigError(
+            "--json and --fractions cannot be combined: the JSON is always in percent"
+        )
     runs = [_label_and_path(run) for run in args.runs]
     scored = scores(runs, k=args.k, allow_unmatched=args.allow_unmatched)
     for text in scored.notices:

@@ -73,7 +73,7 @@ def pointing_lines(serving: Serving, key_variable: str) -> list[str]:
         f"+policy_base_url={serving.base_url}",
         f"+policy_model_name={serving.model}",
         key or "+policy_api_key=EMPTY",
-        f"or: --model vllm:{serving.base_url}#{serving.model} {key}".rstrip(),
+        f"or: --model vllm:{serving.model}@{serving.base_url} {key}".rstrip(),
     ]
 
 
@@ -118,15 +118,14 @@ def serve_sandbox(args: SandboxArgs) -> int:
     host, backend = args.host, args.backend
     token = args.token or os.environ.get(TOKEN_VARIABLE, "")
     if backend not in {"bubblewrap", "process"}:
-        raise ConfigError(
-            f"a sandbox service has no back end {backend!r}", hint="bubblewrap or process"
-        )
+        raise ConfigError(f"unknown sandbox back end {backend!r}", hint="bubblewrap or process")
     if not token and (host not in LOOPBACK or backend == "process"):
         # Without isolation whoever reaches it is this user, and on loopback every program does.
         what = "run programs without isolation" if backend == "process" else f"listen on {host}"
         raise ConfigError(
-            f"the sandbox is to {what}, and there is no token to protect it",
-            hint=f"set {TOKEN_VARIABLE} to a long random text, here and where it is used",
+            f"the sandbox would {what} without a token to protect it",
+            hint=f"set {TOKEN_VARIABLE} to a long random text, here and for the programs that "
+            "use the sandbox",
             cause=KnownCause.NO_TOKEN,
         )
     settings = SandboxSettings.model_validate({"backend": backend, "at_once": args.at_once})
@@ -139,7 +138,7 @@ async def _serve_sandbox(host: str, port: int, token: str, settings: SandboxSett
             sock = listen(host, port)
         except OSError as error:
             holder = holder_of(port)
-            holder_text = f": {holder} holds it" if holder else ""
+            holder_text = f": {holder} uses it" if holder else ""
             raise ConfigError(f"cannot listen on {host}:{port} ({error}){holder_text}") from error
         async with (
             sandbox_service(own_sandbox, token=token) as service,

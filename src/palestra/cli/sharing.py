@@ -146,7 +146,10 @@ def _send_to_hub(file: Outgoing, target: UploadTarget, settings: HubUpload, run:
     hub.require_token()
     uploaded = hub.upload(file, target, settings, run.progress)
     if uploaded.unchanged:
-        run.say(f"{uploaded.repo_id} has this {uploaded.path_in_repo} already: {uploaded.url}")
+        run.say(
+            f"{uploaded.repo_id} already has {uploaded.path_in_repo} with the same content: "
+            f"{uploaded.url}"
+        )
     elif uploaded.pull_request:
         run.say(f"Pull Request created: {uploaded.pull_request}")
     else:
@@ -187,7 +190,7 @@ def _download_from_gitlab(run: _Run) -> int:
         verified = download_from_registry(settings, registry, run.progress)
     run.say(f"wrote {shown(Path(settings.output_fpath))}")
     if not verified:
-        notice("the registry tells no digest of this file: only its size was compared")
+        notice("the registry has no digest of this file, so only the size was compared")
     return 0
 
 
@@ -204,8 +207,9 @@ def _migrate(run: _Run) -> int:
     """
     if "delete_from_gitlab" in run.tree:
         raise ConfigError(
-            "delete_from_gitlab: this command does not take it, and always asks",
-            hint="leave it out; --yes (+yes=true) answers the question",
+            "delete_from_gitlab: not a setting of this command, which always asks before it "
+            "deletes",
+            hint="leave delete_from_gitlab out; --yes (+yes=true) answers the question",
         )
     address = RegistryAddress.of(run.tree, os.environ)
     with tempfile.TemporaryDirectory(prefix="palestra-migrate-") as folder:
@@ -231,14 +235,14 @@ def _stored_file(tree: ConfigTree, folder: Path) -> GitlabDownload | None:
     if tree.get("input_jsonl_fpath") is not None:
         if tree.get("artifact_fpath") is not None or tree.get("version") is not None:
             raise ConfigError(
-                "input_jsonl_fpath is a file of this machine, and version and artifact_fpath are "
-                "one of the registry: give one or the other"
+                "input_jsonl_fpath names a local file, version and artifact_fpath a file in the "
+                "registry: pass one or the other"
             )
         return None
     if tree.get("artifact_fpath") is None and tree.get("version") is None:
         raise ConfigError(
-            "say what to upload: input_jsonl_fpath (a file of this machine), or version and "
-            "artifact_fpath (one of the registry)"
+            "the file to upload is missing: pass input_jsonl_fpath (a local file), or version "
+            "and artifact_fpath (a file in the registry)"
         )
     name = Path(str(tree.get("artifact_fpath") or "")).name
     return args_from(GitlabDownload, {**tree, "output_fpath": str(folder / name)})
@@ -265,9 +269,10 @@ def _refuse_to_lose(others: Sequence[str], name: str, run: _Run) -> None:
     """
     if others and run.yes:
         raise ConfigError(
-            f"yes: {name!r} has other versions in the registry, which would be deleted with the one "
-            "that is uploaded",
-            hint=f"without --yes it asks; `palestra dataset delete {name}` takes all versions",
+            f"yes: not accepted, as deleting {name!r} from the registry would delete other "
+            "versions too, not only the uploaded one",
+            hint=f"leave --yes out to be asked; `palestra dataset delete {name}` deletes all "
+            "versions",
         )
 
 
@@ -275,7 +280,7 @@ def _delete(catalogue: Catalogue, name: str, run: _Run) -> int:
     """Ask, unless `--yes` is set, and delete the dataset. Any answer but yes means no."""
     versions = catalogue.versions_of(name)
     if len(versions) > 1 and not run.yes:
-        run.say(f"{name!r} has the versions {', '.join(versions)}: all of them would go")
+        run.say(f"{name!r} has the versions {', '.join(versions)}: all of them would be deleted")
     question = (
         f"Found model {name!r} in the registry. Are you sure you want to delete it from Gitlab? "
         "[y/N]: "

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from palestra.cli.console import say
+from palestra.cli.console import is_plain, say
 from palestra.cli.escaping import one_line
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
 PIPED_WIDTH: Final = 200
 """The width at which texts wrap when the output is not a terminal. No column is left out then."""
@@ -59,28 +59,34 @@ def print_table(
 
     `spare`: the columns to leave out where the terminal is too narrow, the first one first.
     """
-    from rich.console import Console
     from rich.text import Text
 
     table_columns = _columns(columns, rows, right.split(","))
-    console = Console()
+    console = plain_console()
     if not console.is_terminal:
-        console = Console(
-            width=max(PIPED_WIDTH, _total([column.least for column in table_columns]))
-        )
+        console.width = max(PIPED_WIDTH, _total([column.least for column in table_columns]))
     if title:
         console.print(Text(one_line(title)))
     for part in _fitted(table_columns, console.width, [name for name in spare.split(",") if name]):
         console.print(part)
 
 
+def plain_console() -> "Console":
+    """Return a console for standard output. It writes no colours and no bold text when `NO_COLOR` is
+    set, or the terminal cannot show them.
+    """
+    from rich.console import Console
+
+    if is_plain():
+        return Console(color_system=None, highlight=False)
+    return Console(highlight=False)
+
+
 def print_lines_or_blocks(
     lines: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
     """Print `lines`; when one is wider than the terminal, print each row as a block instead."""
-    from rich.console import Console
-
-    console = Console()
+    console = plain_console()
     widest = max((_width(part) for line in lines for part in line.splitlines()), default=0)
     if not console.is_terminal or widest <= console.width:
         for line in lines:

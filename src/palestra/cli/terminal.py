@@ -25,6 +25,7 @@ from rich.live_render import LiveRender
 from rich.segment import ControlType
 from rich.text import Text
 
+from palestra.cli.console import is_plain
 from palestra.cli.escaping import visible
 
 FALLBACK_SIZE: Final = os.terminal_size((80, 24))
@@ -44,7 +45,12 @@ class Screen:
     def __init__(self, stream: TextIO) -> None:
         self._fd = stream.fileno()
         self._console = _Terminal(
-            file=stream, force_terminal=True, force_interactive=True, highlight=False, emoji=False
+            file=stream,
+            force_terminal=True,
+            force_interactive=True,
+            highlight=False,
+            emoji=False,
+            color_system=None if is_plain() else "auto",
         )
         self._live = _Frame(self._console, self._fd)
         self._orders: queue.SimpleQueue[str | Render | None] = queue.SimpleQueue()

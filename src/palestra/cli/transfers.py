@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, final
 
-from palestra.cli.console import notice
+from palestra.cli.console import is_plain, notice
 from palestra.cli.escaping import one_line
 from palestra.cli.terminal import is_a_screen
 from palestra.config import ConfigTree
@@ -49,7 +49,7 @@ def transfers() -> Iterator[UploadProgress]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with Progress(*columns, console=Console(stderr=True, no_color=is_plain() or None)) as bars:
         yield Frames(bars)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from palestra.api import find_subject
+from palestra.api import find_subject, own_overrides
 from palestra.cli.console import leave_now, masking, notice, say
 from palestra.cli.guard import tell_guard
 from palestra.cli.tables import print_table
@@ -30,6 +30,7 @@ LOCKED_AFTER_S: Final = 2.0
 
 def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
     """Examine an environment and print the report; exit 1 when a check failed."""
+    overrides = [*overrides, *own_overrides(args.environment, args.own_settings)]
     subject = find_subject(args.environment, overrides, notice)
     limits = ExaminationLimits(
         timeout_s=args.timeout_s, repeats=args.repeats, hostile_s=args.hostile_s
@@ -85,7 +86,7 @@ def show_report(report: VerifierReport, *, as_json: bool = False) -> int:
     failed = [check.name for check in report.checks if check.findings]
     notice(f"error: {report.environment} does not pass: {', '.join(failed)}")
     if not report.complete:
-        notice("hint: the verifier takes too long, so the checks after this one were not made")
+        notice("hint: the verifier is too slow, so the checks after this one did not run")
     return RunFailed.exit_code
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final, final
 
 import palestra
-from palestra.cli.announcing import announced, in_flight_lines
 from palestra.cli.console import notice
 from palestra.cli.guard import tell_guard
 from palestra.cli.progress import choose_kind, live_view
@@ -24,6 +23,8 @@ from palestra.rollouts import (
     PreparedRun,
     Progress,
     RolloutEvents,
+    announced,
+    in_flight_lines,
     open_for_events,
     run,
 )

@@ -88,7 +88,7 @@ class _CommandSubmitter(Submitter):
         """Raise ConfigError when the output folder holds a run of rollouts."""
         if self._files.submissions() and not is_command(read_run(self._files)):
             raise ConfigError(
-                f"{self._files.output_dir} holds a run of rollouts",
+                f"{self._files.output_dir} has a run of rollouts, not of a command",
                 hint="choose another --output-dir, or another --expname",
             )
 

@@ -125,7 +125,9 @@ class Parts:
         return tuple(replace(part, group=self._group(part.name, parts)) for part in parts)
 
     def partitions(self, components: Sequence[Component]) -> tuple[str | None, ...]:
-        """Return the partition of each group, in the order of the groups."""
+        """Return the partition of each group of components that share one, in the order of the
+        groups.
+        """
         by_group = {part.group: self._partition(part.name) for part in components}
         return tuple(by_group[group] for group in sorted(by_group))
 

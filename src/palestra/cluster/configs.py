@@ -54,7 +54,7 @@ def _parts(values: ConfigTree) -> ConfigTree:
     known_parts = ("server", "sandbox", "driver", "ray")
     for name in values:
         if name not in known_parts:
-            raise ValueError(f"there is no part {name!r}: {', '.join(known_parts)}")
+            raise ValueError(f"there is no part {name!r}; the parts are {', '.join(known_parts)}")
     return values
 
 
@@ -79,8 +79,8 @@ class ProbeSettings(BaseModel):
         both = {"deadline_s", "interval_s"} <= self.model_fields_set
         if both and self.deadline_s < self.interval_s:
             raise ValueError(
-                f"deadline_s {self.deadline_s:g} is over before interval_s {self.interval_s:g} is: "
-                "a service that is not there at once would never be looked at again"
+                f"deadline_s {self.deadline_s:g} is shorter than interval_s {self.interval_s:g}: "
+                "the service would be checked only once"
             )
         return self
 
@@ -162,7 +162,7 @@ def find_cluster(
     """
     if cluster is None:
         if config_dir:
-            raise ConfigError("--config-dir says where --cluster is looked for: give both")
+            raise ConfigError("--config-dir is the folder to look for --cluster in: pass both")
         return "none", ClusterConfig()
     if isinstance(cluster, Mapping):
         return str(cluster.get("name") or "given"), _checked(

@@ -158,7 +158,10 @@ def _status(files: RunFiles, unit: RunUnit, job_state: JobState | None) -> UnitS
     if state is Phase.UNKNOWN and result:
         standing = Standing.DONE if result.get("status") == "done" else Standing.FAILED
     if standing is Standing.DONE and unit.is_shard:
-        standing, reason = Standing.FAILED, "its job ended well, but it has no done file"
+        standing, reason = (
+            Standing.FAILED,
+            ("its job ended without an error, but the shard has no done file"),
+        )
     if standing.active:
         reason = job_state.reason if job_state else ""
     state_file = read_object(unit.files.state) or {}

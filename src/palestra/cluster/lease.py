@@ -61,7 +61,7 @@ class Holder:
 
     @classmethod
     def me(cls, job_id: str, restart: int) -> Holder:
-        """Return this process as a holder. `job_id`: the id of its Slurm job; empty without Slurm."""
+        """Return this process as a holder of the lock. `job_id`: its Slurm job; empty without Slurm."""
         return cls(job_id, restart, **asdict(Process.this()))
 
     @classmethod
@@ -128,8 +128,9 @@ class Lease:
                 return
             if why and time.monotonic() > deadline:
                 raise LeaseHeld(
-                    f"{self._path.name} is held by {current.said() if current else '?'}: {why}; "
-                    f"if that is certain to have ended, remove {self._path}"
+                    f"the lock {self._path.name} belongs to "
+                    f"{current.said() if current else '?'}: {why}; if that job has certainly "
+                    f"ended, remove {self._path}"
                 )
             self._sleep(1.0)
 
@@ -166,11 +167,11 @@ class Lease:
             alive = born_at(holder.pid) == holder.born
             return "its process is alive" if alive else ""
         if not holder.job_id:
-            return "it ran on another machine, where nobody can look"
+            return "it ran on another machine, so its process cannot be checked from here"
         restarted = holder.job_id == self._me.job_id and holder.restart < self._me.restart
         if not restarted and (self._is_gone is None or not self._is_gone(holder.job_id)):
             return "its job has not ended"
-        return "" if self._silent() else "its job has ended, but it still writes"
+        return "" if self._silent() else "its job has ended, but its process still writes"
 
     def _silent(self) -> bool:
         """Whether no heartbeat comes for `silent_after_s`. Only this machine's clock measures the
@@ -248,11 +249,13 @@ class LeaseWatch:
         except OSError:  # the file system hangs or is gone for a while: as if nothing was heard
             holder, beats = None, self._beats
         if holder is not None and holder.number != self._number:
-            return f"{holder.said()} has taken this shard over"
+            return f"{holder.said()} now runs this shard instead"
         if beats != self._beats:
             self._beats, self._heard = beats, self._clock()
         silent_s = self._clock() - self._heard
-        return f"no word of the supervisor for {silent_s:.0f} s" * (silent_s > self._silent_after_s)
+        return f"the supervisor has written nothing for {silent_s:.0f} s" * (
+            silent_s > self._silent_after_s
+        )
 
 
 def _beats(path: Path) -> Mapping[str, Any]:

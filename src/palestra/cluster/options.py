@@ -75,7 +75,10 @@ def _server_problems(options: RolloutOptions) -> list[str]:
     if not options.self_hosted:
         if options_given:
             return [
-                f"{', '.join(options_given)} without --server-gpus N (or --server-cpu): nothing starts"
+                (
+                    f"{', '.join(options_given)} without --server-gpus N (or --server-cpu): no "
+                    "server would start"
+                )
             ]
         return _key_problems(options)
     problems = []
@@ -86,7 +89,9 @@ def _server_problems(options: RolloutOptions) -> list[str]:
     if not options.server_type:
         problems.append("a self-hosted server needs --server-type")
     if options.policy_api_key_env:
-        problems.append("--policy-api-key-env: a self-hosted server's key is made for each job")
+        problems.append(
+            "--policy-api-key-env: leave it out, as each job makes a key for its self-hosted server"
+        )
     return problems
 
 
@@ -100,7 +105,8 @@ def _address_problems(
     problems = []
     if options_given:
         problems.append(
-            f"{', '.join(options_given)} beside --server-address: a server that runs already is not started"
+            f"{', '.join(options_given)} cannot be combined with --server-address: that server "
+            "runs already and is not started"
         )
     if not address.startswith(("http://", "https://")):
         problems.append("--server-address is a URL such as http://host:8000/v1")
@@ -129,13 +135,13 @@ def _key_value_problems(options: RolloutOptions) -> list[str]:
         both = bool(key) and options.policy_api_key_env is not None
         return ["--policy-api-key and --policy-api-key-env: give one of them"] if both else []
     problem = (
-        "--policy-api-key would stand in the plan: export the key, and give the name of its "
-        "variable, --policy-api-key-env"
+        "--policy-api-key would be readable in the plan file: export the key, and pass the name "
+        "of its variable with --policy-api-key-env"
     )
     if options.self_hosted:
         problem = (
-            "--policy-api-key: a server that a job starts gets a key made for that job, so leave "
-            "it out (--policy-api-key-env names the variable of a key for --server-address)"
+            "--policy-api-key: leave it out, as a server that a job starts gets a new key (for "
+            "--server-address, --policy-api-key-env names the variable of the key)"
         )
     return [problem]
 
@@ -159,7 +165,7 @@ def name_problems(options: JobOptions) -> list[str]:
     if not (name.replace("-", "").replace("_", "").replace(".", "").isalnum() and name.isascii()):
         problems.append(f"--expname {name!r}: letters, digits, '-', '_' and '.'")
     elif len(name) > MOST_NAME or name.isdecimal():
-        problems.append(f"--expname: at most {MOST_NAME} characters, and no mere number")
+        problems.append(f"--expname: at most {MOST_NAME} characters, and not only digits")
     if options.allow_missing_dep and not options.run_after:
         problems.append("--allow-missing-dep without --run-after")
     return problems
@@ -195,7 +201,7 @@ def unset(setting_of: Mapping[str, str], environ: Mapping[str, str]) -> list[str
     names it.
     """
     return [
-        f"{where} names the variable {name}, which is not set or empty here"
+        f"{where} names the variable {name}, which is not set, or empty, in this shell"
         for name, where in setting_of.items()
         if not environ.get(name)
     ]
@@ -220,7 +226,9 @@ def missing_here(options: RolloutOptions, cluster: ClusterConfig, cwd: Path) -> 
     problems = []
     path = options.gym_path
     if path and cluster.runtime == "none" and not (cwd / path).is_dir():
-        problems.append(f"--gym-path {path}: there is no such folder; give that of a checkout")
+        problems.append(
+            f"--gym-path {path}: there is no such folder; pass the folder of a checkout"
+        )
     return problems
 
 

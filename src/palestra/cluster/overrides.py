@@ -62,11 +62,11 @@ def filled(options: Mapping[str, Any], extra: Sequence[str], environ: Mapping[st
     from_overrides, other_overrides = _by_option(extra)
     values = {name: value for name, value in options.items() if value not in (None, False)}
     problems = [
-        f"--{name.replace('_', '-')} is given more than once, with different values (an override says it too)"
+        f"--{name.replace('_', '-')} has more than one value (an override sets it too)"
         for name, given_values in from_overrides.items()
         if len({_comparable(name, v) for v in (*given_values, *_values_of(values, name))}) > 1
     ]
-    raise_problems(problems, hint="give each once: as an option or as an override")
+    raise_problems(problems, hint="set each only once: as an option or as an override")
     values = {**options, **{name: given_values[0] for name, given_values in from_overrides.items()}}
     values, notices = _with_key_variable(values, environ)
     return Filled(values, (*other_overrides, *_placeholder_key(values)), notices)
@@ -141,9 +141,9 @@ _DECIDED: Final = {
     "output_jsonl_fpath": "--output-dir",
     "shard": "--num-chunks",
     "split": "--input-file",
-    "resume_from_cache": "nothing: jobs always go on from what is there",
+    "resume_from_cache": "leave it out: jobs always continue from the rollouts that exist",
     "on_stale": "--rerun-done",
-    "progress": "nothing: logs are plain",
+    "progress": "leave it out: logs are always plain",
 }
 """The collection settings that options decide, and the option for each."""
 
@@ -168,7 +168,7 @@ def collect_settings(
     problems = []
     for name in dict.fromkeys(override.steps[0] for override in parsed):
         if name in _DECIDED:
-            problems.append(f"--collect-override {name}: there is {_DECIDED[name]} for it")
+            problems.append(f"--collect-override {name} is not accepted; instead: {_DECIDED[name]}")
         elif name not in CollectArgs.model_fields:
             near = did_you_mean(name, CollectArgs.model_fields)
             problems.append(
@@ -186,7 +186,9 @@ def collect_settings(
     overridden = apply_overrides({}, parsed)
     if seeded:
         overridden["num_repeats_add_seed"] = True
-    args = args_from(CollectArgs, {**tree, **overridden}, hint="these come from --collect-override")
+    args = args_from(
+        CollectArgs, {**tree, **overridden}, hint="correct the --collect-override options"
+    )
     return args.settings(load_config(use_env_yaml=False))
 
 

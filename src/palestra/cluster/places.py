@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from palestra.cluster.plan import Mount
-from palestra.config import PACKAGE_ROOT
+from palestra.config import PACKAGE_ROOT, NamedFile
 from palestra.errors import ConfigError
 
 FLAGS = frozenset({"ro", "rw", "z", "Z", "x-create=dir", "x-create=file", "rslave", "rprivate"})
@@ -122,7 +122,10 @@ class Placed:
     @property
     def here(self) -> bool:
         """Whether the path exists on this machine."""
-        return not self.in_image and self.outside.exists()
+        source_file = NamedFile.parse(str(self.outside))
+        return (
+            not self.in_image and Path(source_file.path if source_file else self.outside).exists()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,16 @@ class PathReader:
     def config(self, text: str) -> Placed:
         """Resolve a config file. One that the package ships keeps its relative name, because the
         job's package contains it too.
+
+        An environment in one file may name its class: `shelf.py:Shelf`.
         """
+        source_file = NamedFile.parse(text)
+        if source_file is not None and source_file.class_name:
+            placed = self.config(source_file.path)
+            outside = Path(f"{placed.outside}:{source_file.class_name}")
+            return replace(
+                placed, outside=outside, inside=f"{placed.inside}:{source_file.class_name}"
+            )
         if Path(text).is_absolute():
             return self.path(text, "--config-paths")
         if (self.cwd / text).exists():

@@ -387,7 +387,9 @@ def from_json(text: bytes) -> Run:
     try:
         fields_read = json.loads(text)
         if fields_read["format"] != FORMAT:
-            raise ValueError(f"it has format {fields_read['format']}, and {FORMAT} is read here")
+            raise ValueError(
+                f"its format is {fields_read['format']}, but this Palestra reads format {FORMAT}"
+            )
         return _record_from(
             Run,
             fields_read,

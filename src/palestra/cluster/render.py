@@ -104,8 +104,9 @@ def _whole_job(
 ) -> dict[str, str]:
     if "\\" in run.log_dir and run.executor == "slurm":
         raise ConfigError(
-            f"--log-dir {run.log_dir}: Slurm reads a backslash in the name of a log as a sign",
-            hint="choose a folder without one",
+            f"--log-dir {run.log_dir}: Slurm gives a backslash in the name of a log a special "
+            "meaning",
+            hint="choose a folder without a backslash in its path",
         )
     number = "%A_%a" if job.array else "%j"
     directives = {
@@ -161,9 +162,9 @@ def _own_variables(variables: Mapping[str, str], where: str) -> Mapping[str, str
             raise ConfigError(f"{where}: {key!r} is not an option of sbatch", hint="KEY=VALUE")
         if key in OWNED:
             raise ConfigError(
-                f"{where}: {key} is decided by the plan",
-                hint="there are options of their own for what may be chosen: --partition, "
-                "--account, --qos, --time, --time-min, --exclusive, --array-cap",
+                f"{where}: {key} is set by Palestra and cannot be changed here",
+                hint="use the options of this command for: --partition, --account, --qos, "
+                "--time, --time-min, --exclusive, --array-cap",
             )
     return variables
 

@@ -30,7 +30,7 @@ def env_problems(env: Mapping[str, str], where: str) -> list[str]:
     """Return what is wrong with literal variables: shell expressions, secrets, invalid names."""
     return [
         *(
-            f"{where}: {name} holds {sign!r}: an expression of the shell is never evaluated here"
+            f"{where}: {name} contains {sign!r}, but shell expressions are not evaluated here"
             for name, value in env.items()
             for sign in SHELL
             if sign in value
@@ -53,7 +53,7 @@ def override_problems(overrides: Iterable[str], where: str) -> list[str]:
     value.
     """
     return [
-        f"{where}: {override.key} is a secret and would stand in the plan; give "
+        f"{where}: {override.key} is a secret and would be readable in the plan file; use "
         "--policy-api-key-env, or ${oc.env:VARIABLE}"
         for override in parse_overrides(overrides)
         if _tells_secret(override)
@@ -76,8 +76,8 @@ def _tells_secret(override: Override) -> bool:
 def argument_problems(arguments: Sequence[str], where: str) -> list[str]:
     """Return a message for each command-line flag whose name means that a secret follows."""
     return [
-        f"{where}: --{match[1]} would stand in the process list; a self-hosted server's key is made "
-        "for each job"
+        f"{where}: --{match[1]} would be readable in the process list; leave it out, as each job "
+        "makes a key for its self-hosted server"
         for text, following in pairwise([*arguments, ""])
         if (match := _FLAG.match(text))
         and is_secret_name(match[1])
@@ -95,7 +95,7 @@ def key_problems(arguments: Iterable[str], part: str) -> list[str]:
     if not any("{nonce}" in text for text in arguments):
         return []
     where = "a server finds it in the variable PALESTRA_SERVER_KEY"
-    return [f"{part}: the job's key would stand in the process list; {where}"]
+    return [f"{part}: the job's key would be readable in the process list; {where}"]
 
 
 def address_problem(address: str, where: str) -> str:
@@ -108,7 +108,10 @@ def address_problem(address: str, where: str) -> str:
     except ValueError as error:
         return f"{where} is not a URL: {error}"
     if parts.username or parts.password or any(is_secret_name(name) for name, _ in query):
-        return f"{where} holds a secret and would stand in the plan; give --policy-api-key-env"
+        return (
+            f"{where} has a secret, which would be readable in the plan file; use "
+            "--policy-api-key-env"
+        )
     return ""
 
 
@@ -116,7 +119,7 @@ def variable_problem(name: str, where: str) -> str:
     """Return why `name` is no valid name of a variable; empty when it is. Never shows `name`."""
     if re.fullmatch(r"[A-Za-z_]\w*", name):
         return ""
-    return f"{where} takes the name of an environment variable, and was given something else"
+    return f"{where} must be the name of an environment variable, and is something else"
 
 
 def check_absent(
@@ -170,7 +173,7 @@ def _sought(
 
 def _secret_in_text(secret_name: str, where: str) -> ConfigError:
     return ConfigError(
-        f"{secret_name} would stand in {where}",
-        hint="secrets are passed by the names of their variables: --policy-api-key-env, or "
+        f"{secret_name} would be readable in {where}",
+        hint="pass only the name of the variable that has the secret: --policy-api-key-env, or "
         "inherit_env of the cluster config",
     )

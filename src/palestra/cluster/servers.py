@@ -86,7 +86,9 @@ def _sglang(options: RolloutOptions, further: Sequence[str], python: str) -> Ser
 
 def _llama_cpp(options: RolloutOptions, further: Sequence[str], python: str) -> ServerCommand:
     if options.trust_remote_code:
-        raise ConfigError("--trust-remote-code: a llama_cpp model brings no code")
+        raise ConfigError(
+            "--trust-remote-code: has no effect for llama_cpp, whose models contain no code"
+        )
     if options.server_nodes > 1:
         raise ConfigError("--server-nodes: llama_cpp runs on one node")
     default = f"{shlex.quote(python)} -m palestra serve-model llama-cpp"
@@ -103,7 +105,7 @@ def _generic(options: RolloutOptions, further: Sequence[str], python: str) -> Se
     if not options.server_entrypoint:
         raise ConfigError("--server-type generic needs --server-entrypoint, with {port} in it")
     if options.trust_remote_code:
-        raise ConfigError("--trust-remote-code: a generic server takes it in --server-args")
+        raise ConfigError("--trust-remote-code: for a generic server, put it into --server-args")
     argv = (*shlex.split(options.server_entrypoint), *further)
     if not any("{port}" in word for word in argv):
         raise ConfigError(
@@ -133,6 +135,6 @@ def _number(words: Sequence[str], *flags: str) -> int:
         if name.replace("_", "-") in flags:
             text = value if equals else after
             if not text.isdecimal() or not int(text):
-                raise ConfigError(f"--server-args: {name} takes a number from 1 on")
+                raise ConfigError(f"--server-args: {name} must be a number of 1 or more")
             return int(text)
     return 1

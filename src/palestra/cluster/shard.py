@@ -58,8 +58,8 @@ def count(files: ShardFiles) -> ShardCounts:
     strange = (scored | failed) - requested
     if strange:
         raise NotDone(
-            f"{files.name} has {len(strange)} rows that were not asked for, "
-            f"such as {min(strange)} (task, rollout)"
+            f"{files.name} has {len(strange)} rows that the run did not request, such as "
+            f"{min(strange)} (task, rollout)"
         )
     return ShardCounts(len(requested), len(scored), len(failed))
 

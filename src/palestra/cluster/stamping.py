@@ -200,7 +200,7 @@ def remember_stamped(stamped: Stamped, files: RunFiles, *, anew: bool = False) -
         if earlier["input_digest"] != stamped.input_digest:
             raise StaleRun(
                 f"the run in {files.output_dir} was made from other input rows",
-                hint="give back what was changed, or choose another --output-dir",
+                hint="undo the changes, or choose another --output-dir",
                 cause=KnownCause.STALE_INPUTS,
             )
     write_json(files.stamped, asdict(stamped))
@@ -226,5 +226,6 @@ def with_stamped(run: Run) -> Run:
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputDataError(
-            f"{path} cannot be read: {error}", hint="the job `prepare` writes it: see its log"
+            f"{path} cannot be read: {error}",
+            hint="the job `prepare` writes this file: see the log of that job",
         ) from error

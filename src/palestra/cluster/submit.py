@@ -35,7 +35,7 @@ from palestra.rollouts import OPERATIONAL, StaleRun, differences
 from palestra.settings import CollectSettings, RolloutOptions
 
 HINT: Final = (
-    "give back what was changed, or choose another --output-dir, or collect everything again with "
+    "undo the changes, or choose another --output-dir, or collect everything again with "
     "--rerun-done"
 )
 
@@ -121,7 +121,8 @@ def _check_plan(files: RunFiles, new: Mapping[str, str]) -> None:
     plan = read_plan(files.submission(earlier[-1]).plan)
     if is_command(plan):
         raise ConfigError(
-            f"{files.output_dir} holds a command's run", hint="choose another --output-dir"
+            f"{files.output_dir} holds a job that runs a command, not rollouts",
+            hint="choose another --output-dir",
         )
     old = plan.identity
     # Of rows that could not be read either time, nothing is known.
@@ -221,7 +222,7 @@ class _RolloutSubmitter(Submitter):
         is_elsewhere = self._places.packaged or self._places.containers
         if is_elsewhere and (self._cwd / "env.yaml").exists():
             self._log_line(
-                "env.yaml stays here: jobs in containers or of packaged code do not see it"
+                "env.yaml is not copied: jobs in containers or of packaged code cannot read it"
             )
         return served_config(
             self._options, paths, self._options.serve_override, use_env_yaml=not is_elsewhere

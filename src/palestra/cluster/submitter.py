@@ -47,10 +47,10 @@ def waits_for(
             if not missing_fine:
                 raise ConfigError(
                     f"--run-after {name}: no such run",
-                    hint="a run's --expname, its output folder or a job's id; "
-                    "--allow-missing-dep starts all the same",
+                    hint="pass a run's --expname, its output folder or a job's id; "
+                    "--allow-missing-dep starts the run anyway",
                 )
-            notices.append(f"--run-after {name}: no such run, so nothing is waited for")
+            notices.append(f"--run-after {name}: no such run, so the new jobs do not wait for it")
             continue
         if offline:
             after += [After("afterok", job_id=job_id) for job_id in ids]
@@ -139,13 +139,13 @@ def _open(
         ]
         if bad:
             raise ConfigError(
-                f"--run-after {name}: job {job_id} ended badly ({_state_text(bad[0])})",
-                hint="mend that run first; what depends on it would never start",
+                f"--run-after {name}: job {job_id} did not succeed ({_state_text(bad[0])})",
+                hint="fix that run first; a job that waits for it would never start",
             )
         if all(job_state.state is Phase.UNKNOWN for job_state in own_states) and not missing_fine:
             raise ConfigError(
-                f"--run-after {name}: the cluster knows no job {job_id} any more",
-                hint="--allow-missing-dep starts all the same",
+                f"--run-after {name}: the cluster does not know job {job_id} any more",
+                hint="--allow-missing-dep starts the run anyway",
             )
         if any(not job_state.state.over for job_state in own_states):
             open_ids.append(job_id)
@@ -237,7 +237,7 @@ class Submitter:
             if number != self._next_submission():
                 raise ConfigError(
                     f"another command has just submitted into {self._files.output_dir}",
-                    hint="look at it with `palestra cluster status`",
+                    hint="see what it submitted with `palestra cluster status`",
                 )
             if not self._options.dry_run:
                 refuse_running(self._files, timeout_s=self._cluster.command_timeout_s)
@@ -321,8 +321,8 @@ def hand_over(run: Run, executor: Executor, *, timeout_s: float = 60.0) -> dict[
         remember(KnownRun(run.name, run.output_dir, run.executor, timeout_s))
     except OSError as error:
         raise RunFailed(
-            f"the run's name cannot be remembered: {error}",
-            hint="PALESTRA_STATE_DIR says in which folder such things are kept",
+            f"the name of the run cannot be saved: {error}",
+            hint="set PALESTRA_STATE_DIR to a folder that can be written",
         ) from error
     try:
         executor.submit(run, on_submitted)
@@ -331,8 +331,8 @@ def hand_over(run: Run, executor: Executor, *, timeout_s: float = 60.0) -> dict[
             raise
         submitted = ", ".join(f"{name} {job_id}" for name, job_id in ids.items())
         raise type(error)(
-            f"{error.message}; submitted by then: {submitted}",
-            hint=f"`palestra cluster retry-failed {run.output_dir}` submits what is missing, "
-            "`palestra cluster cancel` ends what there is",
+            f"{error.message}; submitted before that: {submitted}",
+            hint=f"`palestra cluster retry-failed {run.output_dir}` submits the missing jobs, "
+            "`palestra cluster cancel` ends the submitted ones",
         ) from error
     return ids

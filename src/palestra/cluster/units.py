@@ -42,7 +42,7 @@ def folder_of(run_name: str) -> RunFiles:
         if run_known is None:
             raise InputDataError(
                 f"there is no run {run_name!r}",
-                hint="a run is named by its --output-dir or --expname",
+                hint="name the run by its --output-dir or --expname",
             )
         folder = Path(run_known.output_dir)
     return RunFiles(folder)
@@ -60,7 +60,7 @@ def read_run(files: RunFiles) -> Run:
     try:
         return read_plan(plan)
     except (OSError, ValueError) as error:
-        raise InputDataError(f"{plan} is not a plan that can be read: {error}") from error
+        raise InputDataError(f"{plan} cannot be read as a plan (plan.json): {error}") from error
 
 
 def units_of(files: RunFiles, run: Run) -> list[RunUnit]:

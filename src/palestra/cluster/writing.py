@@ -89,7 +89,8 @@ def submitting(files: RunFiles) -> Iterator[None]:
         except BlockingIOError:
             raise ConfigError(
                 f"another command is submitting into {files.output_dir} at this moment",
-                hint="wait for it; with executor none that is until all of its jobs have ended",
+                hint="wait for that command to end; with executor none it ends after all of its "
+                "jobs",
             ) from None
         try:
             yield

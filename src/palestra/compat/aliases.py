@@ -4,41 +4,52 @@ each other.
     nemo_gym.x                    is palestra.compat.nemo_gym.x
     nemo_skills.x                 is palestra.cluster.nemo_skills.x, unless it is installed
     resources_servers.x.app       is the project's own, else palestra.resources_servers.x.app
+    resources_servers.gymnasium   is the project's own, else palestra.compat.gymnasium
     responses_api_agents.y.app    likewise, and responses_api_models.z.app
 
 `AliasFinder` is the last finder of `sys.meta_path`, so that installed packages and the project's
 modules come first. `BelowAliasFinder` is the first: it finds the submodules of an aliased module,
 whose files would otherwise be imported twice.
+
+A module or name of another product that Palestra lacks is an ImportError which names the nearest
+one that exists, and the page with the list.
 """
 
 import importlib
+import importlib.metadata
 import importlib.util
-import pkgutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, final
+from typing import Final, final
 
-from palestra.config import SERVER_TREES, nearest, project_root
+from palestra.compat.missing_names import (
+    PRODUCTS,
+    explain_missing_names,
+    names_beside,
+    not_provided,
+)
+from palestra.config import SERVER_TREES, project_root
 
 _TARGETS: Final = {
     "nemo_gym": "palestra.compat.nemo_gym",
     "nemo_skills": "palestra.cluster.nemo_skills",
     **{tree: f"palestra.{tree}" for tree in SERVER_TREES},
 }
-_PRODUCTS: Final = {"nemo_skills": "NeMo Skills"}
-"""Packages that Palestra replaces in part, and only when the real package is not installed."""
+_FIELD_PACKAGES: Final = {"resources_servers.gymnasium": "palestra.compat.gymnasium"}
+"""Server folders of the field that other folders import as a library."""
 
 
 @final
 class _SameModule(Loader):
     """A loader that returns the module already imported under its own name, `target`."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, alias: str) -> None:
         self._target = target
+        self._alias = alias
         self._spec: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -50,6 +61,8 @@ class _SameModule(Loader):
     def exec_module(self, module: ModuleType) -> None:
         # The import system has put the alias's spec into it.
         module.__spec__ = self._spec
+        if self._alias.partition(".")[0] == "nemo_gym":
+            explain_missing_names(module, self._alias)
 
 
 @final
@@ -66,22 +79,20 @@ class AliasFinder(MetaPathFinder):
         """
         del path, target
         top, dot, remainder = fullname.partition(".")
-        if top not in _TARGETS or (
-            top in _PRODUCTS and remainder and not _is_alias_below(fullname)
-        ):
+        if top not in _TARGETS or (top in PRODUCTS and remainder and not _is_alias_below(fullname)):
             return None
-        ours = _TARGETS[top] + dot + remainder
+        ours = _FIELD_PACKAGES.get(fullname) or _TARGETS[top] + dot + remainder
         try:
             spec = importlib.util.find_spec(ours)
         except ModuleNotFoundError:
             return None
-        if spec is None and top in _PRODUCTS:
-            raise ModuleNotFoundError(_not_provided(fullname, ours), name=fullname)
+        if spec is None and top in PRODUCTS:
+            raise ModuleNotFoundError(not_provided(fullname, names_beside(ours)), name=fullname)
         if spec is None:
             return None
         return ModuleSpec(
             fullname,
-            _SameModule(ours),
+            _SameModule(ours, fullname),
             origin=spec.origin,
             is_package=spec.submodule_search_locations is not None,
         )
@@ -99,13 +110,21 @@ class BelowAliasFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Return the spec of the module that `fullname` is an alias of; None when its parent is no
         alias.
+
+        Also the spec of the alias of `nemo_gym` when a checkout of it is on `sys.path` only because
+        its servers are.
         """
+        if fullname == "nemo_gym" and _is_in_a_project(fullname):
+            return self._finder.find_spec(fullname, path, target)
         parent = fullname.rpartition(".")[0]
         if not parent or parent.partition(".")[0] not in _TARGETS:
             return None
         parent_module = sys.modules.get(parent)
         if parent_module is None or parent_module.__name__ == parent:
             return None
+        if fullname.partition(".")[0] in PRODUCTS:
+            # A checkout of the product on `sys.path` would mix its modules with ours.
+            return self._finder.find_spec(fullname, path, target)
         # A project that was added after the alias had been made still goes first.
         inside = parent.replace(".", "/")
         folders = [str(folder) for entry in sys.path if (folder := Path(entry, inside)).is_dir()]
@@ -113,49 +132,20 @@ class BelowAliasFinder(MetaPathFinder):
         return own_spec or self._finder.find_spec(fullname, path, target)
 
 
+def _is_in_a_project(package: str) -> bool:
+    """Whether `package` is a folder beside server trees, such as in a checkout, and not installed."""
+    spec = PathFinder.find_spec(package)
+    folder = Path(spec.origin).parent.parent if spec and spec.origin else None
+    if folder is None or not any((folder / tree).is_dir() for tree in SERVER_TREES):
+        return False
+    return not importlib.metadata.packages_distributions().get(package)
+
+
 def _is_alias_below(fullname: str) -> bool:
     """Whether the parent package of `fullname` is a Palestra package imported under an alias."""
     parent = fullname.rpartition(".")[0]
     module = sys.modules.get(parent)
     return module is not None and module.__name__ != parent
-
-
-def _not_provided(fullname: str, ours: str) -> str:
-    """Return the error message for a module or name that Palestra lacks, with the nearest existing
-    name.
-    """
-    top, _, remainder = fullname.partition(".")
-    package, _, name = ours.rpartition(".")
-    parent = sys.modules[package]
-    names = getattr(parent, "__all__", None) or [
-        module.name for module in pkgutil.iter_modules(getattr(parent, "__path__", ()))
-    ]
-    near = nearest(name, names, cutoff=0.0)
-    suggestion = (
-        f": the nearest is `{'.'.join([*remainder.split('.')[:-1], near])}`" if near else ""
-    )
-    return f"{_PRODUCTS[top]}' `{remainder}` is not provided by Palestra{suggestion}"
-
-
-def names_not_provided(package: str, ours: str) -> Callable[[str], Any]:
-    """Return a module's `__getattr__`, for a Palestra module that replaces a part of another
-    product.
-
-    For an unknown name, `__getattr__` raises ImportError. Python would turn an AttributeError into
-    an ImportError without our message.
-    """
-
-    def get(name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        try:
-            return importlib.import_module(f"{package}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{package}.{name}":
-                raise
-        raise ImportError(_not_provided(f"{package}.{name}", f"{ours}.{name}"), name=package)
-
-    return get
 
 
 def find_spec(
@@ -180,3 +170,14 @@ def add_project(path: Path) -> None:
     root = project_root(path)
     if root is not None and str(root) not in sys.path:
         sys.path.append(str(root))
+
+
+def make_importable(script: str) -> None:
+    """Make importable what a script of a project imports: the alias names, and the files beside it
+    and in the project, with the lowest priority.
+    """
+    install()
+    folder = Path(script).resolve().parent
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    add_project(folder)

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException
 from http.cookies import SimpleCookie
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr, SkipValidation
 
+from palestra.compat.calls_here import CallsHere
 from palestra.compat.http import ServerRefused, cookie_values
-from palestra.compat.nemo_gym import global_config
 from palestra.compat.nemo_gym.config_types import BaseServerConfig
 from palestra.compat.nemo_gym.global_config import (
     DEFAULT_HEAD_SERVER_PORT,
@@ -19,10 +21,20 @@ from palestra.compat.rows import recorded_reply
 from palestra.config import ConfigTree
 from palestra.errors import CallError, CallEvidence, Hop, excerpt, from_body, without_answer
 from palestra.fleet import server_client
+from palestra.observability import current_rollout_id, prefixed_path, rollout_path_prefix
+from palestra.server import Server
 from palestra.transport import HttpReply, ServerReply, Target
 from palestra.transport import ServerClient as FleetClient
 
 SERVER_TYPES: Final = ("responses_api_models", "resources_servers", "responses_api_agents")
+HEAD_SERVER: Final = "head_server"
+POLL_TIMEOUT_S: Final = 5.0
+
+_CAPTURED_PATHS: Final = {
+    "responses_api_models": {"/v1/responses", "/v1/chat/completions", "/v1/messages"},
+    "resources_servers": {"/verify"},
+}
+"""The paths whose calls are captured, by type of the server."""
 
 
 class ClientResponse:
@@ -111,6 +123,8 @@ class ServerClient(BaseModel):
     """The resolved configuration, with the host and port of every instance."""
 
     _fleet: FleetClient | None = PrivateAttr(default=None)
+    _in_fleet: bool = PrivateAttr(default=False)
+    _here: dict[str, CallsHere | None] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def of_fleet(cls, fleet: FleetClient, tree: DictConfig) -> "ServerClient":
@@ -119,12 +133,18 @@ class ServerClient(BaseModel):
         """
         client = cls(head_server_config=_head_server(tree), global_config_dict=tree)
         client._fleet = fleet
+        client._in_fleet = True
         return client
+
+    @property
+    def is_in_fleet(self) -> bool:
+        """Whether a Palestra fleet made this client, for a server that it hosts."""
+        return self._in_fleet
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
         """Return the configured host and port of the head server."""
-        return _head_server(global_config.get_global_config_dict())
+        return _head_server(_global_config_dict())
 
     @classmethod
     def load_from_global_config(cls, head_server_config: Any = None) -> "ServerClient":
@@ -134,13 +154,17 @@ class ServerClient(BaseModel):
         """
         return cls(
             head_server_config=head_server_config or cls.load_head_server_config(),
-            global_config_dict=global_config.get_global_config_dict(),
+            global_config_dict=_global_config_dict(),
         )
 
     async def request(
         self, server_name: str, url_path: str, method: str = "POST", **kwargs: Any
     ) -> ClientResponse:
-        """Send one request. `json` may be or contain pydantic models. No status raises an error."""
+        """Send one request. `json` may be or contain pydantic models. No status raises an error.
+
+        With `observability_enabled`, the path of a captured call names the current rollout. A
+        fleet's own client sends the rollout in headers instead.
+        """
         cookies = cookie_values(kwargs.pop("cookies", None)) or {}
         timeout_s = _seconds(kwargs.pop("timeout", None))
         if (
@@ -152,8 +176,18 @@ class ServerClient(BaseModel):
             name: kwargs[name] for name in ("json", "params", "headers") if name in kwargs
         }
         async with asyncio.timeout(timeout_s):
+            if method == "POST" and kwargs.keys() <= {"json"}:
+                here = self._calls_here(server_name)
+                answer = here and await here.post(url_path, kwargs.get("json"), cookies)
+                if answer:
+                    reply = ServerReply(answer, server=server_name, url=f"in-process{url_path}")
+                    return ClientResponse(reply, method=method, sent_cookies=cookies)
             reply = await self._client().request(
-                server_name, url_path, method=method, cookies=cookies or None, **request_fields
+                server_name,
+                self._prefixed(server_name, url_path),
+                method=method,
+                cookies=cookies or None,
+                **request_fields,
             )
         return ClientResponse(reply, method=method, sent_cookies=cookies)
 
@@ -173,20 +207,51 @@ class ServerClient(BaseModel):
         """Call `request` with the method DELETE."""
         return await self.request(server_name, url_path, method="DELETE", **kwargs)
 
-    async def poll_for_status(self, server_name: str) -> str:
-        """Return `success` when the server responds, else `timeout` or `connection_error`."""
+    def poll_for_status(self, server_name: str) -> str:
+        """Return `success` when the server answers at all, else `connection_error`, `timeout` or
+        `unknown_error`. Waits at most 5 seconds. `head_server` names the head server.
+        """
+        if self._fleet is not None and _is_in_process(self._fleet, server_name):
+            return "success"
         try:
-            await self.get(server_name, "/", timeout=5)
-        except TimeoutError:
-            return "timeout"
-        except Exception:  # whatever it is, there is no answer
-            return "connection_error"
-        return "success"
+            settings = (
+                self.head_server_config
+                if server_name == HEAD_SERVER
+                else get_first_server_config_dict(self.global_config_dict, server_name)
+            )
+            return _polled(self._build_server_base_url(settings))
+        except Exception:  # an unknown server, or one without an address
+            return "unknown_error"
+
+    def _build_server_base_url(self, server_config_dict: Any) -> str:
+        """Return the URL `http://host:port` of an instance with these settings."""
+        return f"http://{server_config_dict.host}:{server_config_dict.port}"
+
+    def _prefixed(self, server: str, path: str) -> str:
+        rollout_id = current_rollout_id()
+        tree = self.global_config_dict
+        is_told = self.is_in_fleet or prefixed_path(path) is not None
+        if rollout_id is None or is_told or not is_observed(tree):
+            return path
+        captured = _CAPTURED_PATHS.get(server_type_of(tree, server), set())
+        return f"{rollout_path_prefix(rollout_id)}{path}" if path in captured else path
 
     def _recorded(self, server: str, path: str, method: str, body: Any) -> HttpReply | None:
         if method != "POST":
             return None
         return recorded_reply(server, path, body, running=server in self._client().targets)
+
+    def _calls_here(self, server: str) -> CallsHere | None:
+        """Return the short path to a server of this process; None for any other server."""
+        if server not in self._here:
+            fleet = self._fleet if self._in_fleet else None
+            target = fleet.targets.get(server) if fleet is not None else None
+            here = None
+            if fleet is not None and not fleet.debug and target is not None:
+                local = target.local
+                here = CallsHere(target, local) if isinstance(local, Server) else None
+            self._here[server] = here
+        return self._here[server]
 
     def _client(self) -> FleetClient:
         if self._fleet is None:
@@ -203,11 +268,49 @@ def _head_server(tree: Any) -> BaseServerConfig:
     )
 
 
+def _global_config_dict() -> DictConfig:
+    # Asked of that module when called: tests of the field replace the function there.
+    from palestra.compat.nemo_gym import server_utils
+
+    return server_utils.get_global_config_dict()
+
+
+def is_observed(tree: Any) -> bool:
+    """Whether the model calls of the fleet with the configuration `tree` are captured."""
+    return isinstance(tree, Mapping) and bool(tree.get("observability_enabled"))
+
+
+def server_type_of(tree: ConfigTree, name: str) -> str:
+    """Return the type of the instance `name`; "" when the configuration has no such instance."""
+    value = tree.get(name)
+    by_type = value if isinstance(value, Mapping) else {}
+    return next((server_type for server_type in SERVER_TYPES if server_type in by_type), "")
+
+
+def _polled(url: str) -> str:
+    """Return how a GET of `url` ended: `success`, `timeout` or `connection_error`."""
+    address = urlsplit(url)
+    connection = HTTPConnection(address.hostname or "", address.port, timeout=POLL_TIMEOUT_S)
+    try:
+        connection.request("GET", "/")
+        connection.getresponse()
+    except TimeoutError:
+        return "timeout"
+    except (OSError, HTTPException):
+        return "connection_error"
+    finally:
+        connection.close()
+    return "success"
+
+
+def _is_in_process(fleet: FleetClient, server: str) -> bool:
+    target = fleet.targets.get(server)
+    return target is not None and not target.urls
+
+
 def get_server_url(server_name: str, global_config_dict: Any = None) -> str:
     """Return the URL `http://host:port` of one instance of this fleet."""
-    config = (
-        global_config.get_global_config_dict() if global_config_dict is None else global_config_dict
-    )
+    config = _global_config_dict() if global_config_dict is None else global_config_dict
     settings = get_first_server_config_dict(config, server_name)
     return f"http://{settings['host']}:{settings['port']}"
 
@@ -226,9 +329,9 @@ def with_addresses(tree: ConfigTree, targets: Mapping[str, Target]) -> DictConfi
 
 def _targets(tree: ConfigTree) -> dict[str, Target]:
     targets: dict[str, Target] = {}
-    for name, value in tree.items():
-        kind = next((k for k in SERVER_TYPES if isinstance(value, Mapping) and k in value), None)
-        if kind is None:
+    for name in tree:
+        kind = server_type_of(tree, name)
+        if not kind:
             continue
         settings = get_first_server_config_dict(tree, name)
         if settings.get("port"):

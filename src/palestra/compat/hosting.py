@@ -17,16 +17,26 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, PrivateAttr, create_model
 
 from palestra.compat.client import ServerClient, with_addresses
+from palestra.compat.direct_routes import (
+    DirectRoute,
+    DirectRoutes,
+    SessionFields,
+    is_direct,
+    let_end,
+)
 from palestra.compat.http import ServerRefused, close_global_client
-from palestra.compat.mcp import mcp_door
+from palestra.compat.mcp import expose, is_exposed
+from palestra.compat.nemo_gym.base_responses_api_agent import with_fleet_defaults
 from palestra.compat.nemo_gym.global_config import (
     NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
     NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME,
     set_global_config_dict,
 )
 from palestra.compat.nemo_gym.judge import JudgeError
-from palestra.compat.rows import RowLayer
-from palestra.compat.servers import SimpleServer
+from palestra.compat.nemo_gym.rollout_correlation import RolloutContextMiddleware
+from palestra.compat.rollout_prefix import RolloutPrefixLayer
+from palestra.compat.rows import REPLAY_MARKS, RowLayer
+from palestra.compat.servers import SessionLayer, SimpleServer
 from palestra.config import ServerType, config_from_tree
 from palestra.errors import (
     CallError,
@@ -45,10 +55,16 @@ from palestra.server import (
     is_by_author,
     published_schema,
 )
-from palestra.transport import Target
+from palestra.transport import ASGIApp, Target
 
 _ROWS: Final = frozenset({"/run", "/seed_session", "/verify"})
 """Endpoints whose request models rows are checked against before a run."""
+
+_PROTOCOL: Final = _ROWS | {"/aggregate_metrics", "/v1/responses", "/reset", "/step"}
+"""Endpoints that are no tools."""
+
+_OUR_LAYERS: Final = (RowLayer, SessionLayer, RolloutContextMiddleware, RolloutPrefixLayer)
+"""Middleware of ours, of which a plain request in a fleet needs nothing."""
 
 
 class Hosted(Server):
@@ -60,6 +76,7 @@ class Hosted(Server):
     _author: SimpleServer = PrivateAttr()
     _lifespan: "Lifespan | None" = PrivateAttr(default=None)
     _made_app: FastAPI = PrivateAttr()
+    _direct: DirectRoutes | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any, /) -> None:
         """Create the author's object and its app."""
@@ -67,6 +84,7 @@ class Hosted(Server):
         client = self.server_client
         # Before the author's constructor, which may ask for it.
         tree = set_global_config_dict(with_addresses(client.tree, client.targets))
+        self.config = with_fleet_defaults(self.config, tree)
         self._author = self.author_class(
             config=self.config, server_client=ServerClient.of_fleet(client, tree)
         )
@@ -99,16 +117,49 @@ class Hosted(Server):
         describe(app, partial(_complete_document, app))
         return app
 
+    def palestra_inner_app(self, app: FastAPI) -> ASGIApp:
+        """Return the author's app, with a short path to its plain routes.
+
+        Model servers have none, because their calls may be recorded as HTTP carries them.
+        """
+        sessions = SessionFields()
+        routes = () if self.palestra_type == ServerType.MODEL else app.routes
+        self._direct = DirectRoutes(
+            app,
+            [
+                DirectRoute(
+                    route,
+                    app=app,
+                    whole_app=self.asgi_app,
+                    sessions=sessions,
+                    author=self.palestra_author_method(None, route.path),
+                    is_tool=route.path not in _PROTOCOL,
+                    needs_app=REPLAY_MARKS if route.path == "/verify" else (),
+                )
+                for route in routes
+                if is_direct(route, app, _OUR_LAYERS)
+            ],
+            sessions,
+        )
+        let_end(app)
+        return self._direct
+
+    def typed_endpoint(self, path: str, /) -> Any:
+        """Return the author's route at `path` for a caller in this process; None when it needs the
+        app.
+        """
+        if self._direct is None:
+            self.asgi_app()
+        return None if self._direct is None else self._direct.route(path)
+
     def _complete(self, app: FastAPI) -> None:
         """Add the fleet's features for an environment to the app: `/mcp`, if enabled, and
         `RowLayer`.
         """
-        door = None
-        if getattr(self.config, "expose_tools_over_mcp", False):
-            door = mcp_door(app, self.asgi_app, server=self.name, secret=self._palestra_secret)
-            # Before a catch-all of the author's.
-            app.router.routes.insert(0, door.route)
-        app.add_middleware(RowLayer, server=self.name, door=door, reported=_reported(app))
+        if getattr(self.config, "expose_tools_over_mcp", False) and not is_exposed(app):
+            secret = self._palestra_secret
+            expose(self._author, app, self.asgi_app, secret=secret, needs_token=False)
+        app.add_middleware(RowLayer, reported=_reported(app))
 
     def palestra_author_method(
         self, method: Callable[..., Any] | None, path: str

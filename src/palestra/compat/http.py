@@ -64,11 +64,19 @@ def global_client() -> aiohttp.ClientSession:
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)
     if session is None or session.closed:
-        session = _sessions[loop] = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            json_serialize=lambda value: encode_json(value).decode(),
-        )
+        session = set_global_client(limit=0, limit_per_host=0)
+    return session
+
+
+def set_global_client(*, limit: int, limit_per_host: int) -> aiohttp.ClientSession:
+    """Make the running event loop's session and return it. The limits are numbers of connections; 0
+    is no limit.
+    """
+    session = _sessions[asyncio.get_running_loop()] = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=limit, limit_per_host=limit_per_host),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        json_serialize=lambda value: encode_json(value).decode(),
+    )
     return session
 
 

@@ -7,6 +7,9 @@ from palestra.compat.nemo_gym.config_types import AggregateMetrics
 from palestra.metrics import aggregate_metrics
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonDict
 
+_INPUT_FIELDS = ("responses_create_params", "agent_ref")
+"""The fields of a verify response that are known to come from the task's input."""
+
 
 def aggregated(
     verify_responses: Sequence[JsonDict],
@@ -15,7 +18,10 @@ def aggregated(
 ) -> AggregateMetrics:
     """Return statistics over all rollouts, and the results of the two hooks.
 
-    A row without a task index and a rollout index counts as its own task.
+    A row without a task index and a rollout index counts as its own task. Each row of
+    `group_level_metrics` also has `sample` (the input of the task) and the fields of a reward
+    profile that compare the rollouts with the requested ones. Only the rollouts in the request are
+    known, so none is missing.
     """
     rows = [
         row if TASK_INDEX in row and ROLLOUT_INDEX in row else _identified(row, index)
@@ -29,7 +35,19 @@ def aggregated(
         return _plain(get_key_metrics(dict(metrics)))
 
     aggregates = aggregate_metrics(rows, compute_metrics=compute, get_key_metrics=pick)
+    samples = {row[TASK_INDEX]: _sample(row) for row in reversed(rows)}
+    for group in aggregates["group_level_metrics"]:
+        group.update(
+            expected_num_rollouts=group["num_rollouts"],
+            missing_num_rollouts=0,
+            reward_profile_completion_pct=100.0,
+            sample=samples[group[TASK_INDEX]],
+        )
     return AggregateMetrics.model_validate(aggregates)
+
+
+def _sample(row: JsonDict) -> JsonDict:
+    return {name: row[name] for name in _INPUT_FIELDS if name in row}
 
 
 def _plain(metrics: Any) -> JsonDict:

@@ -3,20 +3,23 @@
 - `nemo_gym.*` and the project's servers are importable before any test is imported.
 - `async def` tests and fixtures run, marked `asyncio` or not, with pytest-asyncio installed or not.
 - Options and settings of pytest-asyncio and pytest-cov are accepted when these are not installed.
+- A test that patches a name which Palestra does not have fails with the nearest name.
 """
 
 import asyncio
+import importlib
 import importlib.util
 import inspect
 import sys
 import types
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from palestra.compat.aliases import add_project, install
+from palestra.compat.missing_names import explanation_of
 
 _RUNNER: Final = pytest.StashKey[asyncio.Runner]()
 _LOOP_SCOPE: Final = "__loop_scope__"
@@ -56,9 +59,29 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
         folder,
         *(folder / arg.partition("::")[0] for arg in args if not arg.startswith("-")),
     ):
-        if added_folder.exists():
+        if _is_there(added_folder):
             add_project(added_folder.resolve())
     _add_folder(folder)
+    _refuse_two_packages()
+
+
+def _is_there(path: Path) -> bool:
+    """Whether `path` exists. The value of an option, such as a long `-k`, may not even be a path."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _refuse_two_packages() -> None:
+    """Raise UsageError when `nemo_gym` is not Palestra's: its tests would use a mixture of both."""
+    nemo_gym = importlib.import_module("nemo_gym")
+    if nemo_gym.__name__ == "nemo_gym":
+        raise pytest.UsageError(
+            f"two packages have the name nemo_gym: the installed NeMo Gym at {nemo_gym.__file__}, and "
+            "Palestra's, which this plugin is for. Uninstall nemo-gym in this environment, or leave "
+            "`-p palestra.compat.nemo_gym` out to test with NeMo Gym itself"
+        )
 
 
 def _add_folder(folder: Path) -> None:
@@ -75,6 +98,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "asyncio: runs on an event loop")
     if config.pluginmanager.hasplugin("asyncio") and not config.getoption("asyncio_mode", None):
         config.option.asyncio_mode = "auto"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to the error of a test that patches a missing name of `nemo_gym` why it is missing."""
+    del item
+    if call.excinfo is not None and call.excinfo.errisinstance(AttributeError):
+        explanation = explanation_of(str(call.excinfo.value))
+        if explanation:
+            call.excinfo.value.add_note(explanation)
+    return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

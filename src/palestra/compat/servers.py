@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, SkipValidation
 from palestra.compat.client import ServerClient
 from palestra.compat.nemo_gym.config_types import BaseRunServerInstanceConfig
 from palestra.server import SESSION_ID_KEY, SessionCookie
+from palestra.transport import SESSION_SCOPE_KEY
 
 if TYPE_CHECKING:
     from palestra.server import Server
@@ -101,6 +102,8 @@ class SessionLayer:
             return
         headers = dict(scope["headers"])
         session_fields = self._cookie.read(headers.get(b"cookie", b"").decode("latin-1")) or {}
+        if SESSION_SCOPE_KEY in scope:
+            session_fields = {SESSION_ID_KEY: scope[SESSION_SCOPE_KEY]}
         session = scope["session"] = {SESSION_ID_KEY: str(uuid4()), **session_fields}
 
         async def answer(message: MutableMapping[str, Any]) -> None:

@@ -15,8 +15,18 @@ Importing this package is cheap: Hydra, OmegaConf, pydantic, YAML and the rarely
 standard library are imported by the functions that need them.
 """
 
+from palestra.config.capture import CaptureSettings, capture_settings
+from palestra.config.compose import compose
+from palestra.config.environment_files import (
+    ENVIRONMENT_AGENT,
+    ENVIRONMENT_FILE,
+    NamedFile,
+    environment_of,
+    environment_tree,
+    is_environment_file,
+)
 from palestra.config.flags import Flag, flag
-from palestra.config.keys import RESERVED_KEYS
+from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS
 from palestra.config.load import config_from_tree, load_config, names_in_files, read_settings
 from palestra.config.overrides import (
     Override,
@@ -26,11 +36,15 @@ from palestra.config.overrides import (
     parse_overrides,
 )
 from palestra.config.paths import (
+    EXTRA_ROOTS,
     PACKAGE_ROOT,
     SERVER_TREES,
+    SearchPaths,
+    extra_roots,
     project_root,
     renamed,
     resolve_path,
+    search_roots,
 )
 from palestra.config.ports import allocate_ports
 from palestra.config.problems import did_you_mean, nearest, raise_problems
@@ -53,42 +67,59 @@ from palestra.config.resolved import (
 )
 from palestra.config.settings import settings_from
 from palestra.config.tree import ConfigTree
+from palestra.config.yaml_text import parse_yaml, write_yaml
 
 __all__ = [
+    "ENVIRONMENT_AGENT",
+    "ENVIRONMENT_FILE",
+    "EXTRA_ROOTS",
+    "FLEET_KEYS",
     "MASK",
     "PACKAGE_ROOT",
     "RESERVED_KEYS",
     "SERVER_TREES",
+    "CaptureSettings",
     "ConfigTree",
     "Flag",
     "InstanceConfig",
+    "NamedFile",
     "Override",
     "OverrideAction",
     "OverrideRules",
     "Redactor",
     "ResolvedConfig",
+    "SearchPaths",
     "ServerRef",
     "ServerType",
     "allocate_ports",
     "apply_overrides",
+    "capture_settings",
+    "compose",
     "config_from_tree",
     "did_you_mean",
     "dump_yaml",
+    "environment_of",
+    "environment_tree",
+    "extra_roots",
     "find_references",
     "find_secrets",
     "flag",
+    "is_environment_file",
     "is_secret_name",
     "load_config",
     "mask_line",
     "names_in_files",
     "nearest",
     "parse_overrides",
+    "parse_yaml",
     "project_root",
     "raise_problems",
     "read_settings",
     "redact",
     "renamed",
     "resolve_path",
+    "search_roots",
     "secrets_in",
     "settings_from",
+    "write_yaml",
 ]

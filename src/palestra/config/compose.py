@@ -137,8 +137,8 @@ class _Composer:
             key = step_in(remaining, name.strip() if isinstance(name, str) else name)
             if key is ABSENT:
                 self.warnings.append(
-                    f"{dotted(steps)}.{DELETE} names {str(name).strip()!r}, which is not there"
-                    + did_you_mean(str(name).strip(), map(str, remaining))
+                    f"{dotted(steps)}.{DELETE} names the key {str(name).strip()!r}, which does "
+                    "not exist" + did_you_mean(str(name).strip(), map(str, remaining))
                 )
             else:
                 del remaining[key]

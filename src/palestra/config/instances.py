@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from palestra.config.keys import DEFAULT_HOST, FLEET_KEYS, PLACEMENTS, RESERVED_KEYS
-from palestra.config.paths import SearchPaths
+from palestra.config.paths import EXTRA_ROOTS, SearchPaths
 from palestra.config.ports import port_problem
 from palestra.config.problems import did_you_mean, nearest, raise_problems
 from palestra.config.references import find_references
@@ -35,11 +35,12 @@ class InstanceBlock:
 
 
 def find_instances(
-    tree: Mapping[Any, Any], search_paths: SearchPaths
+    tree: Mapping[Any, Any], search_paths: SearchPaths, *, need_folders: bool = True
 ) -> tuple[dict[str, InstanceConfig], tuple[str, ...]]:
     """Return all instances in order, and warnings.
 
-    One error lists all problems of all instances. With `error_on_almost_servers: false`, malformed
+    `need_folders`: whether an instance without a folder is a problem, unless it is remote. One
+    error lists all problems of all instances. With `error_on_almost_servers: false`, malformed
     blocks are left out and reported as warnings.
     """
     blocks: list[InstanceBlock] = []
@@ -54,7 +55,7 @@ def find_instances(
     problems = [] if tolerant else list(misshapen)
     instances: dict[str, InstanceConfig] = {}
     for block in blocks:
-        reader = _BlockReader(block, default_host(tree), search_paths)
+        reader = _BlockReader(block, default_host(tree), search_paths, need_folder=need_folders)
         instances[block.name] = reader.read()
         problems.extend(reader.problems)
     raise_problems(problems)
@@ -81,8 +82,8 @@ def _inspect(name: Any, value: Any) -> InstanceBlock | str | None:
     others = [str(key) for key in value if key not in _TYPES]
     if others:
         return (
-            f"{name} has {', '.join(others)} beside {types[0]}; "
-            f"settings belong below {name}.{types[0]}.<implementation>"
+            f"{name} has {', '.join(others)} next to {types[0]}; put settings below "
+            f"{name}.{types[0]}.<implementation>"
         )
     return _implementation(str(name), ServerType(types[0]), value[types[0]])
 
@@ -117,8 +118,11 @@ def _implementation(name: str, server_type: ServerType, value: Any) -> InstanceB
 class _BlockReader:
     """Reads one block and collects all its problems. An invalid value is replaced by its default."""
 
-    def __init__(self, block: InstanceBlock, host: str, search_paths: SearchPaths) -> None:
+    def __init__(
+        self, block: InstanceBlock, host: str, search_paths: SearchPaths, *, need_folder: bool
+    ) -> None:
         self._block = block
+        self._need_folder = need_folder
         self._default_host = host
         self._places = search_paths
         self._where = f"{block.name}.{block.type}.{block.implementation}"
@@ -229,7 +233,7 @@ class _BlockReader:
             return None
         folders = self._places.candidates(relative)
         folder = next((f for f in folders if (f / entrypoint).is_file()), None)
-        if folder is None:
+        if folder is None and self._need_folder:
             self.problems.append(self._no_folder(folders, entrypoint))
         return folder
 
@@ -243,7 +247,12 @@ class _BlockReader:
         close = difflib.get_close_matches(self._block.implementation, names, n=3)
         suggestions = f"nearest: {', '.join(close)}" if close else f"existing: {', '.join(names)}"
         looked = " nor ".join(str(folder / entrypoint) for folder in folders)
-        return f"{self._where}: there is neither {looked}" + (f"; {suggestions}" if names else "")
+        return (
+            f"{self._where}: there is neither {looked}"
+            + (f"; {suggestions}" if names else "")
+            + f". If another package has it, copy its folder here, or name that package's folder in "
+            f"{EXTRA_ROOTS}"
+        )
 
 
 def _inside(path: str) -> bool:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from palestra.config.capture import CAPTURE_KEYS
+
 RESERVED_KEYS: Final = frozenset(
     {
         # as in the field
@@ -20,23 +22,31 @@ RESERVED_KEYS: Final = frozenset(
         "python_version",
         "ray_head_node_address",
         "skip_venv_if_present",
+        "skip_verification",
+        "skip_verification_reward",
         "use_absolute_ip",
         "uv_cache_dir",
         "uv_pip_set_python",
         "uv_venv_dir",
+        "verbose",
         # ours, or read by ours
         "error_on_almost_servers",
         "fleet_token",
         "global_aiohttp_client_request_debug",
         "global_aiohttp_connector_limit",
         "global_aiohttp_connector_limit_per_host",
+        "judge_api_key",
+        "judge_base_url",
+        "judge_model_name",
         "model_endpoint_readiness_timeout_seconds",
+        "model_providers",
         "policy_api_key",
         "policy_base_url",
         "policy_model_name",
         "profiling_enabled",
         "profiling_results_dirpath",
         "start_timeout",
+        *CAPTURE_KEYS,
     }
 )
 """Top-level keys that are settings of the whole fleet, never a server instance."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from palestra.config.capture import capture_settings
 from palestra.config.compose import compose
 from palestra.config.instances import find_instances
 from palestra.config.overrides import (
@@ -19,7 +20,7 @@ from palestra.config.overrides import (
     parse_overrides,
     unknown_overrides,
 )
-from palestra.config.paths import PACKAGE_ROOT, SearchPaths
+from palestra.config.paths import SearchPaths
 from palestra.config.ports import check_ports
 from palestra.config.problems import raise_problems
 from palestra.config.references import check_references
@@ -47,6 +48,7 @@ def load_config(
     require_all: bool = True,
     required: Collection[str] | None = None,
     use_env_yaml: bool = True,
+    need_folders: bool = True,
     rules: OverrideRules = ANY_OVERRIDE,
 ) -> ResolvedConfig:
     """Read, merge, compose, resolve and validate a configuration.
@@ -56,10 +58,11 @@ def load_config(
 
     `require_all=False` turns settings without a value into empty strings, for commands that start
     no server. `required` names the only instances that must be complete, for commands that start a
-    few: missing values and wrong references of other instances are then no error. Any problem
-    raises `ConfigError`.
+    few: missing values and wrong references of other instances are then no error.
+    `need_folders=False` also accepts instances whose folder does not exist. Any problem raises
+    `ConfigError`.
     """
-    search_paths = _search_paths(cwd, package_root)
+    search_paths = SearchPaths.of(cwd, package_root)
     parsed = parse_overrides(overrides)
     environment = read_environment(search_paths) if use_env_yaml else None
     extra_settings = plain(extra or {}, where="extra")
@@ -70,7 +73,9 @@ def load_config(
     with _naming_old_names(overridden, search_paths):
         composed, compose_warnings = compose(overridden)
         tree = resolve(composed, require_all=require_all, required=required)
-        config = _validated(tree, search_paths, references=required is None)
+        config = _validated(
+            tree, search_paths, references=required is None, need_folders=need_folders
+        )
     unknown = unknown_overrides(
         effective,
         before=merged.tree,
@@ -95,9 +100,18 @@ def load_config(
     )
 
 
-def names_in_files(overrides: Sequence[str] = (), config_paths: Sequence[str] = ()) -> set[str]:
+def names_in_files(
+    overrides: Sequence[str] = (),
+    config_paths: Sequence[str] = (),
+    *,
+    cwd: Path | None = None,
+    use_env_yaml: bool = True,
+) -> set[str]:
     """Return the top-level names in the files that `load_config` would read, including `env.yaml`."""
-    return {str(name) for name in _tree_of_files(parse_overrides(overrides), config_paths, {})}
+    tree = _tree_of_files(
+        parse_overrides(overrides), config_paths, {}, cwd, use_env_yaml=use_env_yaml
+    )
+    return {str(name) for name in tree}
 
 
 def read_settings(
@@ -126,14 +140,20 @@ def read_settings(
 
 
 def _tree_of_files(
-    overrides: Sequence[Override], config_paths: Sequence[str], extra: dict[Any, Any]
+    overrides: Sequence[Override],
+    config_paths: Sequence[str],
+    extra: dict[Any, Any],
+    cwd: Path | None = None,
+    *,
+    use_env_yaml: bool = True,
 ) -> dict[Any, Any]:
     """Return the merged content of the files that `load_config` would read, and `extra`, without
     overrides.
     """
-    search_paths = _search_paths(None, None)
+    search_paths = SearchPaths.of(cwd)
     paths = (*config_paths, *_paths_of(overrides, strict_add=False))
-    return _merge_sources(read_environment(search_paths), extra, paths, search_paths).tree
+    environment = read_environment(search_paths) if use_env_yaml else None
+    return _merge_sources(environment, extra, paths, search_paths).tree
 
 
 def _old_names(tree: Any, search_paths: SearchPaths) -> tuple[str, ...]:
@@ -175,7 +195,7 @@ def _texts(tree: Any) -> Iterator[str]:
 
 def _ignored(overrides: Sequence[Override]) -> tuple[str, ...]:
     return tuple(
-        f"override {o.key!r} has no effect: Hydra does not run here"
+        f"override {o.key!r} has no effect: it is for Hydra, and Palestra does not run Hydra"
         for o in overrides
         if o.steps[0] == "hydra"
     )
@@ -188,22 +208,23 @@ def config_from_tree(
 
     Nothing is read, merged or interpolated again: a literal `${` is kept.
     """
-    return _validated(tree, _search_paths(cwd, package_root))
+    return _validated(tree, SearchPaths.of(cwd, package_root))
 
 
 def _validated(
-    tree: ConfigTree, search_paths: SearchPaths, *, references: bool = True
+    tree: ConfigTree,
+    search_paths: SearchPaths,
+    *,
+    references: bool = True,
+    need_folders: bool = True,
 ) -> ResolvedConfig:
     resolved = plain(tree, where="the resolved config")
-    instances, warnings = find_instances(resolved, search_paths)
+    instances, warnings = find_instances(resolved, search_paths, need_folders=need_folders)
     if references:
         check_references(instances)
     check_ports(resolved, instances)
+    capture_settings(resolved)
     return ResolvedConfig(tree=resolved, instances=instances, warnings=warnings)
-
-
-def _search_paths(cwd: Path | None, package_root: Path | None) -> SearchPaths:
-    return SearchPaths(cwd or Path.cwd(), package_root or PACKAGE_ROOT)
 
 
 @dataclass(frozen=True)
@@ -242,7 +263,9 @@ def _paths_of(overrides: Sequence[Override], *, strict_add: bool) -> tuple[str, 
         if override.steps != (CONFIG_PATHS,):
             continue
         if override.value is ABSENT:
-            raise ConfigError("~config_paths: leave files out by not naming them")
+            raise ConfigError(
+                "~config_paths: not supported; leave a file out by not listing it in +config_paths"
+            )
         if strict_add and override.action is OverrideAction.CHANGE:
             raise ConfigError('config_paths=… needs a plus: "+config_paths=[a.yaml,b.yaml]"')
         paths += paths_in(override.value, where="override config_paths")

@@ -125,8 +125,8 @@ def _from_hydra(text: str, parsed: "HydraOverride") -> Override | str:
         return f"override {mask_line(text)!r}: {key!r} is not a dotted path such as a.b.c"
     if parsed.is_sweep_override():
         return (
-            f"override {mask_line(text)!r} is a sweep, which means nothing here; "
-            f"write a list as {key}=[a,b], or quote the text: '{key}=\"a,b\"'"
+            f"override {mask_line(text)!r} is a sweep, which Palestra does not support; write a "
+            f"list as {key}=[a,b], or quote the text: '{key}=\"a,b\"'"
         )
     bare = parsed.value_type is None
     value = ABSENT if bare else plain(parsed.value(), where=f"override {key}")
@@ -185,7 +185,8 @@ def _delete(tree: Any, override: Override, current: Any) -> Any:
         )
     if override.value is not ABSENT and override.value != current:
         raise ConfigError(
-            f"~{override.key}=… deletes a value only if it is the given one; it is another"
+            f"~{override.key}=… deletes a key only if its value is the one after =; its value is "
+            "different"
         )
     return remove(tree, override.steps)
 

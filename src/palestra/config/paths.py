@@ -1,13 +1,15 @@
-"""Look up files: first in the working directory, then in the installed package.
+"""Look up files: first in the extra roots, then in the working directory, then in the installed
+package.
 
-Folders of existing environments that have a new name in Palestra are also found under their old
-name.
+The environment variable `NEMO_GYM_EXTRA_ROOTS` names the extra roots. Folders of existing
+environments that have a new name in Palestra are also found under their old name.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Final, Self
 
 from palestra.config.problems import nearest
 from palestra.errors import ConfigError, KnownCause
@@ -17,6 +19,23 @@ SERVER_TREES: Final = ("resources_servers", "responses_api_agents", "responses_a
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 """The directory of the installed `palestra` package."""
+
+
+EXTRA_ROOTS: Final = "NEMO_GYM_EXTRA_ROOTS"
+"""The environment variable with folders to search first, separated like those of `PATH`."""
+
+
+def extra_roots() -> tuple[Path, ...]:
+    """Return the folders of `NEMO_GYM_EXTRA_ROOTS`, as absolute paths, each once."""
+    names = os.environ.get(EXTRA_ROOTS, "").split(os.pathsep)
+    return tuple(dict.fromkeys(Path(name).expanduser().absolute() for name in names if name))
+
+
+def search_roots(cwd: Path | None = None) -> tuple[Path, ...]:
+    """Return the folders in which relative paths are searched, in order: the extra roots, the
+    working directory, the installed package.
+    """
+    return SearchPaths.of(cwd).roots
 
 
 def project_root(path: Path) -> Path | None:
@@ -46,7 +65,7 @@ class Renamed:
     """The whole path with the folder's new name."""
 
     def __str__(self) -> str:
-        return f"{self.old} is now called {self.new}, and is read as that"
+        return f"{self.old} is now called {self.new}; the new file is used"
 
 
 def renamed(path: str | Path) -> Renamed | None:
@@ -68,30 +87,43 @@ def renamed(path: str | Path) -> Renamed | None:
 
 
 def resolve_path(path: str | Path, cwd: Path, package_root: Path) -> Path:
-    """Return `cwd/path` if it exists, else `package_root/path` if it exists, else `cwd/path`.
+    """Return the first existing path of: `path` in an extra root, `cwd/path`, `package_root/path`;
+    when none exists, `cwd/path`.
 
     An absolute path is returned unchanged.
     """
-    return SearchPaths(cwd, package_root).resolve(path)
+    return SearchPaths.of(cwd, package_root).resolve(path)
 
 
 @dataclass(frozen=True)
 class SearchPaths:
-    """The two folders in which relative paths are looked up, in order."""
+    """The folders in which relative paths are looked up."""
 
     cwd: Path
     package_root: Path
+    extra: tuple[Path, ...] = ()
+    """Folders that are searched before the others."""
+
+    @classmethod
+    def of(cls, cwd: Path | None = None, package_root: Path | None = None) -> Self:
+        """Return the folders for a command that runs in `cwd`, with its extra roots."""
+        return cls(cwd or Path.cwd(), package_root or PACKAGE_ROOT, extra_roots())
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """All folders, in search order, each once."""
+        return tuple(dict.fromkeys((*self.extra, self.cwd, self.package_root)))
 
     def candidates(self, path: str | Path) -> tuple[Path, ...]:
         """Return every path that `path` can mean, in order of preference."""
         newer = renamed(path)
         names = (path,) if newer is None else (path, newer.path)
-        paths = (root / name for name in names for root in (self.cwd, self.package_root))
+        paths = (root / name for name in names for root in self.roots)
         return tuple(dict.fromkeys(paths))
 
     def resolve(self, path: str | Path) -> Path:
-        candidates = self.candidates(path)
-        return next((path for path in candidates if path.exists()), candidates[0])
+        existing = (path for path in self.candidates(path) if path.exists())
+        return next(existing, self.cwd / path)
 
     def renamed(self, path: str | Path) -> Renamed | None:
         """Return the new name under which `path` is found; None when `path` exists as written.
@@ -99,7 +131,7 @@ class SearchPaths:
         Also None when no folder of the path was renamed.
         """
         newer = renamed(path)
-        if newer is None or any((root / path).exists() for root in (self.cwd, self.package_root)):
+        if newer is None or any((root / path).exists() for root in self.roots):
             return None
         return newer if self.resolve(newer.path).exists() else None
 
@@ -122,7 +154,7 @@ class SearchPaths:
         )
 
     def _display_path(self, path: Path) -> str:
-        root = next((r for r in (self.cwd, self.package_root) if path.is_relative_to(r)), None)
+        root = next((r for r in self.roots if path.is_relative_to(r)), None)
         return str(path.relative_to(root) if root else path)
 
 

@@ -45,13 +45,13 @@ def check_ports(tree: Mapping[Any, Any], instances: Mapping[str, InstanceConfig]
     disallowed, problems = _disallowed(tree)
     claims = list(_claims(tree, instances, problems))
     problems += [
-        f"{a.owner} and {b.owner} both want {b.host}:{b.port}"
+        f"{a.owner} and {b.owner} both use {b.host}:{b.port}"
         for index, b in enumerate(claims)
         for a in claims[:index]
         if a.clashes(b)
     ]
     problems += [
-        f"{claim.owner} wants port {claim.port}, which is in disallowed_ports"
+        f"{claim.owner} uses port {claim.port}, which is in disallowed_ports"
         for claim in claims
         if claim.ours and claim.owner != _HEAD and claim.port in disallowed
     ]

@@ -1,10 +1,11 @@
 """Find and read config files, in order of precedence."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from palestra.config.environment_files import NamedFile, environment_tree
 from palestra.config.paths import SearchPaths
 from palestra.config.yaml_text import read_yaml
 from palestra.errors import ConfigError
@@ -53,22 +54,38 @@ class _Reader:
         self.warnings: list[str] = []
 
     def read(self, path: str, wanted_by: str) -> None:
-        path_found = self._places.find_file(path, wanted_by=wanted_by)
+        source_file = NamedFile.parse(path)
+        path_found = self._places.find_file(source_file.path if source_file else path, wanted_by=wanted_by)
         real = path_found.resolve()
         first = self._wanted_by.get(real)
         if first is not None:
             self._refuse_two_names(self._named[real], path)
             self.warnings.append(
-                f"config_paths: {path} ({wanted_by}) was already read ({first}); it counts once"
+                f"config_paths: {path} ({wanted_by}) was already read ({first}), so it is read "
+                "once only"
             )
             return
         self._wanted_by[real] = wanted_by
         self._named[real] = path
+        if source_file is not None:
+            tree = environment_tree(path_found, source_file.class_name)
+            self._refuse_repeated_names(tree, path_found)
+            self.sources.append(Source(path_found, tree))
+            return
         tree, warnings = read_yaml(path_found)
         self.warnings.extend(warnings)
         for included in take_config_paths(tree, where=str(path_found)):
             self.read(included, f"included by {path_found}")
         self.sources.append(Source(path_found, tree))
+
+    def _refuse_repeated_names(self, tree: Mapping[Any, Any], path: Path) -> None:
+        """Raise ConfigError when another file has an instance of the environment's name."""
+        for source in self.sources:
+            if repeated := sorted(tree.keys() & source.tree.keys()):
+                raise ConfigError(
+                    f"{path} and {source.path} both define {repeated[0]!r}",
+                    hint="rename one of the files: an environment is named after its file",
+                )
 
     def _refuse_two_names(self, first: str, second: str) -> None:
         old = [path for path in (first, second) if self._places.renamed(path)]
@@ -80,7 +97,7 @@ class _Reader:
 
 
 def read_environment(search_paths: SearchPaths) -> EnvironmentFile | None:
-    """Read `env.yaml` from the working directory, else from the package; None when neither has one."""
+    """Read `env.yaml` from the first search root that has one; None when none has."""
     path = search_paths.resolve("env.yaml")
     if not path.is_file():
         return None

@@ -1,6 +1,6 @@
 """Run the checks in order: slow and dangerous ones come last."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from palestra.config import ResolvedConfig
@@ -32,6 +32,8 @@ class ExaminedEnvironment:
     """Servers that exist as objects already, by name. They need no configuration."""
     recorded: Sequence[Case] = ()
     """The recorded rollouts of the example rows, with their rewards."""
+    declared_range: tuple[float, float] | None = None
+    """The lowest and the highest reward of the environment's manifest; None without a manifest."""
 
 
 async def check_environment(
@@ -40,8 +42,9 @@ async def check_environment(
     *,
     on_frozen: Callable[[VerifierReport], None] | None = None,
     on_probe: Callable[[VerifierReport], None] | None = None,
+    steps: Collection[str] = tuple(STEPS),
 ) -> VerifierReport:
-    """Examine an environment in this process.
+    """Examine an environment in this process. `steps`: the names of the checks to run.
 
     `on_frozen` is called from a thread, with the report so far, when the verifier blocks the event
     loop for `frozen_s`. This function never returns then, and the process must be ended. `on_probe`
@@ -86,8 +89,11 @@ async def check_environment(
             script=script if judges else None,
             limits=limits,
             now=now,
+            declared_range=subject.declared_range,
         )
         for name, step in STEPS.items():
+            if name not in steps:
+                continue
             now.begin(name)
             try:
                 results.append(await step(examination))

@@ -80,6 +80,8 @@ class Examination:
     script: Script | None
     limits: ExaminationLimits
     now: Now
+    declared_range: tuple[float, float] | None = None
+    """The lowest and the highest reward of the environment's manifest."""
     seen: list[tuple[ProbedAnswer, PlayedAnswer]] = field(default_factory=list)
     """The ordinary probes with their verdicts, in order."""
     all_verdicts: list[tuple[ProbedAnswer, PlayedAnswer]] = field(default_factory=list)
@@ -109,9 +111,12 @@ class Examination:
             await self._check_block(probe, verdict, blocked_s)
         if verdict.timed_out:
             self.late.append(probe.finding(self.trouble(verdict)))
-        for findings, why in ((self.blocks, "blocked the loop"), (self.late, "were not in time")):
+        for findings, why in (
+            (self.blocks, "blocked the loop"),
+            (self.late, "were not verified in time"),
+        ):
             if len(findings) >= MOST_SLOW:
-                raise GivenUp(f"given up: {len(findings)} answers {why}")
+                raise GivenUp(f"the check stopped early: {len(findings)} answers {why}")
         return verdict
 
     async def _verdict(self, probe: ProbedAnswer) -> PlayedAnswer:

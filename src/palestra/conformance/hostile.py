@@ -112,10 +112,13 @@ async def check_hostile(work: Examination) -> CheckResult:
                 continue  # one row tells it, and it may take long
             began = time.monotonic()
             if began > until:
-                note = f"given up after {work.limits.hostile_s:g} s; --hostile-seconds gives longer"
+                note = (
+                    f"stopped after {work.limits.hostile_s:g} s; --hostile-seconds sets a "
+                    "longer time"
+                )
                 return result("hostile", work.now.probes, findings, note)
             if len(findings) >= _MOST_HOSTILE:
-                note = f"given up after {_MOST_HOSTILE} findings"
+                note = f"stopped after {_MOST_HOSTILE} findings"
                 return result("hostile", work.now.probes, findings, note)
             problem = await _first_trouble(work, kind, grow, task, number)
             if problem is not None:

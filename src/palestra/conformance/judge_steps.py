@@ -69,7 +69,9 @@ async def _quotes(work: Examination, gold: ProbedAnswer) -> list[VerifierFault]:
     rewarded = verdict.reward is not None and verdict.reward > work.rules.wrong
     if trouble := work.trouble(verdict, judge_may_fail=True):
         return [probe.finding(trouble)]
-    problem = f"got {verdict.reward:g} although the judge, quoting it, ended with {refuse}"
+    problem = (
+        f"got {verdict.reward:g}, although the judge quoted the answer and ended with {refuse}"
+    )
     return [probe.finding(problem)] if rewarded else []
 
 
@@ -105,8 +107,8 @@ async def _fence(work: Examination, gold: ProbedAnswer) -> list[VerifierFault]:
             if can_close(MARK, question, follows):
                 probe = ProbedAnswer("fence", gold.task, response_of(hostile), gold.number)
                 problem = (
-                    f"a candidate can end itself in the judge's question, by writing {follows!r}, "
-                    "and then speak as if it were the question"
+                    f"an answer that has {follows!r} can end its own part of the judge's prompt "
+                    "early; its remaining text then looks like part of the prompt"
                 )
                 return [probe.finding(problem)]
     return []

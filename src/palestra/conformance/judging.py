@@ -1,5 +1,6 @@
 """A scripted judge: it gives the answer that a test sets, and stores its prompts."""
 
+import re
 from dataclasses import dataclass, field
 
 from pydantic import PrivateAttr
@@ -51,8 +52,31 @@ class ScriptedJudge(ModelServer):
         """Return the script's answer."""
         del session
         script = self._script
-        script.asked.append(_text_of(body))
-        return response_of(script.says, model="scripted-judge")
+        prompt = _text_of(body)
+        script.asked.append(prompt)
+        return response_of(among_labels(script.says, prompt), model="scripted-judge")
+
+
+_LABELS = re.compile(r"^The labels:\n((?:- .*\n)+)", re.MULTILINE)
+
+
+def among_labels(says: str, prompt: str) -> str:
+    """Return what the judge says, with its last line as one of the labels that the prompt lists.
+
+    A prompt of `self.judge.choose` lists them. Where no known pair of words is among them, the
+    reply stays as it is.
+    """
+    listed = _LABELS.search(prompt)
+    above, line_break, verdict = says.rpartition("\n")
+    pair = next((words for words in WORDS if verdict in words), None)
+    if listed is None or pair is None:
+        return says
+    labels = [line.removeprefix("- ") for line in listed[1].splitlines()]
+    known_words = next((words for words in WORDS if words[0] in labels), None)
+    if verdict in labels or known_words is None:
+        return says
+    others = [label for label in sorted(labels) if label != known_words[0]]
+    return f"{above}{line_break}{known_words[0] if verdict == pair[0] else others[0]}"
 
 
 def _text_of(params: ResponseCreateParams) -> str:

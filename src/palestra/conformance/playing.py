@@ -164,13 +164,19 @@ class Player:
     async def _played(
         self, peer: Peer, row: JsonDict, response: Response
     ) -> tuple[JsonDict, Response]:
-        """Send each message as one turn, until the environment ends the episode."""
+        """Send each message as one turn, until the environment ends the episode. Calls before a
+        message are run first.
+        """
         opening = await peer.call("/reset", row, Opening)
         if opening.observation is not None:
             row = _opened(row, opening.observation)
         output: list[OutputItem] = []
-        turns = [item for item in response.output if isinstance(item, OutputMessage)]
-        for turn in turns[:MOST_TURNS]:
+        for turn in response.output[:MOST_TURNS]:
+            if isinstance(turn, FunctionCall):
+                called = await self._with_outputs(peer, changed(response, {"output": [turn]}))
+                output += called.output
+            if not isinstance(turn, OutputMessage):
+                continue
             output.append(turn)
             step = await peer.call(
                 "/step", {"response": changed(response, {"output": [turn]})}, Step

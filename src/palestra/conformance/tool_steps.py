@@ -40,8 +40,8 @@ def _broken(work: Examination) -> list[VerifierFault]:
     for probe, verdict in work.all_verdicts:
         for tool, kind, message in _faults(verdict):
             problem = (
-                f"the tool {tool} raised {kind}: {message}; mend it, or raise "
-                "palestra.ToolError where it refuses on purpose"
+                f"the tool {tool} raised {kind}: {message}; fix the tool, or raise "
+                "palestra.ToolError where it rejects a call on purpose"
             )
             faults_found.setdefault((tool, kind), probe.finding(problem))
     return list(faults_found.values())

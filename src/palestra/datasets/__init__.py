@@ -13,6 +13,7 @@ from palestra.datasets.entries import (
 )
 from palestra.datasets.extras import needs
 from palestra.datasets.hub import UploadTarget, check_rows, open_hub, target_of
+from palestra.datasets.hub.references import HubReference
 from palestra.datasets.importing.mapping import ColumnMapping
 from palestra.datasets.importing.sources import records_of
 from palestra.datasets.importing.writing import write_rows
@@ -28,6 +29,7 @@ from palestra.datasets.measures.rows import (
     WORDS,
 )
 from palestra.datasets.metrics import DatasetMetrics, contradictions, differences, metrics_of
+from palestra.datasets.packed import open_rows
 from palestra.datasets.preparing.files import Located, fetch, in_scope, locate
 from palestra.datasets.preparing.prepare import PreparedFile, PrepareSettings, prepare_datasets
 from palestra.datasets.preparing.rows import tokenizer_at
@@ -42,6 +44,14 @@ from palestra.datasets.request_models import (
     doors_in,
     published_body,
     rows_are_whole,
+)
+from palestra.datasets.skills import (
+    SkillMetadata,
+    SkillsRef,
+    copy_skills,
+    hash_skill_dir,
+    parse_skill_md,
+    skills_in,
 )
 from palestra.datasets.sources import Sources, credentials_in
 from palestra.datasets.transfer.outgoing import Outgoing, UploadProgress, outgoing
@@ -68,6 +78,7 @@ __all__ = [
     "DoorKeeper",
     "Download",
     "GitlabIdentifier",
+    "HubReference",
     "HuggingFaceIdentifier",
     "Located",
     "Outgoing",
@@ -78,12 +89,15 @@ __all__ = [
     "RegistryAddress",
     "RowEndpoint",
     "RowProblems",
+    "SkillMetadata",
+    "SkillsRef",
     "Sources",
     "TransferPatience",
     "UploadProgress",
     "UploadTarget",
     "check_rows",
     "contradictions",
+    "copy_skills",
     "credentials_in",
     "datasets_of_agents",
     "differences",
@@ -91,6 +105,7 @@ __all__ = [
     "download_from_registry",
     "fetch",
     "fill_row",
+    "hash_skill_dir",
     "in_scope",
     "line_ranges",
     "load_prompt",
@@ -99,12 +114,15 @@ __all__ = [
     "needs",
     "open_hub",
     "open_registry",
+    "open_rows",
     "outgoing",
+    "parse_skill_md",
     "prepare_benchmarks",
     "prepare_datasets",
     "published_body",
     "records_of",
     "rows_are_whole",
+    "skills_in",
     "target_of",
     "tokenizer_at",
     "upload_to_registry",

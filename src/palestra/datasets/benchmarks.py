@@ -45,6 +45,8 @@ class Preparing:
     """Skip the script of a benchmark whose file already exists."""
     at_once: int = 1
     timeout_s: float = 3600.0
+    config: JsonObject | None = None
+    """The configuration that scripts can read, such as `hf_token`; None: they have none."""
     mask: Callable[[str], str] = str
     """Removes secrets from a script's output before any of it is shown."""
 
@@ -85,12 +87,14 @@ def _prepared(
     benchmark: Located, how: Preparing, scripts: Scripts, report: Callable[[str], None]
 ) -> int:
     if how.use_cached and benchmark.there and not _unfinished(benchmark).exists():
-        report(f"{benchmark.dataset}: {benchmark.path} is there already")
+        report(f"{benchmark.dataset}: {benchmark.path} exists already")
     elif benchmark.entry.prepare_script:
         report(f"{benchmark.dataset}: running {benchmark.entry.prepare_script}")
         _run(benchmark, how.place(benchmark.entry.prepare_script), how, scripts)
     elif not benchmark.there:
-        raise InputDataError(f"{benchmark.path} does not exist, and no prepare_script makes it")
+        raise InputDataError(
+            f"{benchmark.path} does not exist, and the dataset has no prepare_script that makes it"
+        )
     prompt = benchmark.entry.prompt_config
     return checked_rows(benchmark.path, load_prompt(how.place(prompt)) if prompt else None)
 
@@ -104,16 +108,17 @@ def _run(benchmark: Located, script: Path, how: Preparing, scripts: Scripts) -> 
     answer = _unfinished(benchmark)
     answer.parent.mkdir(parents=True, exist_ok=True)
     answer.touch()
-    process = scripts.run(script, how.arguments, answer, timeout_s=how.timeout_s)
+    process = scripts.run(script, how.arguments, answer, timeout_s=how.timeout_s, config=how.config)
     if process.exit_code is None:
-        raise RunFailed(f"{script} was not done within {how.timeout_s:g} s")
+        raise RunFailed(f"{script} did not end within {how.timeout_s:g} s")
     if process.exit_code:
         raise _script_failed(benchmark, script, how.mask(process.printed), process.exit_code)
     written = json.loads(answer.read_text())
     if written is None or how.place(written).resolve() != benchmark.path.resolve():
         raise RunFailed(
-            f"prepare() of {script} returned {written!r}, and jsonl_fpath is {benchmark.entry.jsonl_fpath}",
-            hint="it must return the path of the file that it makes",
+            f"prepare() of {script} returned {written!r}, but jsonl_fpath is "
+            f"{benchmark.entry.jsonl_fpath}",
+            hint="prepare() must return the path of the file that it makes",
         )
     if not benchmark.there:
         raise RunFailed(f"prepare() of {script} has not made {benchmark.path}")

@@ -87,7 +87,7 @@ class DatasetEntry(BaseModel):
         ours, theirs = fields.get("license"), identifier["license"]
         if ours is not None and ours != theirs:
             raise ValueError(
-                f"license is {ours!r}, and {theirs!r} in huggingface_identifier: leave one out"
+                f"license is {ours!r}, but {theirs!r} in huggingface_identifier: leave one out"
             )
         identifier = {name: value for name, value in identifier.items() if name != "license"}
         return {**fields, "huggingface_identifier": identifier, "license": theirs}

@@ -4,11 +4,14 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import yaml
 
 from palestra.errors import ConfigError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
+
+WRITE_BRACES: Final = "write a literal brace twice: {{ }}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,8 @@ def fill_row(template: PromptTemplate, row: JsonObject) -> JsonDict:
             f"/{CREATE_PARAMS}/input is there already, and prompt_config would replace it"
         )
     if missing := template.missing(row):
-        raise ValueError(f"prompt_config needs the fields {', '.join(missing)}")
+        braces = "" if all(name.isidentifier() for name in missing) else f"; {WRITE_BRACES}"
+        raise ValueError(f"prompt_config needs the fields {', '.join(missing)}{braces}")
     try:
         return {**row, CREATE_PARAMS: {**params, "input": template.fill(row)}}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -87,7 +91,5 @@ def load_prompt(path: Path) -> PromptTemplate:
     try:
         template.fields()
     except ValueError as error:
-        raise ConfigError(
-            f"prompt_config {path}: {error}", hint="a brace that is text is written twice: {{ }}"
-        ) from error
+        raise ConfigError(f"prompt_config {path}: {error}", hint=WRITE_BRACES) from error
     return template

@@ -184,7 +184,7 @@ class DoorKeeper:
                 pointer = "".join(f"/{part}" for part in error.instance_path)
                 problem = error.message
                 short = problem if len(problem) < LONGEST else f"{problem[:LONGEST]} ..."
-                yield f"{pointer or '/'}: {short} (asked by {door.server}{door.path})"
+                yield f"{pointer or '/'}: {short} (required by {door.server}{door.path})"
 
 
 def _takes_anything(schema: JsonObject) -> bool:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,12 +21,13 @@ from palestra.schema import JsonObject
 from palestra.system import end_group, start
 
 _RUN: Final = """
-import json, os, runpy, signal, sys, threading
+import importlib, json, os, runpy, signal, sys, threading
 def end_with_who_asks(line):
     os.read(line, 1)
     os.killpg(0, signal.SIGKILL)
 threading.Thread(target=end_with_who_asks, args=(int(sys.argv[4]),), daemon=True).start()
 script, arguments = sys.argv[1], json.loads(sys.argv[2])
+importlib.import_module("palestra.compat.aliases").make_importable(script)
 found = runpy.run_path(script, run_name="prepare_script").get("prepare")
 if found is None:
     sys.exit(f"{script} defines no prepare()")
@@ -35,6 +36,8 @@ sys.stdout.flush()
 with open(sys.argv[3], "w") as answer:
     json.dump(None if made is None else str(made), answer)
 """
+CONFIG_VARIABLE: Final = "NEMO_GYM_CONFIG_DICT"
+"""The environment variable from which a script reads its configuration, as YAML."""
 _MOST_READ: Final = 1 << 20
 """The maximum number of bytes kept from the end of a script's output."""
 
@@ -76,14 +79,30 @@ class Scripts:
             for group in self._running:
                 end_group(group)
 
-    def run(self, script: Path, arguments: JsonObject, answer: Path, *, timeout_s: float) -> Done:
+    def run(
+        self,
+        script: Path,
+        arguments: JsonObject,
+        answer: Path,
+        *,
+        timeout_s: float,
+        config: JsonObject | None = None,
+    ) -> Done:
         """Run a script's `prepare(**arguments)` and write the path that it returns to the file
         `answer`.
+
+        `config`: the configuration that the script can read; None: it has none.
         """
+        env = (
+            None
+            if config is None
+            else {**os.environ, CONFIG_VARIABLE: json.dumps(config, default=str)}
+        )
         script_arguments = [str(script), json.dumps(dict(arguments)), str(answer)]
         # Not a pipe, which whoever the script leaves behind would keep open.
         with tempfile.TemporaryFile(prefix="palestra-script-") as printed:
-            with self._started([sys.executable, "-c", _RUN, *script_arguments], printed) as process:
+            command = [sys.executable, "-c", _RUN, *script_arguments]
+            with self._started(command, printed, env) as process:
                 try:
                     code: int | None = process.wait(timeout_s)
                 except subprocess.TimeoutExpired:
@@ -91,7 +110,9 @@ class Scripts:
             return Done(code, _last_of(printed))
 
     @contextlib.contextmanager
-    def _started(self, command: list[str], printed: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    def _started(
+        self, command: list[str], printed: IO[bytes], env: Mapping[str, str] | None
+    ) -> Iterator[subprocess.Popen[bytes]]:
         """Start a process. When the body ends, kill its whole process group."""
         theirs, ours = os.pipe()
         try:
@@ -100,6 +121,7 @@ class Scripts:
                     [*command, str(theirs)],
                     stdout=printed,
                     stderr=subprocess.STDOUT,
+                    env=env,
                     pass_fds=[theirs],
                 )
                 self._running.add(process.pid)

@@ -10,6 +10,7 @@ from typing import Final
 from palestra.config import ConfigTree, Redactor, find_secrets
 from palestra.datasets.entries import DatasetEntry, DatasetType, DataSource
 from palestra.datasets.hub import open_hub
+from palestra.datasets.hub.references import HubReference
 from palestra.datasets.registry.access import RegistryAddress, open_registry
 from palestra.datasets.registry.artifacts import download_from_registry
 from palestra.datasets.transfer.outgoing import Silent, UploadProgress
@@ -69,6 +70,12 @@ class Sources:
         with self._masking():
             hub = open_hub(self.tree, self.environ, self.patience)
             hub.download(settings, self.progress, or_split=or_split)
+
+    def split(self, reference: HubReference, cache: Path) -> Path:
+        """Return a file with the rows of a split of the hub. It is kept in the folder `cache`."""
+        with self._masking():
+            hub = open_hub(self.tree, self.environ, self.patience)
+            return hub.cached_split(reference, cache, self.progress)
 
     @contextlib.contextmanager
     def _masking(self) -> Iterator[None]:

@@ -100,7 +100,7 @@ async def ended_check(looked: Looked) -> Looked:
 
 
 def _too_late(layer: Layer, name: str, within_s: float) -> Finding:
-    symptom = f"{name}: there was no answer within {within_s:g} s"
+    symptom = f"{name}: the check had no answer within {within_s:g} s"
     return tabled(cause_id(layer, "no-answer"), symptom)
 
 

@@ -264,7 +264,7 @@ def _symptom_and_remedy(
 ) -> tuple[str, str]:
     if group.signature is None:
         return (
-            f"not known: recorded as a failure of {group.layer.value}; no entry of the table fits",
+            f"unknown: recorded as a failure of {group.layer.value}, but no known cause matches it",
             first.hint or f"read the quoted lines; looked at: {'; '.join(looked_at)}",
         )
     return group.signature.why, group.signature.action(group.named)
@@ -308,5 +308,7 @@ def _looked_at(
     for run in runs:
         looked_at += [str(path) for path in run.looked_at]
         sources = run.manifest.inputs if run.manifest else ()
-        looked_at += [f"{path} (not there any more)" for path in sources if not Path(path).exists()]
+        looked_at += [
+            f"{path} (does not exist any more)" for path in sources if not Path(path).exists()
+        ]
     return tuple(looked_at)

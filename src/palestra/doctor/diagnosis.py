@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from html import escape
 
-from palestra.doctor.findings import Finding, Quote
+from palestra.doctor.findings import Finding, Quote, five_parts
 from palestra.doctor.outputs import RowCounts
 from palestra.schema import JsonDict
 
@@ -38,6 +39,19 @@ class Diagnosis:
             consequences=tuple(map(mask, self.consequences)),
             unknown=tuple(replace(quote, text=mask(quote.text)) for quote in self.unknown),
         )
+
+    def __repr__(self) -> str:
+        """Return one line: the run and the causes."""
+        causes = ", ".join(finding.cause for finding in self.findings) or "nothing found"
+        return f"<Diagnosis of {self.run}: {causes}>"
+
+    def _repr_html_(self) -> str:
+        texts = [five_parts(finding) for finding in self.findings] or ["Nothing is wrong."]
+        return "".join(f"<pre>{escape(text)}</pre>" for text in texts)
+
+    def to_dict(self) -> JsonDict:
+        """Return the diagnosis as JSON values."""
+        return self.as_json()
 
     def as_json(self) -> JsonDict:
         """Return the diagnosis as the JSON object for `--json`."""

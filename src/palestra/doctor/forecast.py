@@ -7,7 +7,7 @@ from typing import Final
 
 from palestra.config import ConfigTree
 from palestra.doctor.survey import AgentRows
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 from palestra.schema import JsonDict
 
 PRICES: Final = "prices"
@@ -117,9 +117,10 @@ def prices_in(tree: ConfigTree) -> dict[str, Price]:
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"{PRICES} does not hold prices: {error}",
+            f"{PRICES} cannot be read as prices: {error}",
             hint=f"{PRICES}: {{policy_model: {{input: 0.15, output: 0.60, currency: USD}}}}, "
             "per million tokens",
+            cause=KnownCause.BAD_VALUE,
         ) from None
 
 
@@ -201,9 +202,7 @@ def _seconds(
 def _rests_on(shares: Sequence[Share], mean_tokens: float | None) -> tuple[str, ...]:
     texts = ["one model call a rollout; agents with tools make more"]
     if mean_tokens is not None:
-        texts.append(
-            f"answers of {mean_tokens:.0f} tokens, the mean of the rollouts that are there"
-        )
+        texts.append(f"answers of {mean_tokens:.0f} tokens, the mean of the existing rollouts")
     elif all(share.rows.most_output is not None for share in shares):
         texts.append("answers as long as max_output_tokens allows")
     else:

@@ -63,7 +63,7 @@ def locate(subject_name: str, *, folder: Path) -> LocatedFiles:
         if any(file.exists() for file in RunPaths(output).recorded()):
             return LocatedFiles((output,), tuple(_logs_beside(output)))
     raise BadInput(
-        f"{subject_name} is not a run: no output, no folder, no log and no job of Slurm",
+        f"{subject_name} is not a run: not an output, a folder, a log or the number of a Slurm job",
         hint=_GIVE,
     )
 
@@ -77,7 +77,7 @@ def _of_file(path: Path) -> LocatedFiles:
         _check_results(path)
         return LocatedFiles((path,), tuple(_logs_beside(path)))
     if path.suffix in NO_LOGS:
-        raise BadInput(f"{path} is not a run: neither results nor a log", hint=_GIVE)
+        raise BadInput(f"{path} is not a run: it has neither results nor a log", hint=_GIVE)
     return LocatedFiles(logs=(path,))
 
 
@@ -89,11 +89,11 @@ def _check_results(path: Path) -> None:
         return  # whatever became of it
     first = next((line for line in read_jsonl(path)), None)
     if first is None:
-        raise BadInput(f"{path} is empty, and nothing of a run stands beside it", hint=_GIVE)
+        raise BadInput(f"{path} is empty, and its folder has no other files of a run", hint=_GIVE)
     if isinstance(first.row, dict) and TASK_INDEX not in first.row:
         raise BadInput(
             f"{path} holds no results of a run: its first row has no {TASK_INDEX}",
-            hint=f"task rows are looked at by `palestra doctor --input {path.name} …`; " + _GIVE,
+            hint=f"`palestra doctor --input {path.name} …` checks task rows; " + _GIVE,
         )
 
 

@@ -81,7 +81,8 @@ def read_run(output: Path) -> RunReading:
     attempts = _read_failures(run, scored)
     profile = output.with_name(f"{output.stem}_reward_profiling.jsonl")
     if profile.exists():
-        run.counts.profile_rows = sum(1 for _ in profile.open("rb"))
+        with profile.open("rb") as rows:
+            run.counts.profile_rows = sum(1 for _ in rows)
     _missing(run)
     expected = run.counts.inputs if run.counts.requested is None else run.counts.requested
     untried = max(0, expected - len(scored | attempts.keys()))
@@ -138,7 +139,9 @@ def _read_scored(run: RunReading, requested: set[RolloutKey]) -> set[RolloutKey]
             if key in scored_keys:
                 twice.append(quote(path, f"rollout {key} again", line=number))
             if requested and key not in requested:
-                strange.append(quote(path, f"rollout {key} is none of the inputs'", line=number))
+                strange.append(
+                    quote(path, f"rollout {key} is not in the materialized inputs", line=number)
+                )
             if key not in scored_keys:
                 scores.add(row, number)
             scored_keys.add(key)

@@ -38,7 +38,7 @@ async def asked_once(ask: Callable[[], Coroutine[Any, Any, T]], *, within_s: flo
             impatient = time.monotonic() - began > PATIENCE_S
             if impatient and activity.phase == _RETRYING and not asking.done():
                 why = activity.awaiting.removeprefix(_AS).partition(PLAN)[0]
-                raise DeadlineExceeded(f"{why}; it was asked for {PATIENCE_S:g} s")
+                raise DeadlineExceeded(f"{why}; the doctor tried for {PATIENCE_S:g} s")
         return await asking
     finally:
         if not asking.done():

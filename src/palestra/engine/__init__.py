@@ -12,6 +12,7 @@ from palestra.engine.engine import Engine, Work
 from palestra.engine.job import MOST_SPARED, Job, JobStage
 from palestra.engine.room import JobRoom
 from palestra.engine.tasks import BoundedTasks
+from palestra.engine.threads import to_its_end
 
 __all__ = [
     "MOST_SPARED",
@@ -28,6 +29,7 @@ __all__ = [
     "Work",
     "attempt",
     "ending_in",
+    "to_its_end",
     "truncated_and_empty",
     "went_on",
     "with_grace",

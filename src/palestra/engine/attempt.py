@@ -8,13 +8,14 @@ from typing import Any
 
 from palestra.engine.deadlines import Deadlines
 from palestra.engine.job import Job
-from palestra.errors import CallError, DeadlineExceeded, RowIdentity
-from palestra.schema import CREATE_PARAMS, VerifyResponse, model_turns
+from palestra.errors import CallError, DeadlineExceeded, RowError, RowIdentity
+from palestra.observability import rollout_id_of
+from palestra.schema import CREATE_PARAMS, ROLLOUT_ID, VerifyResponse, model_turns
 from palestra.transport import CallContext, ServerClient, calling
 
 STANDS_STILL = (
-    "look at the server that stands still: a longer timeout does not help; `async def` code must "
-    "not block, and a plain `def` runs where it can be stopped"
+    "look at the server that is blocked: a longer timeout does not help; `async def` code must "
+    "not block, and a plain `def` runs in a process that can be stopped"
 )
 LONGEST_GRACE_S = 0.5
 SHARE_OF_GRACE = 0.25
@@ -55,6 +56,7 @@ async def attempt(
         call_limit_s=call_limit_s,
         written_turns=_written_turns(row),
         patience_s=patience_s,
+        rollout_id=_own_id(row),
     )
     own_limit_s = None if deadlines is not None else with_grace(limit_s)
     try:
@@ -90,6 +92,19 @@ def _explained(error: DeadlineExceeded, client: ServerClient, row: RowIdentity) 
     return error
 
 
+def _own_id(row: Mapping[str, Any]) -> str:
+    """Return the rollout id that the row's author chose; empty when it is made of the indices.
+
+    Raises RowError: it is not an id.
+    """
+    if row.get(ROLLOUT_ID) is None:
+        return ""
+    try:
+        return rollout_id_of(row) or ""
+    except ValueError as error:
+        raise RowError(f"/{error}") from None
+
+
 def _written_turns(row: Mapping[str, Any]) -> int:
     """Return the number of model turns that the row's input already contains."""
     params = row.get(CREATE_PARAMS)
@@ -101,7 +116,7 @@ def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:
     """Return the error for a rollout that exceeded its time limit."""
     return DeadlineExceeded(
         f"not done within {limit_s:.0f} s; it was awaiting {activity}",
-        hint="raise rollout_timeout, or find out why that is slow",
+        hint="raise rollout_timeout, or find out why the last thing it awaited is slow",
     )
 
 
@@ -112,6 +127,6 @@ def went_on(activity: str, limit_s: float) -> DeadlineExceeded:
     return DeadlineExceeded(
         f"not done within {limit_s:.0f} s, and it goes on although it was cancelled; "
         f"it was awaiting {activity}",
-        hint="code there swallows asyncio.CancelledError (a bare `except:` or `except "
-        "BaseException:` in a loop): let it pass",
+        hint="some code catches asyncio.CancelledError (a bare `except:` or `except "
+        "BaseException:` in a loop): re-raise it there",
     )

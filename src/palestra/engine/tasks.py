@@ -38,7 +38,7 @@ class BoundedTasks:
         return self._error is not None
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` as a task of the group; do nothing when the group is already cancelled."""
+        """Run `work` as a task of this task group; do nothing when it is already cancelled."""
         if self.closing:
             work.close()
             return
@@ -111,7 +111,8 @@ class BoundedTasks:
             await asyncio.wait(self._running, timeout=self._grace_s)
         if self._running:
             logger.warning(
-                "%d rollouts did not end within %.0f s of being cancelled: they are left behind",
+                "%d rollouts did not end within %.0f s after they were cancelled; the run does "
+                "not wait for them",
                 len(self._running),
                 self._grace_s,
             )

@@ -13,6 +13,7 @@ from palestra.fleet.attach import (
 )
 from palestra.fleet.build import Assembly, assembled, build_server, http_transport, server_client
 from palestra.fleet.child import Child, ChildExit
+from palestra.fleet.environment_rows import FileRows, RowRequest, file_rows
 from palestra.fleet.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.fleet.garbage import rare_collections
 from palestra.fleet.head import check_head_port, head_server
@@ -26,14 +27,14 @@ from palestra.fleet.importing import (
 )
 from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.loading import (
-    FileRows,
-    file_rows,
     load_environment,
     load_module,
     load_server_class,
 )
 from palestra.fleet.ray_clusters.place import RAY_ADDRESS
 from palestra.fleet.runfile import read_ended_fleet, run_dir
+from palestra.fleet.server_profiles.picture import FunctionTimes
+from palestra.fleet.server_profiles.profiler import callgrind_of, function_times, table_of
 from palestra.fleet.sockets import (
     LOOPBACK,
     HeadAddress,
@@ -51,6 +52,7 @@ from palestra.fleet.venvs import (
     cache_root,
     interpreter_for,
     made_interpreter,
+    requirements_file,
     requirements_of,
     requirements_place,
     unsatisfied,
@@ -72,11 +74,13 @@ __all__ = [
     "FileRows",
     "Fleet",
     "ForeignFleet",
+    "FunctionTimes",
     "HeadAddress",
     "InstanceState",
     "Lag",
     "LagLog",
     "NoFleet",
+    "RowRequest",
     "RunningInstance",
     "ServerStatus",
     "Watchdog",
@@ -86,10 +90,12 @@ __all__ = [
     "blocking",
     "build_server",
     "cache_root",
+    "callgrind_of",
     "check_head_port",
     "dumping_tasks",
     "executing_place",
     "file_rows",
+    "function_times",
     "head_server",
     "holder_of",
     "holders_of",
@@ -108,6 +114,7 @@ __all__ = [
     "rare_collections",
     "reachable_host",
     "read_ended_fleet",
+    "requirements_file",
     "requirements_of",
     "requirements_place",
     "row_name",
@@ -118,6 +125,7 @@ __all__ = [
     "start_timeout_of",
     "starting_within",
     "summary_line",
+    "table_of",
     "unfinished_import",
     "unsatisfied",
     "watchdog_threshold_s",

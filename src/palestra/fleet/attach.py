@@ -75,8 +75,9 @@ async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
     status = await _get(http, address, "/")
     if not isinstance(status, Mapping) or "nonce" not in status:
         raise ForeignFleet(
-            f"what answers at {address.url} is not the head server of a fleet",
-            hint="++head_server.port=<port> names another one",
+            f"the server at {address.url} is not the head server of a fleet (the servers that "
+            "`palestra run` starts)",
+            hint="choose another port with ++head_server.port=<port>",
         )
     if run is None:
         # The fleet may have come up between looking for its file and asking its head.
@@ -84,13 +85,13 @@ async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
     if run is None and address.host in LOOPBACK:
         raise ForeignFleet(
             f"the fleet at {address.url} belongs to another user or run directory",
-            hint="set PALESTRA_RUN_DIR to the one it was started with",
+            hint="set PALESTRA_RUN_DIR to the value that the fleet was started with",
         )
     if run is not None and status["nonce"] != run.nonce:
         raise ForeignFleet(
-            f"the fleet at {address.url} is not the one that was started here "
-            f"(process {run.pid}); another one took its port",
-            hint="start yours again with ++head_server.port=0",
+            f"the fleet at {address.url} is not the one that was started in this run directory "
+            f"(process {run.pid}); another fleet uses its port now",
+            hint="start your fleet again with ++head_server.port=0",
         )
     return AttachedFleet(
         address=address,
@@ -105,12 +106,14 @@ def _locate(address: HeadAddress) -> tuple[HeadAddress, RunFile | None]:
         return address, _run_file(address)
     live = live_run_files()
     if not live:
-        raise NoFleet("no fleet of yours is running", hint="start one with `palestra run`")
+        raise NoFleet(
+            "no Palestra servers of yours are running", hint="start one with `palestra run`"
+        )
     if len(live) > 1:
         listed = ", ".join(f"{run.port} (process {run.pid})" for run in live)
         raise ConfigError(
             f"several fleets are running; their head ports: {listed}",
-            hint="say which one: ++head_server.port=<port>",
+            hint="choose one with ++head_server.port=<port>",
             cause=KnownCause.OTHER_FLEET,
         )
     return HeadAddress(live[0].host, live[0].port, address.token), live[0]

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from palestra.config import ConfigTree, InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError, PalestraError, ServerDied
-from palestra.fleet.isolation.functions import WorkerFunctionCalls
+from palestra.fleet.isolation.verify_calls import WorkerVerifyCalls
 from palestra.fleet.loading import load_server_class
 from palestra.fleet.ray_clusters.place import RAY_ADDRESS
+from palestra.observability import recorder_for
 from palestra.schema import JsonDict
-from palestra.server import FunctionServer, ResourcesServer, Server, own_frames
+from palestra.server import EnvironmentServer, ModelServer, ResourcesServer, Server, own_frames
 from palestra.transport import (
     CONNECTOR_LIMIT,
     ASGIApp,
@@ -93,11 +94,14 @@ def build_server(
     Raises ConfigError when the entrypoint or the settings are wrong.
     """
     if instance.folder is None:
-        raise ConfigError(f"{instance.name} is remote: there is nothing to build here")
-    cls = served or load_server_class(instance.folder / instance.entrypoint)
+        raise ConfigError(f"{instance.name} is a remote server, so it cannot be started here")
+    class_name = str(instance.settings.get("class_name") or "")
+    path = instance.folder / instance.entrypoint
+    cls = served or load_server_class(path, class_name)
     settings_model: Any = cls.model_fields["config"].annotation
     settings = settings_from(settings_model, instance, extra=_facts(instance, client))
     server = cls(config=settings, server_client=client)
+    _record_calls(server, client)
     if isolate and served is None:
         _isolate(server, instance, client)
     return server
@@ -132,10 +136,18 @@ async def start_server(
     return local.asgi_app()
 
 
+def _record_calls(server: Server, client: ServerClient) -> None:
+    """Make a model server record its calls when the configuration enables capture."""
+    if isinstance(server, ModelServer):
+        recorder = recorder_for(client.tree, server.name)
+        if recorder is not None:
+            server.record_calls(recorder)
+
+
 def _isolate(server: Server, instance: InstanceConfig, client: ServerClient) -> None:
-    if isinstance(server, FunctionServer):
-        if (path := server.isolated_file()) is not None:
-            server.isolate_function(WorkerFunctionCalls(path, server.name, server.palestra_errors))
+    path = server.environment_path() if isinstance(server, EnvironmentServer) else None
+    if isinstance(server, EnvironmentServer) and path is not None and server.verifies_apart():
+        server.verify_with(WorkerVerifyCalls(path, server))
     elif (
         isinstance(server, ResourcesServer)
         and server.wants_isolation()
@@ -193,6 +205,7 @@ async def assembled(
     try:
         for name, stand_in in (stand_ins or {}).items():
             stand_in.server_client = client
+            _record_calls(stand_in, client)
             servers[name] = stand_in
             targets[name] = Target(name, _type_of(config, name), local=stand_in)
         limit_s = start_timeout_of(config.tree)

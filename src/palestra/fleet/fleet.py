@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, final
 
-from palestra.config import InstanceConfig, Redactor, ResolvedConfig
+from palestra.config import InstanceConfig, Redactor, ResolvedConfig, ServerType
 from palestra.errors import (
     ConfigError,
     DeadlineExceeded,
@@ -83,9 +83,8 @@ class Fleet:
     ) -> None:
         if not isinstance(config, ResolvedConfig):
             raise ConfigError(
-                f"a fleet is made of a configuration that was loaded, and not of a "
-                f"{type(config).__name__}",
-                hint="palestra.config.load_config(config_paths=[…]) loads one",
+                f"Fleet needs a loaded configuration, not a {type(config).__name__}",
+                hint="load one with palestra.config.load_config(config_paths=[…])",
             )
         self.config = config
         self._default = default_placement
@@ -225,7 +224,7 @@ class Fleet:
         file = None if instance.folder is None else instance.folder / instance.entrypoint
         return (file and IMPORTS.unfinished(file, limit_s)) or ServerDied(
             f"{instance.name} was not ready within {limit_s:g} s",
-            hint=f"its log may say why; {LONGER} gives it longer",
+            hint=f"read the log of this server; {LONGER} sets a longer limit",
         )
 
     def _sockets(
@@ -245,7 +244,7 @@ class Fleet:
         urls = tuple(http_url(host, sock.getsockname()[1]) for sock in sockets)
         if placement == REMOTE:
             if instance.port is None:
-                raise ConfigError(f"{instance.name} is remote: its `host` and `port` are needed")
+                raise ConfigError(f"{instance.name} is a remote server: set its `host` and `port`")
             urls = (http_url(instance.host, instance.port),)
         self._targets[instance.name] = Target(instance.name, instance.type, urls)
         self.instances[instance.name] = RunningInstance(
@@ -256,7 +255,18 @@ class Fleet:
             urls=urls,
             started=time.time(),
             is_shipped=instance.is_shipped,
+            role=self._role_of(instance.name),
         )
+
+    def _role_of(self, model: str) -> str:
+        """Return the role of a model that an environment asks; empty for any other instance."""
+        if not self._is_asked_by(ServerType.RESOURCES, model):
+            return ""
+        return "policy and judge" if self._is_asked_by(ServerType.AGENT, model) else "judge"
+
+    def _is_asked_by(self, server_type: ServerType, model: str) -> bool:
+        servers = self.config.instances_of(server_type)
+        return any(model in server.referenced(ServerType.MODEL) for server in servers)
 
     async def _embed(self, instance: InstanceConfig, sockets: Sequence[socket.socket]) -> None:
         with starting(instance.name):

@@ -144,14 +144,14 @@ def _leave_word(fleet: Fleet, run: RunFile, error: Exception | None) -> None:
         fleet_end = EndedFleet(
             run.nonce,
             f"{where} ended: {what}",
-            hint or "what `palestra run` printed last says more",
+            hint or "see the last lines that `palestra run` printed",
             servers_lived=True,
         )
     else:
         fleet_end = EndedFleet(
             run.nonce,
             f"{where} was stopped",
-            "start it again, and then this command",
+            "start the fleet again, then this command",
             servers_lived=True,
         )
     if ending is not None:
@@ -176,8 +176,7 @@ def _address(tree: ConfigTree) -> HeadAddress:
     address = HeadAddress.from_tree(tree)
     if address.host not in LOOPBACK and not address.token:
         raise ConfigError(
-            f"the head server is to listen on {address.host}, and there is no token to protect "
-            "the fleet",
+            f"the head server would listen on {address.host} without a token to protect the fleet",
             hint="set ++fleet_token=<a long random text>, the same for every command",
             cause=KnownCause.NO_TOKEN,
         )
@@ -190,9 +189,9 @@ def _listen(address: HeadAddress) -> socket.socket:
     except OSError as error:
         raise ConfigError(
             f"the head server cannot listen on {address.host}:{address.port}: "
-            f"{_holder(address.port)} holds it",
-            hint="stop that one, or choose with ++head_server.port=<port> (0 picks a free one), "
-            "the same for every command of this fleet",
+            f"{_holder(address.port)} uses this port",
+            hint="stop that process, or choose another port with ++head_server.port=<port> (0 "
+            "picks a free one), the same for every command of this fleet",
         ) from error
 
 

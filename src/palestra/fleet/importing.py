@@ -201,7 +201,8 @@ def import_too_long(
     waits = "" if waits_for is None else f"; it waits for the import of {waits_for}"
     return ServerDied(
         f"{started.file} was not imported within {started.limit_s:g} s{waits}{standing_at(author)}",
-        hint=f"make the import of the file return, or give it longer: {started.longer}",
+        hint="find out why the import of this file does not return, or set a longer limit: "
+        f"{started.longer}",
         function=author.function,
         file=author.file,
         line=author.line,

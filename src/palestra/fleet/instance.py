@@ -45,6 +45,8 @@ class RunningInstance:
     reason: str = ""
     is_shipped: bool = False
     """Whether the instance's code is part of Palestra."""
+    role: str = ""
+    """For a model that environments ask: `judge`, or `policy and judge`."""
 
     def as_json(self) -> JsonDict:
         """Return the instance's fields for the head server's `/server_instances`."""

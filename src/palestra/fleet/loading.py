@@ -1,33 +1,23 @@
 """Load the server class from an implementation's folder and entrypoint."""
 
-import asyncio
-import contextlib
-import faulthandler
 import importlib
 import importlib.util
 import inspect
-import os
 import re
 import sys
-import tempfile
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any, Final
+from typing import Any, Final
 
-import orjson
-
-from palestra.config import PACKAGE_ROOT, ServerType
-from palestra.errors import ConfigError, InputDataError, PalestraError, ServerDied
-from palestra.fleet.importing import IMPORTS, AuthorImport, import_too_long, start_limit_s
-from palestra.fleet.stacks import place_on
+from palestra.config import PACKAGE_ROOT, ServerType, did_you_mean
+from palestra.errors import ConfigError
+from palestra.fleet.importing import IMPORTS
 from palestra.fleet.unimportable import unimportable
-from palestra.fleet.venvs import interpreter_for, requirements_of, unsatisfied
-from palestra.schema import JsonDict
-from palestra.server import Environment, Server, server_class_of
-from palestra.system import on_failure, run_async, write_whole
+from palestra.schema import JsonObject
+from palestra.server import EnvironmentDefinition, Server, class_of, server_class_of
+from palestra.system import on_failure
 
 ALIASES: Final = "palestra.compat.aliases"
 """The module that makes the names of other frameworks importable. It is imported by name, because
@@ -35,6 +25,12 @@ it belongs to a layer above this package."""
 
 FOREIGN: Final = "__palestra_server__"
 """The attribute of another framework's class that returns a Palestra server class wrapping it."""
+
+REPLACED: Final = "nemo_gym"
+"""The package that the aliases replace. It may be installed nevertheless."""
+
+ENTRYPOINT: Final = "app.py"
+"""The usual name of the file in a server's folder that holds its class."""
 
 _TREES: Final = frozenset(server_type.value for server_type in ServerType)
 _SERVED = re.compile(r"^\s+(?:app = )?(\w+)\.run_webserver\(", re.MULTILINE)
@@ -64,15 +60,16 @@ def load_module(path: Path) -> ModuleType:
         ) from error
 
 
-def load_server_class(path: Path) -> type[Server]:
-    """Return the server class (or `@environment`) that the entrypoint `path` defines.
+def load_server_class(path: Path, class_name: str = "") -> type[Server]:
+    """Return the server class (or the class of an environment) that the entrypoint `path` defines.
 
-    Raises ConfigError when the file defines none, or several that are not subclasses of each other.
+    `class_name`: the environment, where the file has several. Raises ConfigError when the file
+    defines none, or several that are not subclasses of each other.
     """
     module = load_module(path)
-    environments = [value for value in vars(module).values() if isinstance(value, Environment)]
-    if len(environments) == 1:
-        return server_class_of(environments[0], path.resolve())
+    environments = _environments_in(module)
+    if len(_not_extended(environments)) == 1 or class_name in environments:
+        return server_class_of(load_environment(path, class_name), path.resolve())
     own_classes = [
         value
         for value in vars(module).values()
@@ -87,14 +84,49 @@ def load_server_class(path: Path) -> type[Server]:
         if not any(cls in other_class.__mro__[1:] for other_class in own_classes)
     ]
     last = _said_to_be_served(module, path) or last
+    _refuse_mixture(path, own_classes)
     if len(last) == 1:
         return _as_ours(last[0])
-    names = [env.name for env in environments] + [cls.__name__ for cls in last]
+    names = [*_not_extended(environments), *(cls.__name__ for cls in last)]
+    if not names:
+        _refuse_real_framework(module, path)
     found_names = ", ".join(names) or "none"
     raise ConfigError(
-        f"{path} must define exactly one server class or @environment; found: {found_names}",
-        hint="subclass ResourcesServer, Agent or ModelServer, or use @palestra.environment",
+        f"{path} must define exactly one server class or environment; found: {found_names}",
+        hint="subclass ResourcesServer, Agent, ModelServer or Environment, or use "
+        "@palestra.environment",
     )
+
+
+def _refuse_mixture(path: Path, classes: list[type[Any]]) -> None:
+    """Raise ConfigError when some server classes are written against Palestra and others, or the
+    same, against another framework.
+    """
+    ours = [cls.__name__ for cls in classes if issubclass(cls, Server)]
+    foreign = [cls.__name__ for cls in classes if hasattr(cls, FOREIGN)]
+    if ours and foreign:
+        raise ConfigError(
+            f"{path} mixes two APIs: {', '.join(ours)} has a base class of palestra, and "
+            f"{', '.join(foreign)} has one of nemo_gym",
+            hint="use the base classes of only one of them in this folder",
+        )
+
+
+def _refuse_real_framework(module: ModuleType, path: Path) -> None:
+    """Raise ConfigError when a class of the file has a base class of NeMo Gym itself, not of
+    Palestra's replacement.
+    """
+    for cls in vars(module).values():
+        bases = cls.__mro__ if inspect.isclass(cls) and cls.__module__ == module.__name__ else ()
+        for base in bases:
+            if base.__module__.partition(".")[0] == REPLACED:
+                real = getattr(sys.modules.get(REPLACED), "__file__", None) or REPLACED
+                raise ConfigError(
+                    f"{path}: {cls.__name__} has the base class {base.__name__} of the NeMo Gym at "
+                    f"{real}, and Palestra serves only classes of its own `{REPLACED}`",
+                    hint="two installed packages have this name: uninstall nemo-gym from the "
+                    "Python that runs Palestra",
+                )
 
 
 def _said_to_be_served(module: ModuleType, path: Path) -> list[Any]:
@@ -111,19 +143,50 @@ def _as_ours(cls: Any) -> type[Server]:
     return server_class
 
 
-def load_environment(path: Path) -> Environment:
-    """Return the only `@environment` of a file. Raises ConfigError when the file has none or
-    several.
+def load_environment(
+    path: Path, class_name: str = "", *, settings: JsonObject | None = None
+) -> EnvironmentDefinition:
+    """Return the environment of a file. Its name is the file's stem; of an `app.py`, the folder's.
+
+    `class_name`: its class, or the decorated function, where the file has several. `settings`:
+    values for the settings of the class. Raises ConfigError: there is no such environment, or there
+    are several and none is named.
     """
-    module = load_module(path)
-    environments = [value for value in vars(module).values() if isinstance(value, Environment)]
-    if len(environments) != 1:
-        names = ", ".join(env.name for env in environments) or "none"
+    subjects = _environments_in(load_module(path))
+    if class_name and class_name not in subjects:
         raise ConfigError(
-            f"{path} must define exactly one @environment; found: {names}",
-            hint="decorate one function with @palestra.environment",
+            f"{path} has no environment {class_name!r}{did_you_mean(class_name, subjects)}",
+            hint=f"its environments: {', '.join(subjects) or 'none'}",
         )
-    return environments[0]
+    last = _not_extended(subjects)
+    if not class_name and len(last) != 1:
+        raise ConfigError(
+            f"{path} must define exactly one environment; found: {', '.join(last) or 'none'}",
+            hint=f"name one of them: {path.name}:{last[0]}"
+            if last
+            else "subclass palestra.Environment, or decorate a function with @palestra.environment",
+        )
+    subject = subjects[class_name or last[0]]
+    folder = path.resolve().parent
+    name = folder.name if path.name == ENTRYPOINT else path.stem
+    return EnvironmentDefinition.of(subject, name=name, folder=folder, settings=settings)
+
+
+def _environments_in(module: ModuleType) -> dict[str, Any]:
+    """Return the environments that a module defines, by name: decorated functions and classes."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if class_of(value) is not None
+        and (not inspect.isclass(value) or value.__module__ == module.__name__)
+    }
+
+
+def _not_extended(subjects: Mapping[str, Any]) -> list[str]:
+    """Return the names of the environments that are not the base class of another one."""
+    classes = [subject for subject in subjects.values() if inspect.isclass(subject)]
+    bases = {base for cls in classes for base in cls.__mro__[1:]}
+    return [name for name, subject in subjects.items() if subject not in bases]
 
 
 def _load_foreign(path: Path) -> ModuleType:
@@ -178,100 +241,3 @@ def _line_in(path: Path, error: BaseException) -> str:
             line = f":{frame.tb_lineno}"
         frame = frame.tb_next
     return line
-
-
-BESIDE_IMPORT_S: Final = 180.0
-"""The seconds that the other interpreter may take in addition to the import: for its start, and for
-the rows."""
-EXIT_S: Final = 5.0
-"""The seconds that the other interpreter may take to exit. A thread of the imported file could
-delay it."""
-_PROGRAM: Final = "from palestra.fleet.loading import write_rows; write_rows()"
-
-
-@dataclass(frozen=True, slots=True)
-class FileRows:
-    """What an evaluation needs from a file: the environment's name, its rows and their number."""
-
-    name: str
-    rows: Iterator[JsonDict]
-    """The rows. Iterating raises InputDataError for a row that does not fit the prompt or the
-    function."""
-    count: int
-
-
-def file_rows(path: Path, *, cache: Path) -> FileRows:
-    """Import the file in this process, or in a cached environment when its requirements are not
-    installed here.
-
-    Raises BadInput for an error in the file, and ServerDied when the environment cannot be built.
-    """
-    if not unsatisfied(requirements_of(path)):
-        return _of(path)
-    return asyncio.run(_elsewhere(path, cache))
-
-
-async def _elsewhere(path: Path, cache: Path) -> FileRows:
-    return await rows_by(await interpreter_for(path, cache=cache), path)
-
-
-def _of(path: Path) -> FileRows:
-    env = load_environment(path)
-    return FileRows(env.name, iter(env.rows()), len(env.data))
-
-
-async def rows_by(python: Path, path: Path, *, beside_s: float = BESIDE_IMPORT_S) -> FileRows:
-    """Return the same as `file_rows`, using the interpreter `python`. It may take `beside_s`
-    seconds in addition to the import.
-    """
-    limit_s = start_limit_s()
-    with tempfile.TemporaryDirectory(prefix="palestra-rows-") as folder:
-        answer, stack = Path(folder) / "rows.json", Path(folder) / "stack.txt"
-        command = [str(python), "-P", "-c", _PROGRAM, *map(str, (path, answer, stack, limit_s))]
-        end = f"did not end within {limit_s + beside_s:g} s"
-        with contextlib.suppress(TimeoutError):  # there may be an answer nevertheless
-            ended_process = await run_async(
-                command, timeout_s=limit_s + beside_s, inherits_output=True
-            )
-            end = f"ended with exit code {ended_process.code}"
-        if not answer.exists():
-            if stack.exists() and (stacks := stack.read_text("utf-8", "replace")):
-                raise import_too_long(AuthorImport.of(path), place_on(stacks))
-            raise ServerDied(f"{path} could not be imported: {python} {end}")
-        rows_found = orjson.loads(answer.read_bytes())
-    if "error" in rows_found:
-        kind = ConfigError if rows_found["kind"] == ConfigError.__name__ else InputDataError
-        raise kind(rows_found["error"], hint=rows_found["hint"])
-    return FileRows(rows_found["name"], iter(rows_found["rows"]), len(rows_found["rows"]))
-
-
-def write_rows() -> None:
-    """Write the rows of the file in the first argument, or the error, to the file in the second
-    argument.
-
-    The last argument is the limit for the import in seconds. When the import takes longer, the
-    stacks are written to the file in the third argument and this process ends, even if other code
-    holds the interpreter's lock.
-    """
-    path, answer, stack = map(Path, sys.argv[1:4])
-    rows_found: JsonDict
-    try:
-        with stack.open("w") as file, _ends_after(float(sys.argv[4]), file):
-            file_rows = _of(path)
-        rows_found = {"name": file_rows.name, "rows": list(file_rows.rows)}
-    except PalestraError as error:
-        rows_found = {"kind": type(error).__name__, "error": error.message, "hint": error.hint}
-    write_whole(answer, orjson.dumps(rows_found))
-    faulthandler.dump_traceback_later(EXIT_S, exit=True, file=Path(os.devnull).open("w"))  # noqa: SIM115  # until the end
-
-
-@contextlib.contextmanager
-def _ends_after(limit_s: float, stacks: IO[str]) -> Iterator[None]:
-    """End this process when the body takes longer than `limit_s`, and write the stacks of its
-    threads to `stacks`.
-    """
-    faulthandler.dump_traceback_later(limit_s, exit=True, file=stacks)
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()

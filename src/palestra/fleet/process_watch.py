@@ -101,7 +101,10 @@ class ProcessWatch:
         quiet_s = self._lookout.quiet_s
         if self.child.has_ended or quiet_s < QUIET_S:
             return ""
-        return f"{self.child.name} (process {self.child.pid}) has stood still for {quiet_s:.1f} s: {self._doing()}"
+        return (
+            f"{self.child.name} (process {self.child.pid}) has not responded for "
+            f"{quiet_s:.1f} s: {self._doing()}"
+        )
 
     def _doing(self) -> str:
         if is_stopped(self.child.pid):

@@ -201,7 +201,7 @@ def _listen_on(name: str, host: str, port: int) -> socket.socket:
     except OSError as error:
         holder = holder_of(port) or "another program"
         raise ConfigError(
-            f"{name} cannot listen on {host}:{port}: {error.strerror}; {holder} holds it",
+            f"{name} cannot listen on {host}:{port}: {error.strerror}; {holder} uses this port",
             hint="choose another port, or leave `port` out to get a free one",
         ) from error
 

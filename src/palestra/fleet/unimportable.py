@@ -24,6 +24,7 @@ from palestra.fleet.venvs import REQUIREMENTS, requirements_of, unsatisfied
 _NAME_OF_MODULE: Final = re.compile(
     r"cannot import name '([^']+)' from (?:partially initialized )?"
 )
+NOT_PROVIDED: Final = "is not provided by Palestra"
 _COMPAT: Final = "palestra.compat."
 _TREES: Final = frozenset(server_type.value for server_type in ServerType)
 _OURS: Final = frozenset({"palestra", "nemo_gym"}) | _TREES
@@ -33,6 +34,8 @@ def unimportable(path: Path, error: ImportError, line: str = "") -> ConfigError:
     """Return the error to show for the file at `path`. `line`: the line of the failing import, as
     in `:3`.
     """
+    if NOT_PROVIDED in str(error):  # an alias of another product has said all of it
+        return ConfigError(f"{path}{line} cannot be imported: {error}", hint=_do_without(path))
     name = _NAME_OF_MODULE.search(str(error))
     if name is not None and error.name:
         return _without_name(path, line, error.name, name[1])
@@ -58,8 +61,8 @@ def _without_module(path: Path, module: str) -> ConfigError:
         f"{path} needs the module {module!r}, which is not installed",
         hint=f"install it, or list it in {listed}"
         if not unsatisfied(requirements_of(path.parent if path.name == "app.py" else path))
-        else f"{listed} is for `palestra eval` and `palestra run`; to import it here: "
-        f"pip install -r {listed}",
+        else f"only `palestra eval` and `palestra run` install {listed}; to import the file "
+        f"here: pip install -r {listed}",
     )
 
 
@@ -97,12 +100,18 @@ def _not_provided(path: Path, full_name: str, existing: Iterable[str]) -> Config
     parent, _, last = _public(full_name).rpartition(".")
     owner = "NeMo Gym's " if not full_name.startswith("palestra") else ""
     near = nearest(last, (name for name in existing if not name.startswith("_")))
-    suggestion = f"; nearest: {parent}.{near}" if near else ""
+    suggestion = f": the nearest is `{parent}.{near}`" if near else ""
     short_name = _public(full_name).removeprefix("nemo_gym.")
     return ConfigError(
-        f"{path} needs {owner}`{short_name}`, which Palestra does not provide{suggestion}",
-        hint="no package provides it: use a name that exists, or write what is needed in a file of "
-        f"{path.parent}",
+        f"{path} cannot be imported: {owner}`{short_name}` {NOT_PROVIDED}{suggestion}",
+        hint=_do_without(path),
+    )
+
+
+def _do_without(path: Path) -> str:
+    return (
+        "no package provides this name: use one that exists, or define what you need in a file "
+        f"of {path.parent}"
     )
 
 

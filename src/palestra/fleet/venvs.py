@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import os
+import re
 import sys
 import sysconfig
 import tomllib
@@ -19,15 +20,17 @@ from typing import Final
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from palestra.config import InstanceConfig
+from palestra.config import InstanceConfig, environment_of
 from palestra.errors import ConfigError, ServerDied
 from palestra.system import lock, run_async
 
 BUILD_TIMEOUT_S = 1200.0
-ENVIRONMENT_FILE = "environment_file"
-"""The name of the resources server that runs an environment written as one file."""
 REQUIREMENTS = "requirements.txt"
 PROJECT = "pyproject.toml"
+_SCRIPT: Final = re.compile(
+    r"^# /// script\s*$\s(?P<content>(^#(| .*)$\s)+?)^# ///\s*$", re.MULTILINE
+)
+"""A block of script metadata, as PEP 723 defines it."""
 _UNSATISFIABLE: Final = (
     "No solution found",
     "Couldn't parse requirement",
@@ -43,21 +46,49 @@ def requirements_place(instance: InstanceConfig) -> Path | None:
     """Return where an instance's requirements are listed: its folder, or a one-file environment's
     file.
     """
-    file = instance.settings.get("path")
-    one_file = instance.implementation == ENVIRONMENT_FILE and file
-    return Path(str(file)) if one_file else instance.folder
+    source_file = environment_of(instance)
+    return instance.folder if source_file is None else Path(source_file.path)
 
 
 def requirements_of(path: Path) -> tuple[str, ...]:
     """Return the requirements in the folder's `requirements.txt` or `pyproject.toml`, without
     comments.
 
-    If `path` is a file, only the `requirements.txt` in its folder counts; a `pyproject.toml` in
-    that folder belongs to another project. Raises ConfigError when a folder has both files.
+    If `path` is a file, its own script metadata counts, and the `requirements.txt` in its folder; a
+    `pyproject.toml` in that folder belongs to another project. Raises ConfigError when a folder has
+    both files, or the metadata is wrong.
     """
-    if not path.is_dir():
-        return _listed(path.with_name(REQUIREMENTS))
-    return _requirements_of_folder(path)
+    if path.is_dir():
+        return _requirements_of_folder(path)
+    return tuple(dict.fromkeys((*_of_script(path), *_listed(path.with_name(REQUIREMENTS)))))
+
+
+def _of_script(path: Path) -> tuple[str, ...]:
+    """Return the dependencies in a file's script metadata (PEP 723); none without such metadata.
+
+    Raises ConfigError: there are several blocks, or they are not TOML.
+    """
+    if not path.is_file():
+        return ()
+    blocks = [match["content"] for match in _SCRIPT.finditer(path.read_text("utf-8", "replace"))]
+    if len(blocks) > 1:
+        raise ConfigError(f"{path} has {len(blocks)} blocks of script metadata", hint="keep one")
+    if not blocks:
+        return ()
+    text = "".join(
+        line[2:] if line.startswith("# ") else line[1:]
+        for line in blocks[0].splitlines(keepends=True)
+    )
+    try:
+        declared = tomllib.loads(text).get("dependencies", [])
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"the script metadata of {path} is not TOML: {error}") from None
+    if not isinstance(declared, list) or not all(isinstance(item, str) for item in declared):
+        raise ConfigError(
+            f"dependencies in the script metadata of {path} is not a list of requirements",
+            hint='dependencies = ["sympy>=1.13"]',
+        )
+    return tuple(declared)
 
 
 def _requirements_of_folder(folder: Path) -> tuple[str, ...]:
@@ -65,7 +96,8 @@ def _requirements_of_folder(folder: Path) -> tuple[str, ...]:
     project = folder / PROJECT
     if listed.exists() and project.exists():
         raise ConfigError(
-            f"{folder} has both requirements.txt and pyproject.toml", hint="keep one of them"
+            f"{folder} has both requirements.txt and pyproject.toml",
+            hint="keep one of the two files",
         )
     if project.exists():
         declared = tomllib.loads(project.read_text()).get("project", {}).get("dependencies", [])
@@ -132,13 +164,15 @@ async def interpreter_for(path: Path, *, cache: Path) -> Path:
     venv = _venv(cache, key_text)
     async with _locked(venv):
         if not (venv / "complete").exists():
-            await _make(venv, missing, _lists(path))
+            await _make(venv, missing, requirements_file(path))
             (venv / "complete").write_text(key_text)
     return venv / "bin" / "python"
 
 
-def _lists(path: Path) -> Path:
+def requirements_file(path: Path) -> Path:
     """Return the file that lists the requirements of `path`."""
+    if path.is_file() and _of_script(path):
+        return path
     project = path / PROJECT
     return project if project.exists() else _folder(path) / REQUIREMENTS
 
@@ -202,10 +236,11 @@ async def _make(venv: Path, missing: tuple[str, ...], lists: Path) -> None:
             ConfigError if any(words in error.message for words in _UNSATISFIABLE) else ServerDied
         )
         raise kind(
-            f"what {lists} asks for cannot be installed: {error.message}",
-            hint=f"mend {lists}"
+            f"the requirements in the files {lists} cannot be installed: {error.message}",
+            hint=f"correct {lists}"
             if kind is ConfigError
-            else f"check {lists}, that uv is installed, and that the package index can be reached",
+            else f"check that {lists} is correct, that uv is installed, and that the package "
+            "index can be reached",
         ) from error
     site = next((venv / "lib").glob("python*")) / "site-packages"
     own_packages = sysconfig.get_paths()["purelib"]

@@ -66,8 +66,8 @@ class Lag:
         long = f"{self.lasted_s:.1f} s"
         if self.blamed is None:
             return (
-                f"the event loop was late by {long}, and no single call held it: "
-                "too much at once, or a busy machine"
+                f"the event loop was late by {long}, but no single call blocked it: too many "
+                "calls at once, or a busy machine"
             )
         server, where = self.blamed.server, self.blamed.where
         if not self.over:

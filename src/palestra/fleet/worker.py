@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from palestra.fleet.server_profiles.attributed import ProfiledServer
 
 STOP_GRACE_S = 2.0
+VERBOSE = "verbose"
+"""The setting that makes a server process log everything."""
 
 
 async def serve(order: WorkOrder) -> None:
@@ -130,7 +132,9 @@ def main() -> int:
     """
     order = WorkOrder.decode(sys.stdin.buffer.readline())
     stop_with_parent()
-    if order.tree.get(GLOBAL_DEBUG):
+    if order.tree.get(VERBOSE):
+        logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s %(message)s")
+    elif order.tree.get(GLOBAL_DEBUG):
         _log_requests()
     raise_descriptor_limit()
     if order.pulse is not None:

@@ -2,6 +2,7 @@
 
 from palestra.metrics.aggregate import aggregate_metrics, default_key_metrics
 from palestra.metrics.columns import (
+    COMPONENTS,
     INDICES,
     RESPONSE,
     REWARD,
@@ -15,6 +16,7 @@ from palestra.metrics.columns import (
     Row,
     Value,
     can_name_a_field,
+    component_fields,
     duplicates,
     fields_of,
     finite,
@@ -62,6 +64,7 @@ from palestra.metrics.statistics import (
 
 __all__ = [
     "AVERAGE",
+    "COMPONENTS",
     "INDICES",
     "RESPONSE",
     "REWARD",
@@ -80,6 +83,7 @@ __all__ = [
     "aggregate_metrics",
     "answer_text",
     "can_name_a_field",
+    "component_fields",
     "compute_pass_majority_metrics",
     "compute_subset_metrics",
     "correlation_by_group",

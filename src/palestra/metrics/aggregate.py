@@ -144,7 +144,7 @@ def _rejected(rows: Sequence[JsonObject]) -> RejectedRows:
     return RejectedRows(
         "; ".join(f"{problem.pointer} must be {problem.expected}" for problem in named_problems)
         + (f"; and {hidden_count} more" if hidden_count else ""),
-        hint="send the rows as the collection wrote them",
+        hint="send the rows as `palestra collect` wrote them",
         problems=tuple(named_problems),
     )
 

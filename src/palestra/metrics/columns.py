@@ -21,6 +21,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 REWARD = "reward"
 RESPONSE = "response"
+COMPONENTS = "reward_components"
+"""The field with the parts of a reward, by name. Each is a column: `reward_components.NAME`."""
 INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX, EMPTY_ANSWER})
 """Numbers and booleans in rows that are not measurements."""
 
@@ -45,7 +47,7 @@ class Nested(msgspec.Struct, gc=False):
     type: Any = None
 
 
-Value = bool | int | float | None | str | Nested | list[Any]
+Value = bool | int | float | None | str | Nested | list[Any] | dict[str, Any]
 Row = dict[str, Value]
 
 
@@ -86,6 +88,12 @@ class Columns:
         return Columns({name: column[rows] for name, column in self.values.items()}, self.whole)
 
 
+def component_fields(columns: Columns) -> dict[str, str]:
+    """Return the fields with the components of the reward, by the components' names."""
+    prefix = f"{COMPONENTS}."
+    return {n.removeprefix(prefix): n for n in columns.values if n.startswith(prefix)}
+
+
 class ColumnBuilder:
     """Builds columns block by block. A field that first appears later is NaN for the earlier rows.
 
@@ -109,7 +117,10 @@ class ColumnBuilder:
                 name, values if own_values is None else list(map(_first_number, own_values, values))
             )
         for name, values in fields.items():
-            if name not in usages and name not in INDICES:
+            if name == COMPONENTS:
+                for component, parts in _parts(values).items():
+                    self._extend(f"{COMPONENTS}.{component}", parts)
+            elif name not in usages and name not in INDICES:
                 self._extend(name, values)
         self._rows += rows
 
@@ -185,6 +196,11 @@ def _usages(responses: Sequence[object]) -> dict[str, Sequence[Any]]:
         usages = [usage if isinstance(usage, dict) else {} for usage in usages]
     fields = fields_of(usages)
     return {name: values for name, values in fields.items() if name not in _NOT_FROM_USAGE}
+
+
+def _parts(components: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    """Return the parts of the rewards, in the format of `fields_of`."""
+    return fields_of([parts if isinstance(parts, Mapping) else {} for parts in components])
 
 
 def _usage_of(response: object) -> object:

@@ -45,6 +45,8 @@ def group_of_rows(starts: IntArray) -> IntArray:
 
 def starts_of_sorted(group: IntArray) -> IntArray:
     """Return `starts` for rows with ascending group numbers, which may have gaps."""
+    if not len(group):
+        return np.zeros(1, dtype=np.int64)
     changes = np.flatnonzero(np.diff(group)) + 1
     return np.concatenate([[0], changes, [len(group)]]).astype(np.int64)
 

@@ -60,9 +60,9 @@ async def value_of(
         raise VerifierError(f"{row_call.function} ends by {row_outcome.name} for every answer")
     if not isinstance(row_outcome, Returned):
         raise RowError(
-            f"{field}: no answer can be verified, as the row's own value takes too much: "
-            f"{_why(row_call, row_outcome)}",
-            hint="simplify the row",
+            f"{field}: no answer can be verified, as the row's own value takes too much time or "
+            f"memory: {_why(row_call, row_outcome)}",
+            hint="simplify this field of the row",
         )
     raise Stopped(why)
 

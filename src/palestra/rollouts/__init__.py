@@ -7,9 +7,16 @@ exactly once, as a scored row or as a typed failure.
 from palestra.datasets import PromptTemplate, load_prompt
 from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.aggregate import aggregate
+from palestra.rollouts.announcing import (
+    Announcement,
+    announced,
+    announcements,
+    ask_collection,
+    in_flight_lines,
+)
 from palestra.rollouts.collect import CollectionLimits, Collector, Observer, Progress
 from palestra.rollouts.events import EventFile, RolloutEvents, end_events, open_for_events
-from palestra.rollouts.expansion import with_seed
+from palestra.rollouts.expansion import skills_ref, with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
 from palestra.rollouts.manifest import (
     OPERATIONAL,
@@ -70,11 +77,21 @@ from palestra.rollouts.reverification.verify import (
 )
 from palestra.rollouts.row_checks import AgentRoute, check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
+from palestra.rollouts.run_folders import (
+    MANIFEST_SUFFIX,
+    RunManifests,
+    output_beside,
+    outputs_of,
+    read_if_valid,
+    runs_in,
+)
 
 __all__ = [
     "ENDED_RUN",
+    "MANIFEST_SUFFIX",
     "OPERATIONAL",
     "AgentRoute",
+    "Announcement",
     "Begun",
     "Checked",
     "Collected",
@@ -103,6 +120,7 @@ __all__ = [
     "ReverifyPaths",
     "RolloutEvents",
     "Routes",
+    "RunManifests",
     "Scored",
     "Sessions",
     "ShardOf",
@@ -112,6 +130,9 @@ __all__ = [
     "UnverifiedAnswers",
     "Verifier",
     "aggregate",
+    "announced",
+    "announcements",
+    "ask_collection",
     "begin",
     "begin_reverification",
     "changes",
@@ -126,23 +147,29 @@ __all__ = [
     "failures_beside",
     "first_cause",
     "holds_failures",
+    "in_flight_lines",
     "intended",
     "load_prompt",
     "materialize",
     "merge",
     "open_for_events",
+    "output_beside",
+    "outputs_of",
     "plan",
     "plan_merge",
     "prepare",
+    "read_if_valid",
     "read_manifest",
     "record_afterwards",
     "record_stopped",
     "repair",
     "reverify_command",
     "run",
+    "runs_in",
     "scored_beside",
     "scored_keys",
     "semantics_of",
+    "skills_ref",
     "stopped_rows",
     "unfinished_rollouts",
     "whole_or_absent",

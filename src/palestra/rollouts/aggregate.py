@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from palestra.observability import ATTACHMENTS
 from palestra.rollouts.journal import write_json
 from palestra.schema import (
     AGENT_REF,
@@ -31,6 +32,7 @@ ALWAYS = frozenset({"extracted_answer", TASK_INDEX, AGENT_REF})
 agent."""
 _MOST_SHARED = 1 << 14
 _RESPONSE = "response"
+_LEFT_OUT = frozenset({CREATE_PARAMS, _RESPONSE, *ATTACHMENTS})
 
 
 async def aggregate(
@@ -43,8 +45,8 @@ async def aggregate(
     `CallError`: the call failed.
 
     Rows are sent in task order, so that no metric depends on which rollout ended first. To save
-    memory, rows go without `responses_create_params`, without `response` except its usage, and
-    without fields that hold a text or container of more than LARGEST bytes. Such a field is removed
+    memory, rows go without `responses_create_params`, without `response` except its usage,
+    without observations (captured calls, trajectories), and without fields that hold a text or container of more than LARGEST bytes. Such a field is removed
     from all rows of its agent, so its metrics are absent rather than partial. Only one agent's rows
     are in memory at a time, and equal values are stored once.
     """
@@ -113,7 +115,7 @@ class _Lightener:
         light_row = {
             name: self._share(value)
             for name, value in row.items()
-            if name not in {CREATE_PARAMS, _RESPONSE} and self._fits(name, value)
+            if name not in _LEFT_OUT and self._fits(name, value)
         }
         usage = (row.get(_RESPONSE) or {}).get("usage")
         if isinstance(usage, dict):

@@ -35,6 +35,12 @@ from palestra.errors import (
     status_for,
 )
 from palestra.rollouts.journal import Journal
+from palestra.rollouts.observed import (
+    NOTHING_REPORTED,
+    RolloutCapture,
+    attempt_row,
+    reported_fields,
+)
 from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT, FailedRow, Scored, failed, scored
 from palestra.schema import (
     AGENT_REF,
@@ -42,6 +48,7 @@ from palestra.schema import (
     TASK_INDEX,
     JsonObject,
     RolloutKey,
+    VerifyResponse,
     encode_json,
 )
 from palestra.transport import RetryCount, ServerClient, add_verify_request
@@ -132,6 +139,7 @@ class Collector:
         self._client = client
         self._verified_again = verified_again
         self._journal = journal
+        self._capture = RolloutCapture.of(client.tree)
         self._accounting = accounting
         self._limits = limits
         self._run_id = run_id
@@ -293,23 +301,36 @@ class Collector:
     async def attempt(self, job: Job, /) -> Scored | FailedRow:
         """Run one attempt. Raises `Hopeless`: every other rollout would fail in the same way."""
         key = job.key
+        row = attempt_row(job.row, job.attempt)
+        reported = NOTHING_REPORTED
         try:
+            if self._capture is not None:
+                await self._capture.clear(row)
             result = await run_attempt(
                 self._client,
-                job.row,
+                row,
                 RowIdentity(key.task, key.rollout, job.attempt, job.agent, self._run_id),
                 job,
                 limit_s=self._limits.rollout_timeout_s,
                 deadlines=self._deadlines,
                 patience_s=self._limits.patience_s,
             )
-            return scored(job.row, result)
+            answer: VerifyResponse | JsonObject = result
+            if self._capture is not None:
+                answer = await self._capture.attached(row, result)
+            try:
+                return scored(row, answer)
+            except CallError:
+                reported = reported_fields(answer)
+                raise
         except CallError as error:
             ends_run = isinstance(error, Hopeless)
             if isinstance(error, EndpointRefuses) and self._gets_something():
                 # A process knows the refusals of its own endpoint, and others of the run answer.
                 ends_run, error.retriable = False, True
-            failure = self._failure(job, add_verify_request(error, job), ends_run=ends_run)
+            failure = self._failure(
+                job, add_verify_request(error, job), ends_run=ends_run, reported=reported
+            )
             if not ends_run or job.state is JobStage.ABANDONED:
                 return failure
             # Every other rollout would fail the same way: say it once and stop.
@@ -320,11 +341,18 @@ class Collector:
                     observer.attempt_ended(failure, job)
             raise
 
-    def _failure(self, job: Job, error: CallError, *, ends_run: bool = False) -> FailedRow:
+    def _failure(
+        self,
+        job: Job,
+        error: CallError,
+        *,
+        ends_run: bool = False,
+        reported: JsonObject = NOTHING_REPORTED,
+    ) -> FailedRow:
         self._report(error, job)
         elapsed_s = time.monotonic() - job.attempt_started
         return failed(
-            job.row,
+            attempt_row(job.row, job.attempt),
             error,
             attempt=job.attempt,
             max_attempts=self._limits.max_attempts,
@@ -333,4 +361,5 @@ class Collector:
             reverify_command=self._verified_again,
             ended_run=ends_run,
             spared=isinstance(error, Bystander) and job.spared < MOST_SPARED,
+            reported=reported,
         )

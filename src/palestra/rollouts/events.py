@@ -79,10 +79,10 @@ def open_for_events(target: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
         fd = os.open(target, flags, 0o666)
     except OSError as error:
-        reason = "nobody reads that pipe" if error.errno == errno.ENXIO else error.strerror
+        reason = "no process reads that pipe" if error.errno == errno.ENXIO else error.strerror
         raise ConfigError(
             f"json_events: cannot write to {target!r}: {reason}",
-            hint="give a file in a folder that exists, or - for standard output",
+            hint="name a file in a folder that exists, or - for standard output",
         ) from error
     os.set_blocking(fd, True)
     return fd
@@ -131,7 +131,7 @@ class EventFile:
         self._wake.set()
         self._thread.join(LAST_FLUSH_S)
         if self._thread.is_alive():
-            self._on_problem("json_events: nobody reads them; the last ones are lost")
+            self._on_problem("json_events: no process reads the events; the last events are lost")
             return False
         return True
 
@@ -238,7 +238,7 @@ def _write_within(fd: int, data: bytes, timeout_s: float) -> None:
     while view:
         left_s = max(0.0, deadline - time.monotonic())
         if not poll.poll(left_s * 1000):
-            raise TimeoutError(errno.ETIMEDOUT, "nobody reads the events")
+            raise TimeoutError(errno.ETIMEDOUT, "no process reads the events")
         # As much as a pipe has room for when it says that it can be written.
         view = view[os.write(fd, view[: select.PIPE_BUF]) :]
 

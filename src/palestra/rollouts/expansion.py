@@ -14,12 +14,14 @@ import orjson
 from pydantic import ValidationError
 
 from palestra.config import did_you_mean, nearest
-from palestra.datasets import RowProblems, fill_row, load_prompt
-from palestra.errors import InputDataError
+from palestra.datasets import RowProblems, fill_row, load_prompt, skills_in
+from palestra.errors import ConfigError, InputDataError
+from palestra.observability import rollout_id_of
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
     ROLLOUT_INDEX,
+    SKILLS_REF,
     TASK_INDEX,
     JsonDict,
     JsonObject,
@@ -29,7 +31,7 @@ from palestra.schema import (
     read_jsonl,
     rejected_fields,
 )
-from palestra.settings import CollectSettings, InputFile
+from palestra.settings import OTHER_AGENTS, CollectSettings, InputFile, existing_path
 
 AGENT_TYPE = "responses_api_agents"
 
@@ -55,6 +57,9 @@ class Expansion:
     def __init__(self, settings: CollectSettings, agents: frozenset[str]) -> None:
         self._settings = settings
         self._known_agents = agents
+        _check_repeats(settings.num_repeats, agents)
+        _check_agent(settings.agent_name, agents)
+        self._skills = skills_ref(settings)
         self._templates = {
             source: load_prompt(path) if (path := settings.prompt_of(source)) else None
             for source in settings.inputs
@@ -79,8 +84,8 @@ class Expansion:
         unchanged.
         """
         return tuple(
-            f"warning: {self._said_by(name, first_place)}: /{CREATE_PARAMS}/{name} is not a parameter that we know, so the "
-            f"endpoint gets it as it is; did you mean {near!r}?"
+            f"warning: {self._said_by(name, first_place)}: /{CREATE_PARAMS}/{name} is not a "
+            f"known parameter, so the endpoint gets it as it is; did you mean {near!r}?"
             for name, first_place in self._unknown_params.items()
             if (near := nearest(name, _KNOWN_PARAMS, cutoff=_MISSPELT_FROM))
         )
@@ -120,7 +125,7 @@ class Expansion:
             file_names = ", ".join(str(source.path) for source in self._settings.inputs)
             raise InputDataError(
                 f"{file_names} has no rows",
-                hint="one task a line, as JSON with responses_create_params",
+                hint="each line must be one task: a JSON object with responses_create_params",
             )
 
     def _input(self) -> Iterator[tuple[InputFile, Line]]:
@@ -148,6 +153,7 @@ class Expansion:
             *self._params(row, row_place),
             *self._agent(row, source.agent),
             *self._index(row, row_place),
+            *_rollout_id(row),
         ]
         for problem in problems:
             self._problems.add(*row_place, problem)
@@ -222,13 +228,15 @@ class Expansion:
     ) -> Iterator[JsonDict]:
         task = self._task_index(row)
         self.places.setdefault(task, row_place)
-        for _ in range(repeats * self._settings.num_repeats):
+        for _ in range(repeats * self._settings.repeats_of(row[AGENT_REF]["name"])):
             rollout = self._repeats_of.get(task, 0)
             self._repeats_of[task] = rollout + 1
             self.rollouts += 1
             if mine is not None and task not in mine:
                 continue
             rollout_row = {**row, TASK_INDEX: task, ROLLOUT_INDEX: rollout}
+            if self._skills is not None:
+                rollout_row[SKILLS_REF] = self._skills
             if self._settings.num_repeats_add_seed:
                 rollout_row[CREATE_PARAMS] = with_seed(row[CREATE_PARAMS], rollout)
             yield rollout_row
@@ -243,6 +251,49 @@ class Expansion:
             self._task_of[key] = self._next_task
             self._next_task += 1
         return self._task_of[key]
+
+
+def _rollout_id(row: JsonObject) -> Iterator[str]:
+    try:
+        rollout_id_of(row)
+    except ValueError as error:
+        yield f"/{error}"
+
+
+def skills_ref(settings: CollectSettings) -> JsonDict | None:
+    """Return the skills of a run as its rows record them; None: the run has none.
+
+    Raises ConfigError: the folder does not exist, or a skill in it is wrong.
+    """
+    if settings.skills is None:
+        return None
+    try:
+        skills = skills_in(existing_path(settings.skills), path=settings.skills)
+    except ValueError as error:
+        raise ConfigError(
+            str(error), hint="+skills.path=DIR, where DIR has a <skill>/SKILL.md for each skill"
+        ) from error
+    return skills.model_dump()
+
+
+def _check_agent(name: str | None, agents: frozenset[str]) -> None:
+    """Raise ConfigError when the agent for rows that name none does not exist."""
+    if name is not None and name not in agents:
+        raise ConfigError(
+            f"there is no agent {name!r}{did_you_mean(name, agents)}",
+            hint=f"agents: {', '.join(sorted(agents)) or 'none'}",
+        )
+
+
+def _check_repeats(repeats: int | Mapping[str, int], agents: frozenset[str]) -> None:
+    """Raise ConfigError when the mapping `repeats` names agents that do not exist."""
+    names = set() if isinstance(repeats, int) else repeats.keys() - agents - {OTHER_AGENTS}
+    if names:
+        near = did_you_mean(min(names), agents)
+        raise ConfigError(
+            f"num_repeats names agents that do not exist: {', '.join(sorted(names))}{near}",
+            hint=f"agents: {', '.join(sorted(agents)) or 'none'}; {OTHER_AGENTS} is for all others",
+        )
 
 
 def lines_of_all(inputs: Iterable[InputFile]) -> Iterator[tuple[InputFile, Line]]:

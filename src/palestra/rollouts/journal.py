@@ -67,7 +67,7 @@ class Journal:
         """Write one row. Raises JournalFailed: the disk refuses it."""
         file = self._scored if isinstance(result, Scored) else self._failures
         if file is None:
-            raise JournalFailed("the journal is not open")
+            raise JournalFailed("the file of rollouts is not open for writing")
         data = result.line + b"\n"
         written = 0
         try:
@@ -79,7 +79,8 @@ class Journal:
             _forget(file, start)
             raise JournalFailed(
                 f"{file.name}: {error.strerror} after {start} bytes",
-                hint="make room, then run again with resume_from_cache: what is written is intact",
+                hint="free disk space, then run again with resume_from_cache (--resume): the "
+                "written rows are intact",
             ) from error
 
     async def sync_aside(self) -> None:

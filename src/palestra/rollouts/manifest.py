@@ -101,6 +101,12 @@ class Manifest:
     accounted: int = field(default=0, compare=False)
     """The number of ended rollouts when the manifest was last written; all of them once the run is
     complete."""
+    command: str = field(default="", compare=False)
+    """The command or the Python call that started the run, without secrets; empty when unknown."""
+    started_at: float = field(default=0.0, compare=False)
+    """When the run was started, in seconds since 1970; 0 when unknown."""
+    ended_at: float = field(default=0.0, compare=False)
+    """When the last collection of the run ended, in seconds since 1970; 0 when none has ended."""
 
     @property
     def digest(self) -> str:
@@ -124,8 +130,18 @@ class Manifest:
                 "palestra_version": self.version,
                 "shard": None if self.shard is None else asdict(self.shard),
                 "ended": dict(ended_counts or {}),
+                **self._circumstances(),
             },
         )
+
+    def _circumstances(self) -> JsonDict:
+        """Return the known fields that do not identify the run: by whom and when it was run."""
+        values = {
+            "command": self.command,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+        }
+        return {name: value for name, value in values.items() if value}
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -156,6 +172,9 @@ def read_manifest(path: Path) -> Manifest:
                 for name in fields.get("inputs") or ()
             ),
             accounted=sum(dict(fields.get("ended") or {}).values()),
+            command=str(fields.get("command") or ""),
+            started_at=float(fields.get("started_at") or 0),
+            ended_at=float(fields.get("ended_at") or 0),
         )
     except OSError as error:
         raise InputDataError(

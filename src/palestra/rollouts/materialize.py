@@ -154,8 +154,8 @@ def _line_of(row: JsonObject) -> bytes:
     line = orjson.dumps(row) + b"\n"
     if len(line) > MAX_ROW_BYTES:
         raise InputDataError(
-            f"task {row[TASK_INDEX]} has a row of {len(line):,} bytes once its prompt and settings "
-            f"are in it, and a row may have {MAX_ROW_BYTES:,}"
+            f"task {row[TASK_INDEX]} has a row of {len(line):,} bytes with its prompt and "
+            f"settings; the limit is {MAX_ROW_BYTES:,}"
         )
     return line
 
@@ -198,5 +198,5 @@ def _not_writable(output: Path, error: OSError) -> InputDataError:
     reason = "not a folder" if at_file else error.strerror
     return InputDataError(
         f"cannot write to {output.parent}: {reason}",
-        hint="choose another output, or mend its permissions",
+        hint="choose another output, or correct the permissions of the folder",
     )

@@ -170,7 +170,7 @@ def plan(
             raise StaleRun(
                 f"the run at {paths.output} was made from something else:\n  "
                 + "\n  ".join(changed),
-                hint="give back what was changed; or start again: --on-stale restart (or "
+                hint="undo the changes; or start again: --on-stale restart (or "
                 "--overwrite) moves that run to <name>.bak" + _kept_answers(paths, settings),
                 cause=KnownCause.STALE_INPUTS if _OTHER_ROWS in changed else None,
             )
@@ -311,6 +311,8 @@ def _manifest(
         version,
         shard=shard,
         inputs=tuple(str(source.path) for source in settings.inputs),
+        command=settings.command,
+        started_at=round(time.time(), 3),
     )
 
 
@@ -332,7 +334,7 @@ def _check_places(settings: CollectSettings, paths: RunPaths) -> None:
     """Raise InputDataError: the run would overwrite its own input, or a folder."""
     for path in paths.recorded():
         if path.is_dir():
-            raise InputDataError(f"{path} is a folder", hint="give the output a name of its own")
+            raise InputDataError(f"{path} is a folder", hint="choose another name for the output")
         if path.resolve() in {source.path.resolve() for source in settings.inputs}:
             raise InputDataError(
                 f"the run would write {path}, which is its input", hint="choose another output"

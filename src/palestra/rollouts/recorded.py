@@ -26,7 +26,7 @@ from palestra.schema import (
 )
 
 REWARD = "reward"
-AS_IT_WAS = "give back the file as it was, or start again with --overwrite"
+AS_IT_WAS = "restore the original file, or start again with --overwrite"
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 

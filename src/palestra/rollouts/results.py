@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -30,15 +31,18 @@ from palestra.errors import (
 )
 from palestra.schema import (
     AGENT_REF,
+    ATTEMPT_INDEX,
     CREATE_PARAMS,
     EMPTY_ANSWER,
     FAILURE_CLASS,
+    FAILURE_JUDGE_ERROR,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
     MAX_ROW_BYTES,
     NO_PERSIST,
     RETRIABLE,
     ROLLOUT_INDEX,
+    SKILLS_REF,
     TASK_INDEX,
     JsonDict,
     JsonObject,
@@ -86,7 +90,7 @@ def line_with_answer(failure_row: JsonObject, row: JsonObject, request: Any) -> 
     if line is None:
         return encode_json({**failure_row, LOST_ANSWER: "it cannot be written as JSON"})
     if len(line) + 1 > MAX_ROW_BYTES:
-        why = f"the row would have {len(line):,} bytes, and may have {MAX_ROW_BYTES:,}"
+        why = f"the row would have {len(line):,} bytes; the limit is {MAX_ROW_BYTES:,}"
         return encode_json({**failure_row, LOST_ANSWER: why})
     return line
 
@@ -136,7 +140,7 @@ def has_answers(failures: Path) -> bool:
         return False
 
 
-_MARKS: Final = (FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST)
+_MARKS: Final = (FAILURE_CLASS, FAILURE_TERMINAL, FAILURE_JUDGE_ERROR, NO_PERSIST)
 _BY_WORD: Final[Mapping[str, type[CallError]]] = {
     "judge": JudgeFailure,
     "timeout": DeadlineExceeded,
@@ -160,7 +164,9 @@ def raise_if_marked(fields: MutableMapping[str, Any]) -> None:
         error.retriable = error.retriable and not fields.get(FAILURE_TERMINAL)
         raise error
     if fields.get(NO_PERSIST):
-        raise InfraError(f"the result asks not to be kept ({NO_PERSIST}){_why(fields)}")
+        raise InfraError(
+            f"the agent marked this result as not to be stored ({NO_PERSIST}){_why(fields)}"
+        )
     for mark in _MARKS:
         fields.pop(mark, None)
 
@@ -174,9 +180,8 @@ def _error_of(name: str) -> type[CallError]:
 
 
 def _why(fields: JsonObject) -> str:
-    messages = (
-        fields.get(key) for key in ("message", "error_message", "error", "_ng_failure_message")
-    )
+    keys = ("message", "error_message", "error", "_ng_failure_message", FAILURE_JUDGE_ERROR)
+    messages = (fields.get(key) for key in keys)
     text = next((message for message in messages if isinstance(message, str) and message), "")
     return f": {excerpt(text)}" if text else ""
 
@@ -248,10 +253,15 @@ def _scored(row: JsonObject, fields: JsonDict) -> Scored:
     raise_if_marked(fields)
     reward = reward_in(fields)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
-    identity = {TASK_INDEX: key.task, ROLLOUT_INDEX: key.rollout, AGENT_REF: row[AGENT_REF]}
     ending = ending_in(fields, reward)
     mark = {EMPTY_ANSWER: True} if ending.empty else {}
-    return Scored(key, ending, line_of({**fields, "reward": reward, **identity, **mark}))
+    return Scored(key, ending, line_of({**fields, "reward": reward, **_identity(row), **mark}))
+
+
+def _identity(row: JsonObject) -> JsonDict:
+    """Return the fields of a row that its result repeats: its indices, its agent and the skills."""
+    names = (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF, ATTEMPT_INDEX, SKILLS_REF)
+    return {name: row[name] for name in names if name in row}
 
 
 def checked(result: BaseModel | JsonObject) -> tuple[JsonDict, float]:
@@ -283,13 +293,13 @@ def line_of(fields: JsonObject) -> bytes:
     except (TypeError, ValueError) as error:
         raise VerifierError(
             f"the verify response cannot be written as JSON: {error}",
-            hint="report plain numbers, texts, lists and objects",
+            hint="return plain numbers, texts, lists and objects from verify",
             cause=KnownCause.VERDICT_NOT_JSON,
         ) from error
     if len(line) + 1 > MAX_ROW_BYTES:
         raise VerifierError(
-            f"the verify response has {len(line):,} bytes, and a row may have {MAX_ROW_BYTES:,}",
-            hint="report less, or write what is long to a file and report its path",
+            f"the verify response has {len(line):,} bytes; the limit of a row is {MAX_ROW_BYTES:,}",
+            hint="return less data from verify, or write long data to a file and return its path",
             cause=KnownCause.VERDICT_NOT_JSON,
         )
     return line
@@ -330,12 +340,13 @@ def failed(
     reverify_command: str = "",
     ended_run: bool = False,
     spared: bool = False,
+    reported: JsonObject = MappingProxyType({}),
 ) -> FailedRow:
     """Return the failures-file row of one attempt. `started_at`: seconds since the epoch.
 
     `reverify_command`: the command that verifies the model's response again. `ended_run`: the
     failure ended the whole collection, so the rollout itself has not ended. `spared`: see
-    `FailedRow`.
+    `FailedRow`. `reported`: what the result reports beside its failure.
     """
     outcome = error.outcome
     retriable = ended_run or (error.retriable and outcome in WORTH_ANOTHER_ATTEMPT)
@@ -346,15 +357,14 @@ def failed(
         fields["hint"] = hint_with(fields["hint"], reverify_command)
     line = line_with_answer(
         {
-            TASK_INDEX: key.task,
-            ROLLOUT_INDEX: key.rollout,
-            AGENT_REF: row[AGENT_REF],
+            **_identity(row),
             "attempt": attempt,
             FAILURE_TERMINAL: terminal,
             RETRIABLE: retriable,
             **({ENDED_RUN: True} if ended_run else {}),
             **({SPARED: True} if spared else {}),
             **fields,
+            **reported,
             "started_at": started_at,
             "elapsed_s": round(elapsed_s, 3),
         },

@@ -73,8 +73,8 @@ async def doors_of(
     *,
     are_whole: bool = True,
 ) -> list[RowEndpoint]:
-    """Return the body schemas that `server` publishes for `paths`. `are_whole`: a row contains the
-    complete body.
+    """Return the body schemas that `server` publishes for `paths`. `are_whole`: each row is
+    a complete body, not a part of one.
     """
     if server not in client.targets:
         return []
@@ -100,6 +100,5 @@ def _check(planned: PreparedRun, doors: Mapping[str, list[RowEndpoint]]) -> None
         for problem in keeper.problems(line.row) if keeper else ():
             problems.add(*planned.places[task], problem)
     problems.raise_if_any(
-        hint="these rows would be rejected when they get there; mend them, or the request model "
-        "of that server"
+        hint="the server would reject these rows; correct them, or the request model of that server"
     )

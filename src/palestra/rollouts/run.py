@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from palestra.engine import Accounting, ConcurrencyLimit, JobRoom
 from palestra.errors import CallError, PalestraError, RunFailed
@@ -129,7 +129,7 @@ def _check_nothing_left(accounting: Accounting) -> None:
     if ended_count < accounting.requested:
         raise Drained(
             f"stopped starting rollouts, as asked: {ended_count} of {accounting.requested} have ended",
-            hint="the same again with resume_from_cache (--resume) goes on from there",
+            hint="run the same command with resume_from_cache (--resume) to continue",
         )
 
 
@@ -176,4 +176,5 @@ def _leave_resumable(prepared: PreparedRun) -> None:
 
 def _write_counts(prepared: PreparedRun) -> None:
     counts = {outcome.value: n for outcome, n in sorted(prepared.accounting.ended.items())}
-    prepared.manifest.write(prepared.paths.manifest, ended_counts=counts)
+    manifest = replace(prepared.manifest, ended_at=round(time.time(), 3))
+    manifest.write(prepared.paths.manifest, ended_counts=counts)

@@ -77,8 +77,8 @@ class LeasedConversations:
             self._begin_lease(name)
 
     async def end(self, name: str) -> SandboxResult:
-        """Stop the program and return how it ended. Raises `ConversationEnded` when the id is
-        unknown.
+        """Stop the program whose id is `name` and return how it ended. Raises `ConversationEnded`: no
+        program has this id.
         """
         leased = self._find(name)
         del self._held[name]

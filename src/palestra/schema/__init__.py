@@ -74,6 +74,7 @@ from palestra.schema.outcomes import (
     reverify_in,
     the_command,
 )
+from palestra.schema.packed import BUFFER_BYTES, is_compressed, open_packed
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
     TOOL_FAILURES,
@@ -107,16 +108,23 @@ from palestra.schema.responses import (
     said,
 )
 from palestra.schema.rows import (
+    AGENT_OBSERVATIONS,
     AGENT_REF,
+    ATTEMPT_INDEX,
     CREATE_PARAMS,
     EMPTY_ANSWER,
     FAILURE_CLASS,
+    FAILURE_JUDGE_ERROR,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
     MAX_ROW_BYTES,
+    MODEL_CALL_CAPTURE,
     NO_PERSIST,
+    ROLLOUT_ID,
     ROLLOUT_INDEX,
+    SKILLS_REF,
     TASK_INDEX,
+    TRAJECTORY,
     Line,
     RolloutKey,
     jsonl_lines,
@@ -124,7 +132,7 @@ from palestra.schema.rows import (
     other_than_text,
     read_jsonl,
 )
-from palestra.schema.run_paths import RunPaths, bare_name, with_compressed
+from palestra.schema.run_paths import COMPRESSED_SUFFIXES, RunPaths, bare_name, with_compressed
 from palestra.schema.tokens import (
     CONTINUITY,
     GENERATION_IDS,
@@ -146,15 +154,20 @@ from palestra.schema.tokens import (
 from palestra.schema.unchecked import changed, maker
 
 __all__ = [
+    "AGENT_OBSERVATIONS",
     "AGENT_REF",
+    "ATTEMPT_INDEX",
     "BESIDE_REASONING",
+    "BUFFER_BYTES",
     "CALL_SIGNATURE",
     "CHAT_PART",
+    "COMPRESSED_SUFFIXES",
     "CONTEXT_FULL",
     "CONTINUITY",
     "CREATE_PARAMS",
     "EMPTY_ANSWER",
     "FAILURE_CLASS",
+    "FAILURE_JUDGE_ERROR",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
     "GENERATION_IDS",
@@ -162,12 +175,16 @@ __all__ = [
     "JUDGE_EVALUATIONS",
     "JUDGE_REPLAY",
     "MAX_ROW_BYTES",
+    "MODEL_CALL_CAPTURE",
     "NO_PERSIST",
     "RETRIABLE",
+    "ROLLOUT_ID",
     "ROLLOUT_INDEX",
+    "SKILLS_REF",
     "TASK_INDEX",
     "TOKEN_FIELDS",
     "TOOL_FAILURES",
+    "TRAJECTORY",
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
     "TURN_FIELDS",
@@ -248,6 +265,7 @@ __all__ = [
     "finite_reward",
     "first_difference",
     "hint_with",
+    "is_compressed",
     "is_models_own",
     "is_truncated",
     "json_schema_of",
@@ -257,6 +275,7 @@ __all__ = [
     "model_turns",
     "never_made",
     "no_reward",
+    "open_packed",
     "other_than_text",
     "own_hint",
     "part_of_block",

@@ -92,4 +92,6 @@ def _dumped(value: Any) -> Any:
         # A value of another type than announced (a null among log-probabilities) is sent as it
         # is, without a warning each time.
         return value.model_dump(mode="json", exclude_unset=True, warnings=False)
+    if isinstance(value, dict):
+        return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -9,7 +9,7 @@ checked where they are created, so they are not validated again at each server.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -28,6 +28,21 @@ class WireModel(BaseModel):
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
 
+    always_sent: ClassVar[tuple[str, ...]] = ()
+    """Fields that are written even when an author left them to their defaults. Receivers tell the
+    types of a union apart by them."""
+
+    if not TYPE_CHECKING:  # a type checker knows the fields as arguments without it
+
+        def __init__(self, /, **values: Any) -> None:
+            super().__init__(**values)
+            if self.always_sent:
+                self.__pydantic_fields_set__.update(self.always_sent)
+
+        # Pydantic calls an `__init__` of one's own for each validated object too, which is slow and
+        # not needed: what was validated had these fields. With this mark it does not.
+        __init__.__pydantic_base_init__ = True
+
 
 _UNCHECKED = WithJsonSchema({"description": "numbers, or null; not checked here"})
 
@@ -43,12 +58,16 @@ class Item(WireModel):
 class InputText(WireModel):
     """Text given to the model."""
 
+    always_sent: ClassVar[tuple[str, ...]] = ("type",)
+
     text: str
     type: Literal["input_text"] = "input_text"
 
 
 class InputImage(WireModel):
     """An image given to the model, by URL or data URL."""
+
+    always_sent: ClassVar[tuple[str, ...]] = ("type",)
 
     type: Literal["input_image"] = "input_image"
     image_url: str | None = None
@@ -59,6 +78,8 @@ class InputImage(WireModel):
 class OutputText(WireModel):
     """Text written by the model."""
 
+    always_sent: ClassVar[tuple[str, ...]] = ("type",)
+
     text: str
     type: Literal["output_text"] = "output_text"
     annotations: list[Any] = Field(default_factory=list)
@@ -67,6 +88,8 @@ class OutputText(WireModel):
 
 class Refusal(WireModel):
     """The model declined; `refusal` is its explanation."""
+
+    always_sent: ClassVar[tuple[str, ...]] = ("type",)
 
     refusal: str
     type: Literal["refusal"] = "refusal"
@@ -135,12 +158,16 @@ class Message(Item):
 class OutputMessage(Message):
     """A message that the model wrote."""
 
+    always_sent: ClassVar[tuple[str, ...]] = ("type", "role")
+
     role: Literal["assistant"] = "assistant"
     content: list[ContentPart]
 
 
 class FunctionCall(Item):
     """A tool call by the model. `arguments`: the JSON text exactly as the model wrote it."""
+
+    always_sent: ClassVar[tuple[str, ...]] = ("type",)
 
     name: str
     arguments: str
@@ -153,6 +180,8 @@ class FunctionCall(Item):
 class FunctionCallOutput(Item):
     """The output of a tool call."""
 
+    always_sent: ClassVar[tuple[str, ...]] = ("type",)
+
     call_id: str
     output: str | list[Any]
     type: Literal["function_call_output"] = "function_call_output"
@@ -163,12 +192,16 @@ class FunctionCallOutput(Item):
 class SummaryText(WireModel):
     """One text block of a reasoning item."""
 
+    always_sent: ClassVar[tuple[str, ...]] = ("type",)
+
     text: str
     type: Literal["summary_text"] = "summary_text"
 
 
 class Reasoning(Item):
     """The model's reasoning before its answer, with one summary part per block."""
+
+    always_sent: ClassVar[tuple[str, ...]] = ("type",)
 
     id: str | None = None
     summary: list[SummaryText] = Field(default_factory=list)

@@ -30,14 +30,14 @@ def finite_reward(value: Any) -> float | None:
 
 
 def no_reward(value: Any) -> str:
-    """Return a message such as `nan, which is no reward`. Long values are shortened."""
+    """Return a message such as `nan, which is not a reward`. Long values are shortened."""
     try:
         excerpt = repr(value)
     except Exception:  # an author's own class, or a number with too many digits
         excerpt = f"a {type(value).__name__} that cannot be shown"
     if len(excerpt) > _LONGEST_SHOWN:
         excerpt = f"{excerpt[:_LONGEST_SHOWN]}… ({len(excerpt)} characters)"
-    return f"{excerpt}, which is no reward"
+    return f"{excerpt}, which is not a reward"
 
 
 RETRIABLE: Final = "retriable"

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
 from pydantic import ConfigDict, Discriminator, Field, Tag
@@ -24,6 +24,8 @@ from palestra.schema.unchecked import maker
 
 class FunctionTool(WireModel):
     """A tool that the model may call; `parameters` is a JSON Schema."""
+
+    always_sent: ClassVar[tuple[str, ...]] = ("type",)
 
     name: str
     parameters: JsonDict | None = None
@@ -96,28 +98,30 @@ class ResponseCreateParams(WireModel):
 
 
 class InputTokensDetails(WireModel):
-    """The number of input tokens that came from the provider's cache."""
+    """The number of input tokens that came from the provider's cache; None when it is unknown."""
 
     model_config = ConfigDict(frozen=True)
 
-    cached_tokens: int = 0
+    cached_tokens: int | None = None
 
 
 class OutputTokensDetails(WireModel):
-    """The number of output tokens that were reasoning."""
+    """The number of output tokens that were reasoning; None when it is unknown."""
 
     model_config = ConfigDict(frozen=True)
 
-    reasoning_tokens: int = 0
+    reasoning_tokens: int | None = None
 
 
 class Usage(WireModel):
     """The numbers of input and output tokens; for several turns, their sums."""
 
     input_tokens: int
-    input_tokens_details: InputTokensDetails = Field(default_factory=InputTokensDetails)
+    input_tokens_details: InputTokensDetails = Field(default_factory=lambda: cached_tokens(None))
     output_tokens: int
-    output_tokens_details: OutputTokensDetails = Field(default_factory=OutputTokensDetails)
+    output_tokens_details: OutputTokensDetails = Field(
+        default_factory=lambda: reasoning_tokens(None)
+    )
     total_tokens: int
 
 
@@ -188,28 +192,37 @@ _make_usage = maker(Usage)
 _make_input_details = maker(InputTokensDetails)
 _make_output_details = maker(OutputTokensDetails)
 
-# Frozen, so that the zero that most endpoints report is one object.
+# Frozen, so that what most endpoints report (nothing, or 0) is one object.
+_CACHED_UNKNOWN = InputTokensDetails(cached_tokens=None)
 _NOTHING_CACHED = InputTokensDetails(cached_tokens=0)
+_REASONING_UNKNOWN = OutputTokensDetails(reasoning_tokens=None)
 _NO_REASONING = OutputTokensDetails(reasoning_tokens=0)
 
 
-def cached_tokens(count: int) -> InputTokensDetails:
-    """Return the input details of a usage with `count` cached tokens."""
+def cached_tokens(count: int | None) -> InputTokensDetails:
+    """Return the input details of a usage with `count` cached tokens; None: it is unknown."""
+    if count is None:
+        return _CACHED_UNKNOWN
     return _make_input_details({"cached_tokens": count}) if count else _NOTHING_CACHED
 
 
-def reasoning_tokens(count: int) -> OutputTokensDetails:
-    """Return the output details of a usage with `count` reasoning tokens."""
+def reasoning_tokens(count: int | None) -> OutputTokensDetails:
+    """Return the output details of a usage with `count` reasoning tokens; None: it is unknown."""
+    if count is None:
+        return _REASONING_UNKNOWN
     return _make_output_details({"reasoning_tokens": count}) if count else _NO_REASONING
 
 
 def add_usage(total: Usage | None, turn: Usage | None) -> Usage | None:
-    """Return the sum of two usages; None only when both are None."""
+    """Return the sum of two usages; None only when both are None.
+
+    A detail that one of the two does not know is unknown in the sum.
+    """
     if total is None or turn is None:
         return turn if total is None else total
     input_details, written = total.input_tokens_details, total.output_tokens_details
-    cached = input_details.cached_tokens + turn.input_tokens_details.cached_tokens
-    reasoned = written.reasoning_tokens + turn.output_tokens_details.reasoning_tokens
+    cached = _sum(input_details.cached_tokens, turn.input_tokens_details.cached_tokens)
+    reasoned = _sum(written.reasoning_tokens, turn.output_tokens_details.reasoning_tokens)
     return _make_usage(
         {
             "input_tokens": total.input_tokens + turn.input_tokens,
@@ -219,6 +232,10 @@ def add_usage(total: Usage | None, turn: Usage | None) -> Usage | None:
             "total_tokens": total.total_tokens + turn.total_tokens,
         }
     )
+
+
+def _sum(count: int | None, added: int | None) -> int | None:
+    return None if count is None or added is None else count + added
 
 
 _make_part = maker(OutputText)

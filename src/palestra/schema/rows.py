@@ -1,5 +1,8 @@
 """Rows on disk: their keys, their reserved fields, and reading them with line numbers."""
 
+import codecs
+import errno
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,13 +11,23 @@ from typing import IO, Any, NamedTuple
 import orjson
 
 from palestra.schema.json_types import JsonDict
+from palestra.schema.packed import open_packed
 
 TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
+ATTEMPT_INDEX = "_ng_attempt_index"
+"""The number of attempts before this one; absent on the first."""
+ROLLOUT_ID = "_ng_rollout_id"
+"""An id that the row's author chose for the rollout, instead of `<task>-<rollout>`."""
+MODEL_CALL_CAPTURE = "ng_model_call_capture"
+AGENT_OBSERVATIONS = "ng_agent_observations"
+TRAJECTORY = "ng_trajectory"
+SKILLS_REF = "skills_ref"
 AGENT_REF = "agent_ref"
 FAILURE_CLASS = "_ng_failure_class"
 FAILURE_LAYER = "_ng_failure_layer"
 FAILURE_TERMINAL = "_ng_failure_terminal"
+FAILURE_JUDGE_ERROR = "_ng_failure_judge_error"
 EMPTY_ANSWER = "_ng_empty_answer"
 """The field of a scored row that marks an empty answer: the model returned neither text nor a tool
 call."""
@@ -26,8 +39,6 @@ MAX_ROW_BYTES = 128 * 1024 * 1024
 as much memory, and many rollouts share that memory."""
 
 _NO_TEXT = {
-    b"\x1f\x8b": "compressed (gzip)",
-    b"\x28\xb5\x2f\xfd": "compressed (zstd)",
     b"BZh": "compressed (bzip2)",
     b"\xfd7zXZ": "compressed (xz)",
     b"PK\x03\x04": "compressed (zip)",
@@ -70,18 +81,21 @@ def read_jsonl(path: Path, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]
     """Yield every non-blank line of `path`, valid or not. The caller decides how to treat invalid
     lines.
 
-    A line longer than `most_bytes` is invalid and is not held in memory completely. Raises OSError:
-    the file cannot be read.
+    The file may be compressed with gzip or zstd, and may begin with a byte order mark. A line longer
+    than `most_bytes` is invalid and is not held in memory completely. Raises OSError: the file
+    cannot be read.
     """
-    with path.open("rb") as file:
+    with open_packed(path) as file:
         yield from jsonl_lines(file, most_bytes=most_bytes)
 
 
 def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]:
     """Yield the lines of an open file in the same form as `read_jsonl`."""
     number = 0
-    while raw := file.readline(most_bytes + 1):
+    while raw := _next_line(file, most_bytes + 1):
         number += 1
+        if number == 1:
+            raw = raw.removeprefix(codecs.BOM_UTF8)  # as Windows' editors write it
         has_line_end = raw.endswith(b"\n")
         if len(raw) > most_bytes:
             yield _too_long(number, file, raw, most_bytes)
@@ -99,13 +113,23 @@ def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator
             )
 
 
+def _next_line(file: IO[bytes], most_bytes: int) -> bytes:
+    """Return the next line. Raises OSError: it cannot be read, or its compressed data is broken."""
+    try:
+        return file.readline(most_bytes)
+    except (EOFError, zlib.error) as error:
+        raise OSError(
+            errno.EIO, f"the compressed data is incomplete or damaged ({error})"
+        ) from error
+
+
 def _too_long(number: int, file: IO[bytes], beginning: bytes, most_bytes: int) -> Line:
     """Skip the rest of a line that starts with `beginning`, and return it as an invalid line."""
     size, has_line_end = len(beginning), beginning.endswith(b"\n")
     while not has_line_end and (chunk := file.readline(1 << 20)):
         size += len(chunk)
         has_line_end = chunk.endswith(b"\n")
-    problem = f"{size:,} bytes, and a row may have {most_bytes:,}"
+    problem = f"{size:,} bytes; the limit of a row is {most_bytes:,}"
     return Line(number, None, problem, torn=not has_line_end, ended=has_line_end)
 
 

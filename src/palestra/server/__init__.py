@@ -13,9 +13,9 @@ from palestra.server.author_calls import (
     is_by_author,
     is_servers_file,
 )
-from palestra.server.authoring import Environment, FunctionServer, environment, server_class_of
 from palestra.server.authors_errors import TIME_LIMIT, AuthorsPlace, error_text, overran, text_of
 from palestra.server.boundary import Boundary, SessionCookie
+from palestra.server.caller import PREFIX_SCOPE_KEY
 from palestra.server.capture import (
     TRAINING_RUN,
     TRAINING_TURNS,
@@ -25,19 +25,37 @@ from palestra.server.capture import (
     TurnsWanted,
 )
 from palestra.server.endpoints import Endpoint, ToolFailure
+from palestra.server.environments.definition import EnvironmentDefinition
+from palestra.server.environments.environment import Environment, call, class_of, environment
+from palestra.server.environments.interface import EnvironmentConfig, Seeded
+from palestra.server.environments.records import rows_in
+from palestra.server.environments.rewards import Verdict, verdict_of
+from palestra.server.environments.server import EnvironmentServer, server_class_of
+from palestra.server.environments.services import RolloutServices
+from palestra.server.environments.task import read_only
 from palestra.server.fronts.asked import without_tokens
 from palestra.server.fronts.chat import completion_from_response, params_from_chat
 from palestra.server.fronts.messages import (
     EVENT_STREAM,
     MessagesRequest,
+    chat_events,
     message_events,
     message_from_response,
     params_from_messages,
 )
 from palestra.server.in_flight import IN_FLIGHT_PATH
+from palestra.server.judging.comparing import SAME_SYSTEM, SAME_TEMPLATE
 from palestra.server.judging.judge import Hearing, Judge, JudgeConfig, Ruling
 from palestra.server.judging.questions import JudgeLabels, JudgeQuestion
-from palestra.server.mcp import CallTool, McpDoor, NoSuchTool, ToolAnswer, own_name
+from palestra.server.mcp import (
+    MCP_PATH,
+    TOKEN_HEADER,
+    CallTool,
+    McpDoor,
+    NoSuchTool,
+    ToolAnswer,
+    own_name,
+)
 from palestra.server.model_server import (
     CHECK_PATH,
     EndpointFacts,
@@ -50,7 +68,9 @@ from palestra.server.own_errors import OwnErrors, own_frames
 from palestra.server.published import describe, published_schema
 from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.resources_server import (
+    INFERRED_REVERIFY_MODE,
     REPEATABLE,
+    REVERIFY_MODE_PATH,
     ResourcesServer,
     ResourcesServerConfig,
     ReverifyMode,
@@ -65,10 +85,17 @@ __all__ = [
     "CHECK_PATH",
     "CLOSE_SESSION",
     "EVENT_STREAM",
+    "INFERRED_REVERIFY_MODE",
     "IN_FLIGHT_PATH",
+    "MCP_PATH",
+    "PREFIX_SCOPE_KEY",
     "REPEATABLE",
+    "REVERIFY_MODE_PATH",
+    "SAME_SYSTEM",
+    "SAME_TEMPLATE",
     "SESSION_ID_KEY",
     "TIME_LIMIT",
+    "TOKEN_HEADER",
     "TRAINING_RUN",
     "TRAINING_TURNS",
     "VERIFY",
@@ -88,8 +115,10 @@ __all__ = [
     "EndpointFacts",
     "EndpointSaid",
     "Environment",
+    "EnvironmentConfig",
+    "EnvironmentDefinition",
+    "EnvironmentServer",
     "Episode",
-    "FunctionServer",
     "Hearing",
     "Judge",
     "JudgeConfig",
@@ -107,7 +136,9 @@ __all__ = [
     "ResourcesServerConfig",
     "ReverifyMode",
     "RewardRules",
+    "RolloutServices",
     "Ruling",
+    "Seeded",
     "Server",
     "ServerConfig",
     "ServerReference",
@@ -123,8 +154,12 @@ __all__ = [
     "TurnsServer",
     "TurnsTaken",
     "TurnsWanted",
+    "Verdict",
     "arguments_model",
     "ask_endpoint",
+    "call",
+    "chat_events",
+    "class_of",
     "completion_from_response",
     "describe",
     "environment",
@@ -139,9 +174,12 @@ __all__ = [
     "params_from_chat",
     "params_from_messages",
     "published_schema",
+    "read_only",
+    "rows_in",
     "server_class_of",
     "text_of",
     "tool",
     "tool_schema",
+    "verdict_of",
     "without_tokens",
 ]

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import time
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from palestra.schema import (
     JSON_TYPE,
     AggregateMetrics,
     AggregateMetricsRequest,
+    JsonDict,
     Response,
     ResponseCreateParams,
     RunRequest,
@@ -51,7 +53,15 @@ class ServerReference(BaseModel):
 
 
 class AgentConfig(ServerConfig):
-    """Settings of an agent."""
+    """Settings of an agent. A top-level key with the name of a field is the default of all agents."""
+
+    skip_verification: bool | None = None
+    """Whether a rollout ends without a call of `/verify`, with the reward below. None: no, unless
+    the top-level key says so."""
+
+    skip_verification_reward: float | None = None
+    """The reward of every rollout that is not verified. None: 0.0, unless the top-level key gives
+    another."""
 
 
 class BoundAgentConfig(AgentConfig):
@@ -126,7 +136,21 @@ class Agent(Server):
         except BaseException:
             await self.close_session(environment)
             raise
-        return await environment.call("/verify", {**row, "response": response}, VerifyResponse)
+        return await self.verified(environment, {**row, "response": response})
+
+    async def verified(self, environment: Peer, row: JsonDict) -> VerifyResponse:
+        """Return the verification of `row`, which holds the response; with `skip_verification`, the
+        row with the configured reward.
+        """
+        if not self._setting("skip_verification"):
+            return await environment.call("/verify", row, VerifyResponse)
+        await self.close_session(environment)
+        reward = self._setting("skip_verification_reward") or 0.0
+        return VerifyResponse.model_validate({**row, "reward": reward})
+
+    def _setting(self, name: str) -> Any:
+        own_value = getattr(self.config, name)
+        return self.server_client.tree.get(name) if own_value is None else own_value
 
     async def responses(self, params: ResponseCreateParams, request: Request) -> HttpResponse:
         """Answer `POST /v1/responses`: run only the agent's loop, in a session that the caller has
@@ -142,7 +166,13 @@ class Agent(Server):
         return answer
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """Return the metrics over many rollouts that this agent's environment computes."""
+        """Return the metrics over many rollouts that this agent's environment computes; none when
+        verification is skipped.
+        """
+        if self._setting("skip_verification"):
+            message = f"{self.name} skips verification: there are no metrics"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            return AggregateMetrics()
         environment = self.server_client.peer(self.environment_name())
         return await environment.call("/aggregate_metrics", body, AggregateMetrics)
 

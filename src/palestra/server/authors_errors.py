@@ -65,6 +65,6 @@ def overran(
     where = f" in {author.function}, {author.file}:{author.line}" if author.file else ""
     return fault_of(server_type, path)(
         f"{server}{path} was still running after {ran_s:.1f} s{where}, and was stopped",
-        hint=f"give that line a limit of its own, or raise {TIME_LIMIT}",
+        hint=f"set a time limit in the code at that line, or raise {TIME_LIMIT}",
         evidence=CallEvidence(traceback=str(author)),
     )

@@ -26,10 +26,11 @@ from palestra.errors import (
     status_for,
     to_body,
 )
+from palestra.observability import ROLLOUT_SEGMENT, rollout_context, row_of, without_prefix
 from palestra.schema import JsonDict, encode_json
 from palestra.server.author_calls import AuthorMethod
 from palestra.server.authors_errors import ESCAPES, TIME_LIMIT, stops_this_task
-from palestra.server.caller import PREFIX, Caller, Message, Receive, without_prefix
+from palestra.server.caller import PREFIX_SCOPE_KEY, Caller, Message, Receive
 from palestra.server.in_flight import IN_FLIGHT_PATH, InFlightCalls
 from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.sessions import SESSION_ID_KEY
@@ -49,6 +50,8 @@ from palestra.transport import (
 )
 
 Send = Callable[[Message], Awaitable[None]]
+
+_PREFIX: Final = f"/{ROLLOUT_SEGMENT}/"
 
 MOST_PATHS: Final = 256
 """The largest number of paths cached per server: a model may make up tool names without end."""
@@ -136,9 +139,21 @@ class Boundary:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        row: RowIdentity | None = None
-        if scope["path"].startswith(PREFIX):
-            scope, row = without_prefix(scope)
+        if not scope["path"].startswith(_PREFIX):
+            await self._handle(scope, receive, send)
+            return
+        scope, prefixed = without_prefix(scope)
+        if prefixed is None:
+            await self._handle(scope, receive, send)
+            return
+        scope[PREFIX_SCOPE_KEY] = prefixed.prefix
+        with rollout_context(prefixed.rollout_id, token_capture=prefixed.token_capture):
+            await self._handle(scope, receive, send, row_of(prefixed.rollout_id))
+
+    async def _handle(
+        self, scope: Message, receive: Receive, send: Send, row: RowIdentity | None = None
+    ) -> None:
+        """Answer one HTTP request. `row`: the rollout that its path named."""
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
@@ -360,7 +375,8 @@ def _token_missing(server: str) -> WrongSetting:
 
 def _strayed(server: str, worker: str) -> InfraError:
     return InfraError(
-        f"the session of this request lives in worker {worker} of {server}, and this is another",
+        f"the session of this request belongs to worker {worker} of {server}, but another worker "
+        "received the request",
         hint="call the server through server_client, which finds the worker by its cookie",
     )
 
@@ -369,7 +385,7 @@ def _timed_out(server: str, path: str, context: CallContext) -> DeadlineExceeded
     doing = context.activity.describe() if context.activity is not None else "its own work"
     return DeadlineExceeded(
         f"{server}{path}: the deadline passed while awaiting {doing}",
-        hint=f"raise {TIME_LIMIT}, or find out why it is slow",
+        hint=f"raise {TIME_LIMIT}, or find out why this endpoint is slow",
     )
 
 

@@ -8,12 +8,8 @@ to clean up.
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, final
-from urllib.parse import quote, unquote
-
-from palestra.errors import RowIdentity
 
 logger = logging.getLogger("palestra.server")
 
@@ -127,30 +123,13 @@ class Caller:
         self._timer = loop.call_later(self._grace_s, self._insist)
 
     def _insist(self) -> None:
-        logger.warning("a handler is not done %g s after its caller left", self._grace_s)
+        logger.warning(
+            "a request handler still runs %g s after its caller disconnected", self._grace_s
+        )
         if self._task is not None:
             self.insisted = True
             self._task.cancel()
 
 
-PREFIX: Final = "/ng-rollout/"
-_BELOW: Final = re.compile(r"/ng-rollout/([^/]+)(?:/training-token-capture(?=/|$))?")
-_ROW: Final = re.compile(r"(\d+)-(\d+)(?:-a(\d+))?")
-
-
-def without_prefix(scope: Message) -> tuple[Message, RowIdentity | None]:
-    """Return the request without the path prefix `/ng-rollout/<id>`, and the rollout that the id
-    names.
-
-    The rollout is None without a prefix, or when the id names none.
-    """
-    raw = scope.get("raw_path") or quote(scope["path"]).encode()
-    # As it was sent: an id may hold a quoted slash.
-    raw_text = raw.decode("latin-1")
-    prefix = _BELOW.match(raw_text)
-    if prefix is None:
-        return scope, None
-    path = raw_text[prefix.end() :] or "/"
-    row_match = _ROW.fullmatch(prefix[1])
-    row = row_match and RowIdentity(int(row_match[1]), int(row_match[2]), int(row_match[3] or 1))
-    return {**scope, "path": unquote(path), "raw_path": path.encode("latin-1")}, row
+PREFIX_SCOPE_KEY: Final = "palestra_rollout_prefix"
+"""The scope's key for the prefix that a request's path came with, for apps that read it."""

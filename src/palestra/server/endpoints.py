@@ -6,6 +6,7 @@ HTTP `Request` itself. A method with a `Request` parameter can only be called th
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from functools import partial
 from http import HTTPStatus
@@ -62,6 +63,9 @@ def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowErr
     )
 
 
+Observe = Callable[[str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+"""Runs a call and records it: `observe(path, body, call)` returns the result of `call()`."""
+
 Away = Callable[["Endpoint", Any, str], Awaitable[Any]]
 """Runs an endpoint's method in another process: `away(endpoint, body, session_id)`."""
 
@@ -89,7 +93,8 @@ class Endpoint:
     for this kind of server. `ends_session`: whether the session is closed after the call. `around`:
     steps before and after the method. `author`: reports the call to the pulse; None when Palestra
     ships the method. `answers`: the types of the answer by content type, when the signature does
-    not state them.
+    not state them. `blocking`: whether the method runs a plain function of the author, when its
+    own kind does not say so.
     """
 
     __slots__ = (
@@ -97,14 +102,17 @@ class Endpoint:
         "_around",
         "_author",
         "_away",
+        "_blocking",
         "_body_model",
         "_body_name",
         "_is_async",
         "_method",
+        "_observe",
         "_on_error",
         "_request_name",
         "_session_name",
         "_sessions",
+        "_unobserved",
         "ends_session",
         "is_tool",
         "path",
@@ -125,12 +133,16 @@ class Endpoint:
         around: AroundMethod = AROUND_NOTHING,
         author: AuthorMethod | None = None,
         answers: Mapping[str, Any] | None = None,
+        blocking: bool | None = None,
     ) -> None:
         self._author = author
+        self._blocking = blocking
         self.path = path
         self.server = server
         self.ends_session = ends_session
         self._away: Away | None = None
+        self._observe: Observe | None = None
+        self._unobserved = self
         self._around = around
         self._answers = answers
         self._method = method
@@ -179,6 +191,8 @@ class Endpoint:
     @property
     def is_sync(self) -> bool:
         """Whether the method is a plain function, so that nothing is awaited."""
+        if self._blocking is not None:
+            return self._blocking
         return not (self._is_async or inspect.iscoroutinefunction(inspect.unwrap(self._method)))
 
     def send_away(self, away: Away) -> None:
@@ -186,6 +200,12 @@ class Endpoint:
         `Request`.
         """
         self._away = away
+
+    def observe_with(self, observe: Observe) -> None:
+        """Run every call through `observe` from now on."""
+        # A copy that is not observed: so the calls of all other endpoints have no further layer.
+        self._unobserved = copy(self)
+        self._observe = observe
 
     def body_schema(self) -> JsonDict | None:
         """Return the JSON Schema of the body; None when the method takes no body."""
@@ -207,6 +227,9 @@ class Endpoint:
         HTTP request, for a method that takes it. Raises `RowError`: the body does not fit. Raises
         `CallError`: any other failure.
         """
+        if self._observe is not None:
+            call = partial(self._unobserved.invoke, body, session_id=session_id, request=request)
+            return await self._observe(self.path, body, call)
         around = self._around
         if not self.is_tool:
             body = self._parse(body)

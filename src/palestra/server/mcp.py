@@ -15,7 +15,7 @@ The session of a request is taken from the first of these that is present:
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -42,6 +42,12 @@ TOKEN_HEADER: Final = "X-NeMo-Gym-Session-Token"  # noqa: S105  # a header's nam
 MCP_SESSION_HEADER: Final = "Mcp-Session-Id"
 MCP_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Protocol revisions that begin with a handshake, oldest first."""
+
+_ALLOWED: Final = " tools="
+"""What separates the session's id from the names of its tools, in a token."""
+
+_GRANT: Final = "palestra_mcp_tools"
+"""The scope's key for the names that the token allows; None for all."""
 
 _PARSE_ERROR, _INVALID_REQUEST, _NO_METHOD, _BAD_PARAMS = -32700, -32600, -32601, -32602
 
@@ -94,8 +100,20 @@ class McpDoor:
     """The route at `/mcp` of one server. `tools`: Responses API tool entries, by name."""
 
     def __init__(
-        self, *, server: str, secret: str, tools: Mapping[str, JsonObject], call: CallTool
+        self,
+        *,
+        server: str,
+        secret: str,
+        tools: Mapping[str, JsonObject],
+        call: CallTool,
+        transport: str = "streamable_http",
+        needs_token: bool = False,
     ) -> None:
+        """`transport`: the name of the transport in the answer of `seed_session`. `needs_token`:
+        `tools/call` answers an error to a request without a token, even if it has a session.
+        """
+        self._transport = transport
+        self._needs_token = needs_token
         self._server = server
         self._signer = Signer(secret, salt=f"mcp {server}")
         self._tools = tools
@@ -108,15 +126,15 @@ class McpDoor:
         """
         return Route(MCP_PATH, self.answer, methods=["POST"])
 
-    def described(self, session_id: str) -> JsonDict:
+    def described(self, session_id: str, allowed: Collection[str] | None = None) -> JsonDict:
         """Return the `mcp` field of `seed_session`'s answer: how to reach the tools in this
-        session.
+        session. `allowed`: the names of the tools that the session may use; None for all.
         """
         return {
             "server_name": self._server,
             "url_path": MCP_PATH,
-            "transport": "streamable_http",
-            "headers": {TOKEN_HEADER: self._token(session_id)},
+            "transport": self._transport,
+            "headers": {TOKEN_HEADER: self._token(session_id, allowed)},
         }
 
     async def answer(self, request: Request) -> HttpResponse:
@@ -134,7 +152,7 @@ class McpDoor:
             error = {"code": refusal.code, "message": refusal.message}
             return _reply({"id": message and message.id, "error": error}, status=refusal.status)
         headers = {}
-        if message.method == "initialize":
+        if message.method == "initialize" and not self._needs_token:
             headers[MCP_SESSION_HEADER] = self._token(request.session[SESSION_ID_KEY])
         return _reply({"id": message.id, "result": result}, headers=headers)
 
@@ -145,7 +163,7 @@ class McpDoor:
             case "ping":
                 return {}
             case "tools/list":
-                return {"tools": [_entry(tool) for tool in self._tools.values()]}
+                return {"tools": [_entry(self._tools[name]) for name in self._allowed(request)]}
             case "tools/call":
                 return await self._called(params, request)
         raise _Refused(_NO_METHOD, f"{self._server} has no method {method!r}")
@@ -160,7 +178,7 @@ class McpDoor:
     async def _called(self, params: JsonObject, request: Request) -> JsonDict:
         try:
             call = _Call.model_validate(params)
-            tool_answer = await self._call(call.name, call.arguments or {}, request)
+            tool_answer = await self._tool_answer(call, request)
         except ValidationError as error:
             raise _Refused(_BAD_PARAMS, f"tools/call: {error}") from None
         except NoSuchTool:
@@ -170,22 +188,44 @@ class McpDoor:
             "isError": tool_answer.failed,
         }
 
+    async def _tool_answer(self, call: _Call, request: Request) -> ToolAnswer:
+        if self._needs_token and _GRANT not in request.scope:
+            return ToolAnswer(
+                f"{call.name} needs the header {TOKEN_HEADER} that /seed_session answered",
+                failed=True,
+            )
+        allowed = self._allowed(request)
+        if call.name in self._tools and call.name not in allowed:
+            text = f"{call.name} is not a tool of this session: {', '.join(allowed) or 'none'}"
+            return ToolAnswer(text, failed=True)
+        return await self._call(call.name, call.arguments or {}, request)
+
+    def _allowed(self, request: Request) -> list[str]:
+        """Return the names of the tools that the request may use."""
+        grant = request.scope.get(_GRANT)
+        return [name for name in self._tools if grant is None or name in grant]
+
     def _bind(self, request: Request) -> None:
         """Put the request into the session that its headers name, if any."""
         token = request.headers.get(TOKEN_HEADER) or request.headers.get(MCP_SESSION_HEADER)
         if not token:
             return
         try:
-            session_id = self._signer.unsign(token.encode("latin-1", "replace")).decode()
+            signed = self._signer.unsign(token.encode("latin-1", "replace")).decode()
         except BadSignature:
+            if self._needs_token:
+                return
             # 404 makes a client begin anew, which is right when we were started anew.
             raise _Refused(
                 _INVALID_REQUEST, "the session's token is not of this server", status=404
             ) from None
+        session_id, limited, names = signed.partition(_ALLOWED)
         request.scope["session"] = {SESSION_ID_KEY: session_id}
+        request.scope[_GRANT] = frozenset(names.split(",")) if limited else None
 
-    def _token(self, session_id: str) -> str:
-        return self._signer.sign(session_id).decode()
+    def _token(self, session_id: str, allowed: Collection[str] | None = None) -> str:
+        names = "" if allowed is None else f"{_ALLOWED}{','.join(allowed)}"
+        return self._signer.sign(f"{session_id}{names}").decode()
 
 
 def plainly_named(body: Any, *, server: str) -> Any:

@@ -18,6 +18,7 @@ from starlette.responses import Response as HttpResponse
 
 from palestra.config import ServerType
 from palestra.errors import InfraError, RowIdentity, from_body
+from palestra.observability import DIALECTS, CallRecorder
 from palestra.schema import (
     JSON_TYPE,
     ChatCompletion,
@@ -51,6 +52,7 @@ from palestra.server.fronts.messages import (
     message_from_response,
     params_from_messages,
 )
+from palestra.server.observed_calls import observed
 from palestra.server.server import Server, ServerConfig
 from palestra.server.sessions import Session, SessionStore
 from palestra.transport import CallContext, ServerClient, calling
@@ -220,6 +222,13 @@ class ModelServer(Server):
 
     def _captured(self, call: Awaitable[Made]) -> Awaitable[Made]:
         return self._palestra_capture.during(call, self.token_verdict)
+
+    def record_calls(self, recorder: CallRecorder) -> None:
+        """Record every model call with `recorder` from now on, made with objects or over HTTP."""
+        for path in DIALECTS:
+            endpoint = self._palestra_endpoints.get(path)
+            if endpoint is not None:
+                endpoint.observe_with(functools.partial(observed, recorder))
 
     def token_verdict(self, tokens: TurnTokens) -> TokenVerdict:
         """Return the verdict on the token ids of an answer that is captured for a trainer."""

@@ -33,16 +33,24 @@ from palestra.server.server import Server, ServerConfig
 from palestra.server.sessions import CLOSE_SESSION, SESSION_ID_KEY, Session
 from palestra.server.tools import is_tool, tool_schema
 
-ReverifyMode = Literal["stateless", "replay_tools", "unsupported", "unknown"]
+ReverifyMode = Literal["stateless", "replay_tools", "replay_turns", "unsupported", "unknown"]
 """Whether `verify` can score a stored response, whose session no longer exists.
 
 `stateless`: it needs only its request. `replay_tools`: the session can be rebuilt by seeding it
 from the row and running the trajectory's tool calls again, so the tools must change nothing outside
-the session. `unsupported`: it needs the live session.
+the session. `replay_turns`: the same, and each turn without calls is sent to `/step` again.
+`unsupported`: it needs the live session.
 """
 
 REPEATABLE = "/repeatable"
 """The path where an environment reports whether a failed rollout may be started again."""
+
+REVERIFY_MODE_PATH = "/reverify_mode"
+"""The path where an environment reports its `ReverifyMode`, as a JSON string."""
+
+INFERRED_REVERIFY_MODE = "x-palestra-reverify-mode"
+"""The header in which an environment whose class declares no mode reports the mode that the
+signature of `verify` allows."""
 
 _make_verify_response = maker(VerifyResponse)
 _OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
@@ -261,7 +269,7 @@ class ResourcesServer(Server):
         whether rollouts can be repeated.
         """
         app = super().setup_webserver()
-        app.add_api_route("/reverify_mode", self._report_reverify_mode, methods=["GET"])
+        app.add_api_route(REVERIFY_MODE_PATH, self._report_reverify_mode, methods=["GET"])
         app.add_api_route(REPEATABLE, self._report_repeatable, methods=["GET"])
         if self.config.expose_tools_over_mcp:
             app.router.routes.append(self._mcp.route)
@@ -291,8 +299,8 @@ class ResourcesServer(Server):
     def _plainly_named(self, body: Any) -> Any:
         return plainly_named(body, server=self.name)
 
-    async def _report_reverify_mode(self) -> dict[str, ReverifyMode]:
-        return {"reverify_mode": self.declared_reverify_mode()}
+    async def _report_reverify_mode(self) -> ReverifyMode:
+        return self.declared_reverify_mode()
 
     async def _report_repeatable(self) -> dict[str, bool]:
         return {"repeatable": self.declared_repeatable()}

@@ -227,24 +227,32 @@ class Server(BaseModel):
         self._palestra_token = token
 
     @cached_property
-    def _palestra_app(self) -> ASGIApp:
+    def session_cookie(self) -> SessionCookie:
+        """The cookie in which callers over HTTP hold their session."""
         # An instance's name may hold what a cookie's may not.
         name = quote(f"{type(self).__name__}___{self.name}", safe="")
-        cookie = SessionCookie(name, self._palestra_secret, worker=self._worker_mark())
+        return SessionCookie(name, self._palestra_secret, worker=self._worker_mark())
+
+    @cached_property
+    def _palestra_app(self) -> ASGIApp:
         app = self.setup_webserver()
         return Boundary(
-            Direct(app, self._palestra_endpoints.values()),
+            self.palestra_inner_app(app),
             server=self.name,
             refusals=RefusalEnvelopes(
                 app, server=self.name, own_failure=self.own_failure, mask=self.server_client.mask
             ),
             on_error=self.translate,
-            cookie=cookie,
+            cookie=self.session_cookie,
             token=self._palestra_token,
             in_flight=self.palestra_in_flight,
             author=self.palestra_author_method,
             environment=self.palestra_is_environment,
         )
+
+    def palestra_inner_app(self, app: FastAPI) -> ASGIApp:
+        """Return the app inside the boundary: `app`, with a short path to its endpoints."""
+        return Direct(app, self._palestra_endpoints.values())
 
     def _worker_mark(self) -> tuple[str, str] | None:
         worker = self._palestra_worker

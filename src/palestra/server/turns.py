@@ -99,7 +99,7 @@ class TurnsServer(ResourcesServer):
         """Return the result of a stored episode from its row alone. The session no longer exists."""
         del body
         raise NoSession(
-            f"{self.name}/verify: there is no episode in this session",
+            f"{self.name}/verify: this session has no episode",
             hint="call /reset and /step first, in the same session",
         )
 

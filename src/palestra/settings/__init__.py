@@ -5,7 +5,19 @@ and help text come from the field. These modules do not import what commands nee
 help is fast.
 """
 
-from palestra.settings.base import HOW_TO_GIVE, JsonArgs, Settings, args_from, existing_path
+from palestra.settings.base import (
+    HOW_TO_GIVE,
+    InvalidSettings,
+    JsonArgs,
+    Settings,
+    args_from,
+    existing_path,
+    is_bound,
+    is_typed,
+    range_text,
+    sentence_of,
+)
+from palestra.settings.browsing import CompletionArgs, ListArgs, RunsArgs, ShowArgs
 from palestra.settings.cluster import (
     CommandOptions,
     FollowArgs,
@@ -26,6 +38,7 @@ from palestra.settings.collecting import (
 )
 from palestra.settings.collection import (
     AUTO,
+    OTHER_AGENTS,
     CollectSettings,
     GivenRows,
     InputFile,
@@ -38,6 +51,7 @@ from palestra.settings.data import (
     PrepareArgs,
     RenderArgs,
 )
+from palestra.settings.environments import ModelArgs, OwnSettings
 from palestra.settings.hub import (
     MAIN,
     GitlabDelete,
@@ -79,12 +93,14 @@ __all__ = [
     "HOW_TO_GIVE",
     "LARGEST_SEED",
     "MAIN",
+    "OTHER_AGENTS",
     "AggregateArgs",
     "BenchmarkArgs",
     "CollectArgs",
     "CollectSettings",
     "CommandOptions",
     "CompareArgs",
+    "CompletionArgs",
     "DiagnoseArgs",
     "EntrypointArgs",
     "EvalArgs",
@@ -99,14 +115,18 @@ __all__ = [
     "ImportArgs",
     "InitArgs",
     "InputFile",
+    "InvalidSettings",
     "JobOptions",
     "JsonArgs",
     "Line",
+    "ListArgs",
     "LlamaCppServer",
     "LogsArgs",
     "MergeArgs",
     "MergeShardsArgs",
+    "ModelArgs",
     "NetworkSettings",
+    "OwnSettings",
     "PatienceArgs",
     "PipListArgs",
     "PrepareArgs",
@@ -115,11 +135,13 @@ __all__ = [
     "ReverifyArgs",
     "RolloutOptions",
     "RunArgs",
+    "RunsArgs",
     "SandboxArgs",
     "ScoresArgs",
     "SelectArgs",
     "Settings",
     "Share",
+    "ShowArgs",
     "StatusArgs",
     "TestArgs",
     "Time",
@@ -131,6 +153,10 @@ __all__ = [
     "config_list",
     "datasets_of",
     "existing_path",
+    "is_bound",
+    "is_typed",
     "load",
     "parse_numbers",
+    "range_text",
+    "sentence_of",
 ]

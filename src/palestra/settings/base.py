@@ -1,16 +1,78 @@
 """The base classes of command settings, and the validation of settings."""
 
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from palestra.config import PACKAGE_ROOT, ConfigTree, Flag, flag, resolve_path
 from palestra.errors import ConfigError
 
 Args = TypeVar("Args", bound=BaseModel)
 HOW_TO_GIVE: Final = "give a setting by its flag, as +name=value, or as a line of env.yaml"
+
+
+_FLAG_BESIDE_NAME: Final = re.compile(r"\w+ \((--[\w-]+)\)")
+"""A setting's name with its flag, as messages about several settings have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingProblem:
+    """What is wrong with one setting."""
+
+    name: str
+    """The setting's name; empty for a problem of several settings."""
+    flags: tuple[str, ...]
+    """The flags of the setting; the first one is the usual one."""
+    sentence: str
+    """The rest of the message, such as `should be at least 1, got 0`."""
+    is_missing: bool = False
+
+    def text(self, arguments: Sequence[str] = (), *, by_flags: bool = False) -> str:
+        """Return the message in the words of a command line.
+
+        `arguments`: the command line; a flag that is in it names the setting. `by_flags`: whether
+        users of this command give settings as flags.
+        """
+        if not self.name:
+            return _FLAG_BESIDE_NAME.sub(r"\1", self.sentence) if by_flags else self.sentence
+        typed = next((flag for flag in self.flags if is_typed(flag, arguments)), "")
+        if by_flags and self.is_missing and self.flags:
+            return f"{self.flags[0]} {self.sentence}"
+        return f"{typed or self.name}: {self.sentence}"
+
+
+def is_typed(flag: str, arguments: Sequence[str]) -> bool:
+    """Whether a command line has this flag."""
+    return any(word == flag or word.startswith(f"{flag}=") for word in arguments)
+
+
+class InvalidSettings(ConfigError):
+    """Settings of a command are missing or invalid. The message lists all of them."""
+
+    settings: tuple[SettingProblem, ...] = ()
+    """The problems one by one; empty when the message is already in the words of the command."""
+
+    @classmethod
+    def of(cls, settings: Sequence[SettingProblem], *, hint: str = "") -> Self:
+        """Return the error that lists these problems."""
+        error = cls("; ".join(problem.text() for problem in settings), hint=hint)
+        error.settings = tuple(settings)
+        return error
+
+    def in_words_of(self, arguments: Sequence[str], *, by_flags: bool) -> ConfigError:
+        """Return the same error in the words of the command line that caused it."""
+        if not self.settings:
+            return self
+        texts = (problem.text(arguments, by_flags=by_flags) for problem in self.settings)
+        is_missing = any(problem.is_missing for problem in self.settings)
+        hint = "" if by_flags and is_missing and self.hint == HOW_TO_GIVE else self.hint
+        return ConfigError("; ".join(texts), hint=hint)
 
 
 class Settings(BaseModel):
@@ -29,7 +91,7 @@ class JsonArgs(Settings):
 
 
 def args_from(model: type[Args], tree: ConfigTree, *, hint: str = HOW_TO_GIVE) -> Args:
-    """Return the command's settings. Raises ConfigError: settings are missing or invalid; the
+    """Return the command's settings. Raises InvalidSettings: settings are missing or invalid; the
     message lists all of them.
 
     `hint`: how to give a missing setting.
@@ -39,35 +101,100 @@ def args_from(model: type[Args], tree: ConfigTree, *, hint: str = HOW_TO_GIVE) -
         return model.model_validate(values)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-    is_missing = any(details["type"] == "missing" for details in errors)
     problems = [_problem(model, details) for details in errors]
-    raise ConfigError("; ".join(problems), hint=hint if is_missing or hint != HOW_TO_GIVE else "")
+    is_missing = any(problem.is_missing for problem in problems)
+    raise InvalidSettings.of(problems, hint=hint if is_missing or hint != HOW_TO_GIVE else "")
 
 
-def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
-    """Return a message about one missing or invalid setting, or about settings that contradict each
-    other.
-    """
-    sentence = error["msg"].removeprefix("Value error, ")
-    if not error["loc"]:
-        return sentence
-    name = ".".join(str(part) for part in error["loc"])
-    spelling = _flag_of(model, error["loc"])
-    as_flag = f" ({spelling})" if spelling else ""
+def of_key(key: str, sentence: str, value: object) -> PydanticCustomError:
+    """Return the error of a validator about one key of a mapping."""
+    context = {"key": key, "value": value, "sentence": sentence}
+    return PydanticCustomError("of_key", "{sentence}", context)
+
+
+def _problem(model: type[BaseModel], error: ErrorDetails) -> SettingProblem:
+    """Return what is wrong with one setting, or with settings that contradict each other."""
+    context, steps, value = error.get("ctx") or {}, error["loc"], error["input"]
+    if error["type"] == "of_key":
+        steps, value = (*steps, context["key"]), context["value"]
+    if not steps:
+        return SettingProblem("", (), error["msg"].removeprefix("Value error, "))
+    name = ".".join(str(part) for part in steps)
+    flags = _flags_of(model, steps)
     if error["type"] == "missing":
-        return f"{name}: is required{as_flag}"
-    return f"{name}: {sentence}, got {error['input']!r}{as_flag}"
+        return SettingProblem(name, flags, "is required", is_missing=True)
+    sentence = _sentence(model, error)
+    if repr(value) not in sentence:
+        sentence = f"{sentence}, got {value!r}"
+    return SettingProblem(name, flags, sentence)
 
 
-def _flag_of(model: type[BaseModel], steps: tuple[int | str, ...]) -> str:
-    """Return the flag of a setting; empty when the setting is not a flag."""
+_SENTENCES: Final[Mapping[str, str]] = {
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "int_type": "should be a whole number",
+    "float_parsing": "should be a number",
+    "float_type": "should be a number",
+    "finite_number": "should be a finite number",
+    "bool_parsing": "should be true or false",
+    "bool_type": "should be true or false",
+    "string_type": "should be text",
+}
+_RANGE_WORDS: Final = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+_BOUNDS: Final = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
+
+
+def _sentence(model: type[BaseModel], error: ErrorDetails) -> str:
+    """Return what the value should be, in plain words, with the whole range of a number."""
+    field = model.model_fields.get(str(error["loc"][0]))
+    if is_bound(error) and field is not None and (bounds := _range_of(field)):
+        return f"should be {bounds}"
+    return sentence_of(error)
+
+
+def sentence_of(error: ErrorDetails) -> str:
+    """Return what a value should be, in plain words."""
+    plain = error["msg"].removeprefix("Value error, ")
+    return _SENTENCES.get(error["type"], plain.replace("Input should be", "should be", 1))
+
+
+def is_bound(error: ErrorDetails) -> bool:
+    """Whether a number is outside of its range."""
+    return error["type"] in _BOUNDS
+
+
+def _range_of(field: FieldInfo) -> str:
+    """Return the range of a number; empty when it has no limits."""
+    limits = [
+        (name, limit)
+        for name in _RANGE_WORDS
+        for item in field.metadata
+        if (limit := getattr(item, name, None)) is not None
+    ]
+    return range_text(dict(limits))
+
+
+def range_text(limits: Mapping[str, float | None]) -> str:
+    """Return a range in words, such as `from 0 to 1`; empty without limits.
+
+    `limits`: some of `ge`, `gt`, `le` and `lt`; None is no limit.
+    """
+    texts = {name: f"{limit:g}" for name, limit in limits.items() if limit is not None}
+    if texts.keys() == {"ge", "le"}:
+        return f"from {texts['ge']} to {texts['le']}"
+    return " and ".join(f"{_RANGE_WORDS[name]} {limit}" for name, limit in texts.items())
+
+
+def _flags_of(model: type[BaseModel], steps: tuple[int | str, ...]) -> tuple[str, ...]:
+    """Return the flags of a setting; empty when the setting is not a flag."""
     field = model.model_fields.get(str(steps[0]))
     if field is None or not field.description:
-        return ""
+        return ()
     spelled = next((item for item in field.metadata if isinstance(item, Flag)), Flag())
     if spelled.argument:
-        return ""
-    return spelled.names[0] if spelled.names else f"--{str(steps[0]).replace('_', '-')}"
+        return ()
+    names = spelled.names or (f"--{str(steps[0]).replace('_', '-')}",)
+    return tuple(name for text in names for name in text.split("/"))
 
 
 def existing_path(path: str) -> Path:

@@ -3,16 +3,31 @@ validation.
 """
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from palestra.config import ResolvedConfig, flag
+from palestra.config import ResolvedConfig, flag, is_environment_file, parse_overrides
 from palestra.errors import ConfigError, KnownCause
-from palestra.settings.base import Settings, existing_path
-from palestra.settings.collection import AUTO, PATIENCE_S, CollectSettings, InputFile, Share
+from palestra.settings.base import Settings, existing_path, of_key, sentence_of
+from palestra.settings.collection import (
+    AUTO,
+    OTHER_AGENTS,
+    PATIENCE_S,
+    CollectSettings,
+    InputFile,
+    Share,
+)
 
 NO_END: Final = frozenset({"none", "null", "never"})
 """Texts that turn a limit off, like 0."""
@@ -33,6 +48,47 @@ def concurrency(value: Any) -> int | Literal["auto"] | None:
     if number < 1:
         raise ValueError("should be a whole number from 1 on, or auto")
     return number
+
+
+def repeats(value: Any) -> int | dict[str, int]:
+    """Return a number of rollouts per task (at least 1), or the mapping of such numbers by agent.
+
+    A mapping may be text, as in `{my_agent: 4, _default: 1}`. Raises ValueError: any other value.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        value = parse_overrides([f"+num_repeats={value}"])[0].value
+    if not isinstance(value, Mapping):
+        return _whole_number(value)
+    if not value:
+        raise ValueError(f"should name agents, or {OTHER_AGENTS}, with a number each")
+    return {str(agent): _whole_number(number, f"of {agent} ") for agent, number in value.items()}
+
+
+def _whole_number(value: Any, which: str = "") -> int:
+    try:
+        number = 0 if isinstance(value, bool | float) else int(str(value))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ValueError(
+            f"{which}should be a whole number from 1 on, or a mapping of such numbers by agent, as in "
+            f"{{my_agent: 4, {OTHER_AGENTS}: 1}}"
+        )
+    return number
+
+
+_PARAMETER_RANGES: Final[Mapping[str, tuple[int, float]]] = {
+    "max_output_tokens": (1, math.inf),
+    "temperature": (0, math.inf),
+    "top_p": (0, 1),
+}
+"""The ranges of a request's parameters that every endpoint has."""
+
+
+class SkillsArgs(Settings):
+    """The setting `skills`. `path`: the folder of the agents' skills."""
+
+    path: str
 
 
 class PatienceArgs(Settings):
@@ -59,9 +115,9 @@ class PatienceArgs(Settings):
 class RunArgs(PatienceArgs):
     """The settings common to `collect` and `eval`."""
 
-    num_repeats: Annotated[int, flag("--num-repeats", "--repeats")] = Field(
-        default=1, ge=1, description="Rollouts per task."
-    )
+    num_repeats: Annotated[
+        int | dict[str, int], BeforeValidator(repeats), flag("--num-repeats", "--repeats")
+    ] = Field(default=1, description="Rollouts per task, or {agent: n, _default: n}.")
     num_samples_in_parallel: Annotated[
         int | Literal["auto"] | None, BeforeValidator(concurrency), flag("--concurrency")
     ] = Field(default=None, description="Rollouts in flight, or auto; default no bound.")
@@ -117,14 +173,47 @@ class CollectArgs(RunArgs):
         default=None, description="I/N: this job's share of the tasks, from 0/N on."
     )
     responses_create_params: dict[str, Any] = Field(default_factory=dict)
+    skills: SkillsArgs | None = None
     disable_aggregation: bool = False
     watchdog: float = Field(default=0.5, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _takes_own_rows(cls, values: Any) -> Any:
+        """Use the rows of environments in one file, when no other rows are asked for."""
+        has_no_input = isinstance(values, Mapping) and not (
+            values.get("input_jsonl_fpath") or values.get("split")
+        )
+        if has_no_input and any(is_environment_file(block) for block in values.values()):
+            return {**values, "split": "example"}
+        return values
 
     @field_validator("input_jsonl_fpath")
     @classmethod
     def _is_given(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None and info.data.get("split") is None:
             raise PydanticCustomError("missing", "Field required")
+        return value
+
+    @field_validator("responses_create_params")
+    @classmethod
+    def _can_be_asked(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a request's parameters that no model accepts, before they reach the rows."""
+        from palestra.schema import ResponseCreateParams
+
+        try:
+            ResponseCreateParams.model_validate({"input": "", **value})
+        except ValidationError as error:
+            details = error.errors(include_url=False)[0]
+            key = ".".join(str(step) for step in details["loc"])
+            raise of_key(key, sentence_of(details), details["input"]) from None
+        for name, (lowest, highest) in _PARAMETER_RANGES.items():
+            number = value.get(name)
+            if number is not None and not lowest <= float(number) <= highest:
+                bounds = (
+                    f"at least {lowest}" if highest == math.inf else f"from {lowest} to {highest}"
+                )
+                raise of_key(name, f"should be {bounds}", number)
         return value
 
     @field_validator("shard")
@@ -138,13 +227,13 @@ class CollectArgs(RunArgs):
     def _says_one_thing_about_an_earlier_run(self) -> Self:
         if self.resume_from_cache and self.overwrite:
             raise ValueError(
-                "resume_from_cache (--resume) continues an earlier run and overwrite moves it "
-                "aside: give one of them"
+                "resume_from_cache (--resume) continues an earlier run, and overwrite (--overwrite) "
+                "moves it aside: use one of them"
             )
         if self.on_stale == "restart" and not self.resume_from_cache:
             raise ValueError(
-                "on_stale says what to do about a run that is to be continued: give "
-                "resume_from_cache (--resume) too, or --overwrite alone to start afresh"
+                "on_stale (--on-stale) restart is for a run that is to be continued: add "
+                "resume_from_cache (--resume), or use overwrite (--overwrite) alone"
             )
         return self
 
@@ -160,6 +249,7 @@ class CollectArgs(RunArgs):
         values["shard"] = Share.parse(self.shard) if self.shard else None
         values["output_jsonl_fpath"] = Path(self.output_jsonl_fpath).absolute()
         values["prompt_config"] = existing_path(self.prompt_config) if self.prompt_config else None
+        values["skills"] = self.skills.path if self.skills else None
         if overwrite is not None:
             values["overwrite"] = overwrite
         return CollectSettings(**values)
@@ -171,7 +261,7 @@ class CollectArgs(RunArgs):
         if not dataset_files:
             raise ConfigError(
                 f"no agent of the configuration has a dataset of type {self.split}",
-                hint="datasets stand under an agent: {name, type, jsonl_fpath}; or name a file "
+                hint="list datasets under an agent: {name, type, jsonl_fpath}; or pass a file "
                 "with input_jsonl_fpath",
                 cause=KnownCause.NO_DATASET,
             )

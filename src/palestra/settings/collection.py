@@ -7,6 +7,8 @@ from typing import Any, Final, Literal, Self
 
 PATIENCE_S: Final = 120.0
 
+OTHER_AGENTS: Final = "_default"
+"""The key of `num_repeats` for agents that it does not name."""
 AUTO: Final = "auto"
 """A limit on rollouts in flight that adapts to the endpoint."""
 
@@ -25,11 +27,13 @@ class Share:
         """
         index, slash, of = text.partition("/")
         if not (slash and index.isdecimal() and of.isdecimal()):
-            raise ValueError(f"{text!r} is no shard: the first of four is 0/4")
+            raise ValueError(
+                f"{text!r} is not a shard: write I/N, for example 0/4 for the first of four"
+            )
         shard = cls(int(index), int(of))
         if shard.index >= shard.of:
             last = f"the last of {of} is {shard.of - 1}/{of}" if shard.of else "there are none of 0"
-            raise ValueError(f"{text!r} is no shard: they count from 0, and {last}")
+            raise ValueError(f"{text!r} is not a shard: shards count from 0, and {last}")
         return shard
 
     def __str__(self) -> str:
@@ -89,11 +93,15 @@ class CollectSettings:
     output_jsonl_fpath: Path
     agent_name: str | None = None
     limit: int | None = None
-    num_repeats: int = 1
+    num_repeats: int | Mapping[str, int] = 1
+    """Rollouts per task; or a number for each agent, and under `_default` for the others (1 without
+    it)."""
     num_repeats_add_seed: bool = False
     num_samples_in_parallel: int | Literal["auto"] | None = None
     responses_create_params: Mapping[str, Any] = field(default_factory=dict)
     prompt_config: Path | None = None
+    skills: str | None = None
+    """The folder of the agents' skills, as the user named it; None: the run has no skills."""
     resume_from_cache: bool = False
     disable_aggregation: bool = False
     min_coverage: float = 1.0
@@ -115,10 +123,18 @@ class CollectSettings:
     """
     verified_by: str = ""
     """The arguments that name the environment for `palestra reverify`, used in hints."""
+    command: str = ""
+    """The command or the Python call that starts the run, without secrets. It is recorded."""
 
     def prompt_of(self, source: InputFile) -> Path | None:
         """Return the prompt template for the rows of an input file, or None."""
         return self.prompt_config or source.prompt_config
+
+    def repeats_of(self, agent: str) -> int:
+        """Return the number of rollouts of each task of `agent`."""
+        if isinstance(self.num_repeats, int):
+            return self.num_repeats
+        return self.num_repeats.get(agent, self.num_repeats.get(OTHER_AGENTS, 1))
 
     @property
     def bound(self) -> int | None:

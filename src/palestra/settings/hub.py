@@ -21,7 +21,9 @@ def _is_a_version(value: str) -> str:
 def _is_inside(value: str) -> str:
     path = PurePosixPath(value)
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise ValueError("it is a path inside of the version, such as train.jsonl")
+        raise ValueError(
+            "must be the path of a file in that version of the dataset, such as train.jsonl"
+        )
     return value
 
 

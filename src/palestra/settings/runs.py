@@ -1,47 +1,39 @@
 """Settings of the commands that run an environment, or read the files of runs."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from palestra.config import Flag, flag
-from palestra.errors import ConfigError
 from palestra.settings.base import JsonArgs, Settings
+from palestra.settings.environments import ModelArgs, OwnSettings, pairs
 
 
-def _pairs(items: Any) -> Any:
-    """Return a list of KEY=VALUE texts as a mapping; other values unchanged."""
-    if not isinstance(items, list):
-        return items
-    pairs = [item.partition("=") for item in items]
-    if wrong := [item for item, (_, equals, _) in zip(items, pairs, strict=True) if not equals]:
-        raise ConfigError(f"--rows {wrong[0]!r} is not KEY=VALUE")
-    return {key: value for key, _, value in pairs}
-
-
-class EvalArgs(Settings):
+class EvalArgs(ModelArgs):
     """The arguments of `palestra eval`."""
 
     target: Annotated[str, Flag(argument=True)] = Field(
         description="An environment's name, a Python file, or a config file."
     )
-    model: str | None = Field(
+    input: Annotated[Path | None, flag("--input", "-i")] = Field(
         default=None,
-        description="local, openai:NAME, vllm:URL[#NAME], or a configured instance.",
+        description="Tasks of your own instead of the environment's: .jsonl, .json, .csv, .tsv or "
+        ".parquet, also .gz and .zst.",
     )
     limit: int | None = Field(default=None, ge=0, description="How many tasks; 0 means none.")
     output: Annotated[Path | None, flag("--output", "-o")] = Field(
         default=None, description="Where scored rows go; default a new folder in runs/."
     )
-    seed: int = Field(default=0, description="Seed of tasks made on demand.")
-    rows: Annotated[Mapping[str, str], BeforeValidator(_pairs)] = Field(
+    seed: int | None = Field(default=None, description="Seed of tasks made on demand; default 0.")
+    rows: Annotated[Mapping[str, str], BeforeValidator(partial(pairs, "--rows"))] = Field(
         default_factory=dict,
         description="KEY=VALUE for an environment that makes its tasks; may be repeated.",
     )
-    max_output_tokens: int | None = Field(default=None, description="Tokens per turn.")
-    temperature: float | None = Field(default=None, description="Sampling temperature.")
+    max_output_tokens: int | None = Field(default=None, ge=1, description="Tokens per turn.")
+    temperature: float | None = Field(default=None, ge=0, description="Sampling temperature.")
     group_by: str | None = Field(
         default=None, description="A field of the rollout rows to group the table by."
     )
@@ -57,7 +49,10 @@ class ProfileArgs(Settings):
     ] = Field(default=None, description="Materialized inputs; default those beside the rollouts.")
     rollouts_jsonl_fpath: Annotated[
         str | list[str], flag("--rollouts", "--rollouts-jsonl-fpath")
-    ] = Field(description="Scored rows: a file, plain, .gz or .zst, or a quoted glob of shards.")
+    ] = Field(
+        description="Scored rows: a file, plain, .gz or .zst, a run's folder, or a quoted glob of "
+        "shards."
+    )
     allow_partial_rollouts: Annotated[bool, flag("--allow-partial")] = Field(
         default=False, description="Profile what is there of an unfinished run."
     )
@@ -125,11 +120,11 @@ class ToolsArgs(JsonArgs):
     )
 
 
-class ReverifyArgs(Settings):
+class ReverifyArgs(OwnSettings):
     """The arguments of `palestra reverify`."""
 
     rollouts: Annotated[Path, flag("--rollouts", "-r")] = Field(
-        description="Scored rows of a run, or its failures file."
+        description="Scored rows of a run, its folder, or its failures file."
     )
     output: Annotated[Path, flag("--output", "-o")] = Field(
         description="Where the new rows go (.jsonl)."
@@ -163,13 +158,17 @@ class ReverifyArgs(Settings):
     as_json: Annotated[bool, flag("--json")] = Field(
         default=False, description="The changes as JSON."
     )
+    failure_classes: frozenset[str] | None = None
+    """When `rollouts` is a failures file: only rollouts whose last failure is of these classes."""
+    scored: Path | None = None
+    """When `rollouts` is a failures file: the scored rows of the run, if they are elsewhere."""
 
 
 class CompareArgs(JsonArgs):
     """The arguments of `compare`."""
 
     a: Annotated[str, Flag(metavar="A", argument=True)] = Field(
-        description="Rollouts of the run to beat."
+        description="Rollouts of the run to beat: a file, a folder, or a quoted glob of shards."
     )
     b: Annotated[str, Flag(metavar="B", argument=True)] = Field(
         description="Rollouts of the other run."
@@ -199,7 +198,7 @@ class SelectArgs(JsonArgs):
     """The arguments of `select`."""
 
     rollouts: Annotated[str, Flag(metavar="ROLLOUTS", argument=True)] = Field(
-        description="Scored rows of a run."
+        description="Scored rows of a run: a file, a folder, or a quoted glob of shards."
     )
     out: Annotated[Path | None, flag("--out", "-o")] = Field(
         default=None,

@@ -1,19 +1,39 @@
 """Settings of the commands for servers and their folders."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from palestra.config import Flag, flag
 from palestra.settings.base import JsonArgs, Settings
+from palestra.settings.environments import OwnSettings
+
+
+def _with_dashes(text: Any) -> Any:
+    """Return `multi-turn` for `multi_turn`; other values unchanged."""
+    return text.replace("_", "-") if isinstance(text, str) else text
 
 
 class InitArgs(Settings):
     """The arguments of `init`."""
 
     name: Annotated[str, Flag(argument=True)] = Field(
-        description="Its name, or resources_servers/NAME."
+        default="", description="Its name, or resources_servers/NAME; default that of --from."
+    )
+    source: Annotated[str | None, flag("--from", metavar="FILE.py")] = Field(
+        default=None, description="Make the folder of this environment in one file."
+    )
+    template: Annotated[
+        Literal["single", "tools", "multi-turn", "judge", "sandbox", "file"],
+        BeforeValidator(_with_dashes),
+        flag("--template", metavar="TEMPLATE"),
+    ] = Field(
+        default="single",
+        description="single, tools, multi-turn, judge, sandbox, or file for one Python file.",
+    )
+    shadow: bool = Field(
+        default=False, description="Also with the name of a built-in environment, which it hides."
     )
     config_only: bool = Field(
         default=False, description="Only configs/NAME.yaml, for a folder with app.py."
@@ -26,7 +46,9 @@ class TestArgs(Settings):
     """
 
     names: Annotated[tuple[str, ...], Flag(argument=True)] = Field(
-        default=(), description="Environments' names or servers' folders; none: all of the project."
+        default=(),
+        description="Environments' names or Python files, or servers' folders; none: all of the "
+        "project.",
     )
     timeout_s: Annotated[float, flag("--timeout")] = Field(
         default=600.0, ge=1.0, description="Seconds that one folder's tests may take."
@@ -44,7 +66,7 @@ class TestArgs(Settings):
     """
 
 
-class VerifyEnvArgs(Settings):
+class VerifyEnvArgs(OwnSettings):
     """The arguments of `verify-env`."""
 
     environment: Annotated[str, Flag(argument=True)] = Field(

@@ -89,20 +89,25 @@ async def run_async(
     cwd: Path | None = None,
     data: bytes = b"",
     inherits_output: bool = False,
+    separate_errors: bool = False,
 ) -> Finished:
     """Do the same as `run` without blocking the event loop. `data`: the command's input. Standard
-    error is part of the output.
+    error is part of the output unless `separate_errors` is True.
     """
     import asyncio
 
-    with tempfile.TemporaryFile() as stdin_file, tempfile.TemporaryFile() as output:
+    with contextlib.ExitStack() as files:
+        stdin_file, output, errors = (
+            files.enter_context(tempfile.TemporaryFile()) for _ in range(3)
+        )
         stdin_file.write(data)
         stdin_file.seek(0)
+        errors_file = errors if separate_errors else subprocess.STDOUT
         process = await start_async(
             argv,
             stdin=stdin_file,
             stdout=None if inherits_output else output,
-            stderr=None if inherits_output else subprocess.STDOUT,
+            stderr=None if inherits_output else errors_file,
             cwd=cwd,
         )
         try:
@@ -114,7 +119,7 @@ async def run_async(
                 end_group(process.pid)
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(process.wait(), END_S)
-        return Finished(code, _content(output), b"")
+        return Finished(code, _content(output), _content(errors))
 
 
 async def start_async(

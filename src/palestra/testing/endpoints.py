@@ -40,6 +40,9 @@ class EndpointError:
         return {"error": {**error, "param": None, "code": None}}
 
 
+_PATHS = ("/chat/completions", "/responses")
+
+
 @dataclass
 class ScriptedEndpoint:
     """An endpoint that answers Chat Completions and Responses in order, and stores the requests."""
@@ -57,8 +60,11 @@ class ScriptedEndpoint:
 
     def answer(self, request: EndpointRequest) -> tuple[int, JsonDict]:
         """Return status and body of the next answer, in the format of the API at the request's
-        path.
+        path. Other paths, such as `/tokenize`, do not exist, and take no answer.
         """
+        if not request.path.endswith(_PATHS):
+            missing = EndpointError(404, f"{request.path} does not exist")
+            return missing.status, missing.body
         self.asked.append(request)
         answer = self.answers[len(self.asked) - 1]
         if isinstance(answer, EndpointError):

@@ -41,6 +41,8 @@ class ScriptedFleet:
         model: ScriptedModel | None = None,
     ) -> None:
         path = config_of(environment)
+        if path is None and Path(environment).suffix == ".py":
+            path = entrypoint_of(environment)
         if path is None:
             entrypoint = entrypoint_of(environment)  # where there is not even that, it says so
             name = entrypoint.parent.name
@@ -52,7 +54,7 @@ class ScriptedFleet:
         # The project is where its folder of servers is, wherever the tests run.
         self._config = load_config(
             config_paths=[str(config)],
-            cwd=config.parents[3],
+            cwd=config.parent if config.suffix == ".py" else config.parents[3],
             required=(),
             use_env_yaml=False,
         )

@@ -40,7 +40,8 @@ class ScriptedModel(ModelServer):
         def next_answer(_params: ResponseCreateParams) -> Answer:
             if not remaining:
                 raise ModelRejectedRow(
-                    f"the scripted model has given its {len(answers)} answers, and is asked again"
+                    f"the scripted model has only {len(answers)} answers, and the agent "
+                    "requested another one"
                 )
             return remaining.pop(0)
 

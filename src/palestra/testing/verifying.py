@@ -5,7 +5,7 @@ import contextlib
 import signal
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, final
@@ -27,7 +27,9 @@ from palestra.server import (
     VERIFY,
     AuthorsPlace,
     Environment,
+    EnvironmentDefinition,
     ResourcesServer,
+    class_of,
     is_servers_file,
     overran,
     server_class_of,
@@ -110,8 +112,11 @@ def _is_unused() -> bool:
     )
 
 
-Subject = ResourcesServer | type[ResourcesServer] | Environment | str | Path
-"""A server, its class, an `@environment`, or the folder or name of an environment."""
+Subject = (
+    ResourcesServer | type[ResourcesServer] | type[Environment] | Callable[..., Any] | str | Path
+)
+"""A server or its class, an `Environment` or a function with `@environment`, or the folder, the file
+or the name of an environment."""
 
 TIMEOUT_S = 60.0
 
@@ -145,8 +150,8 @@ def _configured(environment: str | Path) -> ResourcesServer | None:
 
 
 def _class_of(environment: Any) -> Any:
-    if isinstance(environment, Environment):
-        return server_class_of(environment)
+    if class_of(environment) is not None:
+        return server_class_of(EnvironmentDefinition.of(environment))
     if not isinstance(environment, str | Path):
         return environment
     return load_server_class(entrypoint_of(environment))

@@ -41,7 +41,7 @@ from palestra.training.settings import (
     OnStale,
     OnViolation,
 )
-from palestra.training.sync import SyncHandle, SyncRolloutClient
+from palestra.training.sync import LoopThread, SyncHandle, SyncRolloutClient
 
 __all__ = [
     "AttachedServers",
@@ -61,6 +61,7 @@ __all__ = [
     "IncompleteRollouts",
     "InvalidLogprobs",
     "Key",
+    "LoopThread",
     "NoTokenIds",
     "OnIncomplete",
     "OnStale",

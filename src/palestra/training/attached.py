@@ -64,7 +64,7 @@ class AttachedServers:
                 if silent > FORGIVEN:
                     raise ServerDied(
                         f"the fleet at {self._address.url} does not answer any more: {error}",
-                        hint="what `palestra run` printed last says why",
+                        hint="see the last lines that `palestra run` printed",
                     ) from error
                 continue
             dead = [item for item in self.instances.values() if item.state is InstanceState.DEAD]
@@ -72,7 +72,7 @@ class AttachedServers:
                 self.ending = _ending_of(dead[0])
                 raise ServerDied(
                     f"server {dead[0].name} (process {dead[0].pid}) ended with {dead[0].reason}",
-                    hint="its fleet's output has its last lines",
+                    hint="see its last lines in the output of `palestra run`",
                 )
 
     def _raise_if_ended(self, error: Exception) -> None:
@@ -100,8 +100,8 @@ class AttachedServers:
             ) from error
         if not run.alive():
             raise ServerDied(
-                f"the fleet at {self._address.url} is gone: its own process {run.pid} "
-                "(`palestra run`) ended without a word, as by SIGKILL",
+                f"the fleet at {self._address.url} is gone: its own process {run.pid} (`palestra "
+                "run`) ended without a message, probably by SIGKILL",
                 hint="look for the kernel's out-of-memory message (dmesg)",
             ) from error
 

@@ -263,7 +263,7 @@ class Batch:
         )
 
     def _in_group(self, outcome: Outcome) -> bool:
-        """Whether a member belongs to the group that is handed out."""
+        """Whether an outcome belongs to the group that the trainer gets: it is completed, or masked."""
         return isinstance(outcome, Completed) or self.policy_for(outcome) is OnIncomplete.MASK
 
     # What is said

@@ -57,7 +57,9 @@ class ModelServers:
         """Make the model servers forget this run."""
         order = TrainingRun(run=self._run, open=False)
         for failure in await self._tell_all(order, within_s=ANSWER_WITHIN_S):
-            logger.warning("it does not know that this training is over: %s", failure.message)
+            logger.warning(
+                "a model server was not informed that this training has ended: %s", failure.message
+            )
 
     async def take(self, agent: str, rollout: RowIdentity) -> TurnsTaken | None:
         """Return the turns of a rollout, which the model servers then forget; None when none
@@ -119,7 +121,9 @@ class ModelServers:
                 return error
             self._silent.add(name)
             logger.warning(
-                "%s knows nothing of training: its turns are those on the items of answers", name
+                "%s does not capture turns for training: the turns are read from the items of "
+                "its answers",
+                name,
             )
         return None
 
@@ -132,7 +136,7 @@ class ModelServers:
                 answer = await peer.call(TRAINING_TURNS, query, WireModel)
             return TurnsTaken.of(answer.model_extra or {})
         except (CallError, msgspec.ValidationError) as error:
-            logger.warning("%s did not say what it captured: %s", name, error)
+            logger.warning("%s did not return the turns that it captured: %s", name, error)
             return None
 
     def _all(self) -> list[str]:

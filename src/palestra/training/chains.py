@@ -101,7 +101,7 @@ def _discontinuity(
     if position is None:
         return None
     next_id = prompt[position] if position < len(prompt) else "the end of the prompt"
-    what = f"the ids so far have {ids_so_far[position]} there, and the prompt has {next_id}"
+    what = f"the token ids so far have {ids_so_far[position]} there, but the prompt has {next_id}"
     return _broken(key, number, position, ids_so_far, prompt, what)
 
 
@@ -116,7 +116,7 @@ def _made_up(key: Key, number: int, turn: RawTurn) -> TokenDiscontinuity | None:
         return None
     ids, sampled = turn.tokens.all, captured.all
     position = first_difference(sampled, ids)
-    what = "the model server read and sampled other ids than those that came"
+    what = "the token ids that the model server read and sampled differ from the received ones"
     at = len(sampled) if position is None else position
     return _broken(key, number, at, sampled, ids, what)
 

@@ -96,7 +96,8 @@ def require(name: str, value: object, rule: Rule) -> None:
 
 
 def chosen(name: str, value: object, choices: Iterable[Choice]) -> Choice:
-    """Return the choice that equals `value` or its text. Raises ConfigError: no choice does."""
+    """Return the choice that `value` equals, or whose text it equals. Raises ConfigError: there is
+    none."""
     for choice in choices:
         if choice == str(value):
             return choice

@@ -213,7 +213,7 @@ class RolloutClient:
             cause = inside.post_mortem.cause(error, ending)
             tails = {} if ending is None else {ending.name: tuple(ending.last_lines)}
         except Exception:  # whatever is wrong with the explanation, the servers are gone
-            logger.exception("the end of the servers cannot be explained")
+            logger.exception("the reason why the servers ended cannot be found")
             cause = Cause(sentence=error.message, setting=error.hint)
         inside.pool.die(Halt(Outage.SERVER_DIED, error.layer, cause, tails))
 
@@ -241,7 +241,9 @@ class RolloutClient:
         """
         inside = self._running
         if self._left:
-            raise RuntimeError("the client has been left: nothing it started would be waited for")
+            raise RuntimeError(
+                "the client is closed (its `async with` block ended), so it cannot start rollouts"
+            )
         require("deadline_s", deadline_s, SECONDS.or_none())
         run = f"{self._run}.{next(self._batches)}"
         jobs = jobs_of(

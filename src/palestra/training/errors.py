@@ -119,8 +119,8 @@ class NoTokenIds(BatchFailed):
     def __init__(self, completed: int, reason: str) -> None:
         super().__init__(
             f"none of the {completed} completed rollouts has token ids ({reason})",
-            hint="return_token_id_information: true in the settings of a vllm_model has its "
-            "endpoint return them; token_ids=False in ClientSettings does without them",
+            hint="return_token_id_information: true in the settings of a vllm_model requests "
+            "token ids; token_ids=False in ClientSettings trains without them",
         )
 
 
@@ -145,7 +145,8 @@ class InvalidLogprobs(BatchFailed):
         self.key, self.turn, self.position, self.value = key, turn, position, value
         super().__init__(
             message,
-            hint="on_invalid_logprobs=mask trains without such rollouts; nan_retries asks again",
+            hint="on_invalid_logprobs=mask trains without such rollouts; nan_retries runs them "
+            "again",
         )
 
 
@@ -178,8 +179,9 @@ class TokenDiscontinuity(BatchFailed):
         self.expected, self.returned_ids = expected, returned_ids
         super().__init__(
             message,
-            hint="on_discontinuity=split trains on what hangs together, =mask leaves it out; see "
-            "docs/topics/token-ids.md for endpoints that keep a rollout on policy",
+            hint="on_discontinuity=split trains on the consistent parts, =mask leaves the "
+            "rollout out; see docs/topics/token-ids.md for endpoints that keep a rollout on "
+            "policy",
         )
 
 

@@ -112,7 +112,9 @@ class Handle:
             self._attach(error, itertools.chain.from_iterable(m.values() for m in groups.values()))
             raise
         if not handed_out and batch.wanted:
-            raise batch.incomplete(Cause(sentence="no group came back with enough members"))
+            raise batch.incomplete(
+                Cause(sentence="no group of rollouts was completed with enough members")
+            )
 
     def _check_sizes(self, size: int) -> None:
         require("the size of groups", size, whole(1))
@@ -143,8 +145,8 @@ class Handle:
             raise
         if len(by_key) < len(batch.jobs):
             raise RuntimeError(
-                f"{len(batch.jobs) - len(by_key)} outcomes of this submission were taken before: "
-                "iterate, or take groups, or gather"
+                f"{len(batch.jobs) - len(by_key)} outcomes of this submission were already "
+                "returned: use only one of iteration, groups and gather"
             )
         outcomes = self._pool.all_of(self._lane, by_key)
         missing = batch.incomplete() if batch.came_to_nothing else batch.error
@@ -163,7 +165,9 @@ class Handle:
         wanted_keys = None if keys is None else _keys(keys)
         strange = [str(key) for key in wanted_keys or () if key not in batch.jobs]
         if strange:
-            raise InputDataError(f"not in this submission: {', '.join(sorted(strange)[:SHOWN])}")
+            raise InputDataError(
+                f"these rollouts are not in this submission: {', '.join(sorted(strange)[:SHOWN])}"
+            )
         chosen = [
             job
             for job in batch.unfinished()

@@ -139,7 +139,9 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", 
         then.
         """
         if len(self.chains) > 1:
-            raise ValueError(f"rollout {self.key} is {len(self.chains)} chains: take each one's")
+            raise ValueError(
+                f"rollout {self.key} has {len(self.chains)} chains: read this value from each chain"
+            )
         return self.chains[0].flat if self.chains else Flat([], [], [])
 
     @property

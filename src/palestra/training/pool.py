@@ -214,7 +214,7 @@ class Pool:
         if lane is not None:
             if not lane.batch.has_ended(job):  # somebody waits for it
                 self._end(
-                    lane, _without_outcome(job, "the client was left" if self._closed else "")
+                    lane, _without_outcome(job, "the client was closed" if self._closed else "")
                 )
             lane.running -= 1
             lane.changed.set()

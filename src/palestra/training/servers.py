@@ -74,7 +74,7 @@ class DeathWatch:
         except PalestraError as error:
             failure = error
         except Exception as error:  # whatever a fleet of somebody else's raises
-            message = f"the watch over the servers ended: {type(error).__name__}: {error}"
+            message = f"the task that watches the servers ended: {type(error).__name__}: {error}"
             failure = RunFailed(message)
         self._on_death(failure)
 

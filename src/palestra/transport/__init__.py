@@ -25,6 +25,7 @@ from palestra.transport.http import (
     HttpTransport,
     RequestRefused,
     WrongUrl,
+    cookie_header,
     parse_set_cookies,
 )
 from palestra.transport.local import (
@@ -36,8 +37,8 @@ from palestra.transport.local import (
     Target,
     call_asgi,
 )
-from palestra.transport.patience import Patience, Refusals
-from palestra.transport.peer import RESERVED_PATHS, Peer
+from palestra.transport.patience import Patience, Refusals, within_call_limit
+from palestra.transport.peer import RESERVED_PATHS, Peer, tool_failure_text
 from palestra.transport.retry import (
     BUSY_STATUSES,
     PLAN,
@@ -52,6 +53,7 @@ from palestra.transport.unverified import (
     encoded_with,
     fault_of,
     fields_of_request,
+    note_verify_request,
 )
 from palestra.transport.workers import worker_cookie, worker_url
 
@@ -91,14 +93,18 @@ __all__ = [
     "calling",
     "context_from_headers",
     "context_headers",
+    "cookie_header",
     "current_call",
     "encoded_with",
     "fault_of",
     "fields_of_request",
     "new_id",
+    "note_verify_request",
     "parse_set_cookies",
     "retry_after_s",
+    "tool_failure_text",
     "with_retries",
+    "within_call_limit",
     "worker_cookie",
     "worker_url",
 ]

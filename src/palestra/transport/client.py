@@ -308,8 +308,8 @@ class ServerClient:
         """Log the fields that a server changed in a request that it received."""
         if changed := changes(before, after):
             logger.error(
-                "%s changed the request it was given, at %s: others hold the same object; "
-                "copy what you want to change",
+                "%s changed the request it was given, at %s: other code uses the same object; "
+                "copy it before you change it",
                 where,
                 ", ".join(sorted(changed)[:10]),
             )

@@ -36,6 +36,7 @@ CALL_LIMIT_HEADER = "x-palestra-call-limit"
 PATIENCE_HEADER = "x-palestra-patience"
 ENVIRONMENT_HEADER = "x-palestra-environment"
 WRITTEN_HEADER = "x-palestra-written-turns"
+ROLLOUT_ID_HEADER = "x-palestra-rollout-id"
 
 SHARE_KEPT = 0.1
 MOST_KEPT_S = 0.5
@@ -85,6 +86,8 @@ class CallContext(msgspec.Struct, frozen=True):
     """The number of the model's turns that the row itself contains. Turns beyond them were
     generated."""
 
+    rollout_id: str = ""
+    """The id that the row's author chose for the rollout; empty: it is made of the row's indices."""
     patience_s: float | None = None
     """Seconds for which a model endpoint may refuse all requests before the run stops; None: no
     limit."""
@@ -145,6 +148,8 @@ def context_headers(context: CallContext) -> dict[str, str]:
         headers[PATIENCE_HEADER] = f"{context.patience_s:g}"
     if context.in_environment:
         headers[ENVIRONMENT_HEADER] = "1"
+    if context.rollout_id:
+        headers[ROLLOUT_ID_HEADER] = context.rollout_id
     if context.written_turns:
         headers[WRITTEN_HEADER] = str(context.written_turns)
     return headers
@@ -174,6 +179,7 @@ def context_from_headers(headers: Mapping[str, str]) -> CallContext:
         deadline=None if seconds is None else time.monotonic() + seconds,
         call_limit_s=_seconds(headers.get(CALL_LIMIT_HEADER)),
         in_environment=ENVIRONMENT_HEADER in headers,
+        rollout_id=headers.get(ROLLOUT_ID_HEADER, ""),
         written_turns=int(written)
         if (written := headers.get(WRITTEN_HEADER, "")).isdecimal()
         else 0,

@@ -38,7 +38,10 @@ class LocalEndpoint(Protocol):
         """
 
     def invoke(self, body: Any, /, *, session_id: str) -> Awaitable[Any]:
-        """Validate `body` unless it already has the endpoint's type, and run the method."""
+        """Validate `body` unless it already has the endpoint's type, and run the method.
+
+        The result is an object, or the JSON of one as bytes; a tool's is a text.
+        """
 
 
 class LocalServer(Protocol):

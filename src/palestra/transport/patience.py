@@ -45,7 +45,7 @@ async def _within(limit_s: float, call: Awaitable[Answer], *, what: str) -> Answ
             raise
         raise DeadlineExceeded(
             f"{what} took longer than {limit_s:g} s",
-            hint="raise call_timeout_s, or find out why it is slow",
+            hint="raise call_timeout_s, or find out why the called server is slow",
         ) from None
 
 

@@ -102,7 +102,8 @@ class Peer:
         if path == VERIFY and activity is not None:
             activity.verify_request = body
         endpoint = self._endpoint(path)
-        if endpoint is None:
+        if endpoint is None or endpoint.is_tool:
+            # A tool answers with a text, also when it fails: that is for a model.
             reply = await self._exchange(path, encode_json(body), stateless=self._is_model)
             _back_to(activity, before)
             return _parse(reply.body, answer, self._target, path)
@@ -110,6 +111,8 @@ class Peer:
         _back_to(activity, before)
         if isinstance(result, answer):
             return _as_sent(result)
+        if isinstance(result, bytes):
+            return _parse(result, answer, self._target, path)
         plain = fields_of(result) if isinstance(result, BaseModel) else result
         return _parse(encode_json(plain), answer, self._target, path)
 
@@ -152,7 +155,7 @@ class Peer:
         failure = from_body(refusal)
         if failure is None:
             return reply.body.decode("utf-8", "replace")
-        if (tool_text := _said_by_the_tool(failure, refusal)) is not None:
+        if (tool_text := tool_failure_text(failure, refusal)) is not None:
             return tool_text
         raise self._client.failure(self._target, self._base_url + path, reply)
 
@@ -217,6 +220,8 @@ class Peer:
 
 def _result_bytes(result: Any) -> bytes:
     """Return a result as JSON for a log; its `repr` when it cannot be JSON."""
+    if isinstance(result, bytes):
+        return result
     try:
         return encode_json(fields_of(result) if isinstance(result, BaseModel) else result)
     except TypeError:
@@ -263,7 +268,7 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
         hop = Hop(target.name, path, 200, text)
         evidence = CallEvidence(hops=(hop,), row=current_call().row)
         why = why_unreadable(body, error)
-        message = f"{target.name}{path} answered what is no {answer.__name__}: {why}"
+        message = f"the answer of {target.name}{path} is not a valid {answer.__name__}: {why}"
         verify_answer = _answer_in(body) if path == RUN else None
         # With a trajectory in it, what is wrong is what came of verifying that.
         kind = fault_of(target.server_type, path) if verify_answer is None else VerifierError
@@ -280,7 +285,7 @@ def _answer_in(body: bytes) -> JsonDict | None:
     return {name: payload[name] for name in (CREATE_PARAMS, "response") if name in payload}
 
 
-def _said_by_the_tool(failure: CallError, payload: Any) -> str | None:
+def tool_failure_text(failure: CallError, payload: Any) -> str | None:
     """Return the model's text about a failed tool; None when the tool's own nested call failed."""
     if failure.evidence.hops:
         return None

@@ -33,7 +33,7 @@ def worker_url(instance: str, urls: Sequence[str], cookies: Mapping[str, str] | 
         return random.choice(urls)
     if not number.isdecimal() or int(number) >= len(urls):
         raise InfraError(
-            f"the session lives in worker {number} of {instance}, which has {len(urls)} workers",
-            hint="cookies of another fleet cannot be continued: seed a new session",
+            f"the session belongs to worker {number} of {instance}, which has {len(urls)} workers",
+            hint="cookies of other servers (another fleet) are not valid here: seed a new session",
         )
     return urls[int(number)]

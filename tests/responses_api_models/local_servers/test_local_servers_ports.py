@@ -71,7 +71,7 @@ def test_a_host_that_is_none_of_ours_is_refused() -> None:
 def test_who_answers_must_be_of_the_group_that_was_started(taken: int) -> None:
     require_own(taken, os.getpgid(0), name="vllm")
 
-    with pytest.raises(RunFailed, match=f"process {os.getpid()} .*not by the vllm"):
+    with pytest.raises(RunFailed, match=f"process {os.getpid()} .*not to the vllm"):
         require_own(taken, 2**22, name="vllm")
 
 

@@ -19,5 +19,5 @@ def test_a_turn_that_was_broken_off_is_no_answer(reason: str) -> None:
     choice = TokenChoice(UpstreamMessage(content="I am"), finish_reason=reason)
     turn = ModelTurn(TokenCompletion([choice]), TurnTokens([1], [2], [-0.1]), State.FIRST)
 
-    with pytest.raises(ModelError, match="broke its answer off"):
+    with pytest.raises(ModelError, match="stopped in the middle of its answer"):
         chat_answer(turn, model="m", with_log_probs=False)

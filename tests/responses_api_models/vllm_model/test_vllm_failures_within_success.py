@@ -67,7 +67,7 @@ def test_a_first_prompt_that_does_not_fit_is_the_rows_fault() -> None:
 
 
 def test_an_answer_that_was_broken_off_is_said_to_be() -> None:
-    with pytest.raises(ModelError, match="broke its answer off"):
+    with pytest.raises(ModelError, match="stopped in the middle of its answer"):
         first_turn({"choices": [{"message": {"content": ""}, "finish_reason": "error"}]})
 
 

@@ -145,7 +145,7 @@ def test_what_is_no_log_probability_is_found(value: Any) -> None:
     def spoil(row: Row) -> None:
         turn_items(row)[1]["generation_log_probs"][0] = value
 
-    assert any("no log probability" in p.what for p in planted(spoil, sealed=False).problems)
+    assert any("not a log probability" in p.what for p in planted(spoil, sealed=False).problems)
 
 
 @pytest.mark.parametrize("name", ["prompt_token_ids", "generation_token_ids"])
@@ -270,7 +270,7 @@ def test_a_first_turn_that_claims_to_continue_nothing_is_found() -> None:
     def claim(row: Row) -> None:
         turn_items(row)[0]["token_continuity"]["state"] = "continued"
 
-    assert any("nothing is there to continue" in p.what for p in planted(claim).problems)
+    assert any("there is no earlier turn" in p.what for p in planted(claim).problems)
 
 
 def overflowing(**message: Any) -> Row:
@@ -309,5 +309,5 @@ def test_a_turn_that_lost_its_ids_does_not_pass_for_truncated(lost: dict[str, An
 
 
 def test_a_row_that_is_no_rollout_is_refused() -> None:
-    with pytest.raises(ValueError, match="no stored rollout"):
+    with pytest.raises(ValueError, match="not a stored rollout"):
         check_row({"response": {}})

@@ -96,7 +96,7 @@ def test_tokenize_is_told_all_that_decides_about_a_prompt() -> None:
 def test_a_prompt_that_tokenize_makes_otherwise_is_a_failure() -> None:
     http = FakeVLLM(["Cold."], only_spells_ids=True, reads_more=7)
 
-    with pytest.raises(ModelError, match="its /tokenize makes") as failed:
+    with pytest.raises(ModelError, match="its /tokenize returns") as failed:
         turn(http, {})
 
     assert not failed.value.retriable

@@ -26,7 +26,7 @@ from palestra.analysis.views import (
     task_values_filled,
 )
 from palestra.errors import InputDataError
-from palestra.metrics import REWARD, FloatArray, IntArray
+from palestra.metrics import REWARD, FloatArray, IntArray, component_fields
 
 FLIPS = 9_999
 ENUMERATED = 14
@@ -131,12 +131,19 @@ MOST_REGRESSIONS = 10
 def comparison_of(
     a: ComparedRun, b: ComparedRun, pairs: Pairs, *, metrics: Sequence[str] = ()
 ) -> Comparison:
-    """Compare the reward and `metrics` (numeric fields, `pass@k`) of two runs, task by task.
+    """Compare the reward, its components in both runs, and `metrics` (numeric fields, `pass@k`) of
+    two runs, task by task.
 
     Raises ConfigError: neither run has the metric. Raises InputDataError: no paired task has the
     metric in both runs.
     """
-    names = dict.fromkeys([REWARD, *metrics])
+    of_b = component_fields(b.frame.rollouts.columns)
+    components = [
+        field
+        for component, field in component_fields(a.frame.rollouts.columns).items()
+        if component in of_b
+    ]
+    names = dict.fromkeys([REWARD, *components, *metrics])
     fields = {*a.frame.rollouts.columns.values, *b.frame.rollouts.columns.values}
     paired = _Paired(a, b, pairs)
     metric_results = [paired.metric(parse_metric(name, fields)) for name in names]
@@ -184,8 +191,9 @@ class _Paired:
         values = self.scored(metric)
         if not len(values.a):
             raise InputDataError(
-                f"no task has {metric.name} in both {self._a.rollouts} and {self._b.rollouts}",
-                hint="pass@k needs k scored rollouts of a task" if metric.k else "",
+                f"no task has the metric {metric.name} in both {self._a.rollouts} and "
+                f"{self._b.rollouts}",
+                hint="pass@k needs at least k scored rollouts of a task" if metric.k else "",
             )
         low, high = self._range(metric)
         limits = (low - high, high - low) if metric.of_reward else None
@@ -249,8 +257,9 @@ class _Paired:
         low, high = float(np.nanmin(rewards)), float(np.nanmax(rewards))
         if max(abs(low), abs(high)) > LARGEST_VALUE:
             raise InputDataError(
-                f"{metric.field} goes beyond the ±{LARGEST_VALUE:g} that can be compared",
-                hint="leave the metric out, or scale the field in the verifier",
+                f"values of {metric.field} are beyond ±{LARGEST_VALUE:g}, the largest that can "
+                "be compared",
+                hint="leave this metric out, or scale the field in the verifier",
             )
         return low, high
 

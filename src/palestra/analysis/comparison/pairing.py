@@ -37,13 +37,15 @@ def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
     for path in rollout_files(rollouts):
         if not path.exists():
             raise InputDataError(
-                f"there are no rollouts at {path}", hint="give the scored rows of a run (.jsonl)"
+                f"there are no rollouts at {path}",
+                hint="pass the file of scored rows of a run (.jsonl)",
             )
         inputs = RunPaths(path).materialized_inputs
         if with_compressed(inputs) is None:
             raise InputDataError(
-                f"the materialized inputs of {path} are not there: {inputs}",
-                hint="a run's files stay together; the inputs say what was asked and how often",
+                f"the materialized inputs of {path} do not exist: {inputs}",
+                hint="keep the files of a run in one folder; the comparison needs the inputs to "
+                "know which rollouts were requested",
             )
     frame = load_run(None, rollouts, allow_partial=True)
     return ComparedRun(name, str(rollouts), frame, fingerprints(frame.requests.places.files))
@@ -56,10 +58,14 @@ def refuse_shared_files(runs: list[str]) -> None:
         for path in rollout_files(run):
             first_run = run_of_file.setdefault(path.resolve(), run)
             if first_run != run or runs.count(run) > 1:
-                what = "is given twice" if first_run == run else f"is in {first_run} and in {run}"
+                what = (
+                    "was passed twice"
+                    if first_run == run
+                    else (f"belongs to {first_run} and also to {run}")
+                )
                 raise InputDataError(
-                    f"{path} {what}: these are not two runs",
-                    hint="give the rollouts of different runs",
+                    f"{path} {what}, so these are not two different runs",
+                    hint="pass the rollouts of two different runs",
                 )
 
 
@@ -104,7 +110,10 @@ def pair_tasks(
             raise _different(a, b, different, len(tasks))
         excluded = set(different)
         tasks = [task for task in tasks if task not in excluded]
-        notices.append(f"{len(different)} tasks ask something else in the other run: left out")
+        notices.append(
+            f"{len(different)} tasks have a different prompt or row in the other run "
+            "and are left out"
+        )
         if not tasks:
             raise _different(a, b, different, len(different))
     elif different:
@@ -135,7 +144,7 @@ def _unpaired(a: ComparedRun, b: ComparedRun, *, allowed: bool) -> list[str]:
     if parts and not allowed:
         raise InputDataError(
             f"{a.rollouts} and {b.rollouts} do not have the same tasks: {'; '.join(parts)}",
-            hint=f"compare runs over the same input file, or leave such tasks out with "
+            hint="compare runs over the same input file, or leave the unmatched tasks out with "
             f"{ALLOW_UNMATCHED}",
         )
     return [f"tasks left out: {'; '.join(parts)}"] if parts else []
@@ -149,15 +158,15 @@ def _different(
     elsewhere = set(b.fingerprints.values())
     moved = sum(a.fingerprints[task] in elsewhere for task in different)
     hint = (
-        f"{moved} of these rows are in the other run under another index: collect both runs from "
-        "one input file, in one order"
+        f"{moved} of these rows have another task index in the other run: collect both runs from "
+        "the same input file, with the rows in the same order"
         if moved
-        else f"{ALLOW_UNMATCHED} leaves such tasks out; {ALLOW_DIFFERENT_ROWS} pairs them all the "
-        "same, as for two prompt templates over one dataset"
+        else f"{ALLOW_UNMATCHED} leaves these tasks out; {ALLOW_DIFFERENT_ROWS} compares them "
+        "anyway, for example two prompt templates over one dataset"
     )
     return InputDataError(
-        f"{len(different)} of {shared} tasks ask something else in {b.rollouts} than in "
-        f"{a.rollouts}: {tasks_named}{ellipsis}",
+        f"{len(different)} of {shared} tasks have a different prompt or row in {b.rollouts} than "
+        f"in {a.rollouts}: {tasks_named}{ellipsis}",
         hint=hint,
     )
 

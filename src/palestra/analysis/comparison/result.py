@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+import orjson
+
 from palestra.analysis.intervals import Estimate
+from palestra.analysis.report.markup import html_table
 from palestra.errors import InputDataError
 from palestra.metrics import TaskIndex
+from palestra.schema import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,35 @@ class Comparison:
     def reward(self) -> MetricComparison:
         return self.metrics[0]
 
+    def __repr__(self) -> str:
+        """Return one line: the difference in reward, with its interval."""
+        reward = self.reward
+        return (
+            f"<Comparison over {self.tasks} tasks: A {reward.a:.3f}, B {reward.b:.3f}, "
+            f"{_difference_text(reward.difference)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                metric.name,
+                metric.tasks,
+                f"{metric.a:.4f}",
+                f"{metric.b:.4f}",
+                _signed(metric.difference.value),
+                f"{_signed(metric.difference.low)} to {_signed(metric.difference.high)}",
+                f"{metric.p_value:.3g}",
+            )
+            for metric in self.metrics
+        ]
+        heads = ("metric", "tasks", "A", "B", "B - A", "95 %", "p")
+        return html_table(heads, rows, caption=f"A: {self.a.rollouts}, B: {self.b.rollouts}")
+
+    def to_dict(self) -> JsonDict:
+        """Return the fields as JSON values."""
+        values: JsonDict = orjson.loads(orjson.dumps(self))
+        return values
+
 
 @dataclass(frozen=True, slots=True)
 class RegressionGate:
@@ -144,7 +177,7 @@ def judge_comparison(
         _refuse_not_finite(reward.requested.lowest)
     if reward.difference.high is None:
         return RegressionGate(
-            passed=False, reason="one task says nothing about others: nothing was shown"
+            passed=False, reason="the runs share one task only, and one task is too few to decide"
         )
     if reward.difference.high < -tolerance:
         return RegressionGate(
@@ -155,10 +188,11 @@ def judge_comparison(
     if hidden is not None:
         return RegressionGate(
             passed=False,
-            reason="too much is missing to tell: if every rollout without a reward had ended in "
-            f"the worst way for B, it would be worse by more than {tolerance:g}: {_difference_text(hidden)}. "
-            "`palestra diagnose RUN` says what scores the rest; or decide by what was scored with "
-            "--scored-only",
+            reason="undecided, as too many rewards are missing: if every rollout without a "
+            "reward had the worst possible reward for B, B would be worse by more than "
+            f"{tolerance:g}: {_difference_text(hidden)}. `palestra diagnose RUN` says how "
+            "to get the missing rewards; --scored-only decides by the scored rollouts "
+            "alone",
         )
     return RegressionGate(
         passed=True,
@@ -182,9 +216,15 @@ def _refuse_not_finite(difference: Estimate) -> None:
         raise InputDataError(
             "the difference in reward is not finite, so the gate cannot decide: "
             f"{difference.value:g} [{difference.low}, {difference.high}]",
-            hint="look for rewards that are very large or not numbers, and scale or correct them",
+            hint="look for rewards that are very large or not numbers, and correct them in the "
+            "verifier",
         )
 
 
+def _signed(value: float | None) -> str:
+    return "?" if value is None else f"{value:+.4f}"
+
+
 def _difference_text(difference: Estimate) -> str:
-    return f"reward {difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]"
+    ends = f"[{_signed(difference.low)}, {_signed(difference.high)}]"
+    return f"reward {_signed(difference.value)} {ends}"

@@ -24,6 +24,9 @@ from palestra.metrics import (
     sum_by_group,
 )
 
+ENOUGH_ROLLOUTS = 30
+ENOUGH_TASKS = 10
+"""With fewer rollouts or tasks, the report shows numbers and concludes nothing from them."""
 REWARD_BINS = 20
 MOST_SINGLE_REWARDS = 12
 """With at most this many different rewards, each has its own bar."""
@@ -69,6 +72,8 @@ class CurvePoint:
     tasks: int
     """The number of tasks with at least k rollouts; `best` and `worst` are means over these tasks.
     """
+    gain: Spread | None = None
+    """How much better than a single rollout the best of k is, over these tasks; None for k = 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,18 @@ class Lengths:
     """The median over tasks of Pearson's r between reward and length; None when r is undefined for
     every task."""
     tasks_correlated: int
+    rollouts_correlated: int
+    """The number of rollouts of these tasks."""
+
+    @property
+    def carries_correlation(self) -> bool:
+        """Whether there are enough rollouts and tasks for a statement about the correlation."""
+        return self.rollouts_correlated >= ENOUGH_ROLLOUTS and self.tasks_correlated >= ENOUGH_TASKS
+
+
+def has_enough(rollouts: Rollouts) -> bool:
+    """Whether there are enough rollouts and tasks for a statement about all of them."""
+    return len(rollouts) >= ENOUGH_ROLLOUTS and len(rollouts.tasks) >= ENOUGH_TASKS
 
 
 def is_binary(rewards: FloatArray) -> bool:
@@ -156,7 +173,9 @@ def pass_curve(rollouts: Rollouts, scores: GroupScores) -> list[CurvePoint]:
     for at, hat in zip(scores.pass_at, scores.pass_hat, strict=True):
         matrices = [matrix for size, matrix in rewards.items() if size >= at.k]
         best = np.concatenate([expected_max_of_sorted(matrix, at.k) for matrix in matrices])
-        points.append(CurvePoint(at.k, spread(best), hat.value, at.tasks))
+        single = np.concatenate([matrix.mean(axis=1) for matrix in matrices])
+        gain = spread(best - single) if at.k > 1 else None
+        points.append(CurvePoint(at.k, spread(best), hat.value, at.tasks, gain))
     return points
 
 
@@ -173,6 +192,7 @@ def lengths(rollouts: Rollouts) -> Lengths | None:
         logarithmic=logarithmic,
         median_correlation=float(np.median(correlations)) if len(correlations) else None,
         tasks_correlated=len(correlations),
+        rollouts_correlated=int(rollouts.per_task[~np.isnan(per_task)].sum()),
     )
 
 

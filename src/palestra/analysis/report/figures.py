@@ -17,6 +17,7 @@ from palestra.analysis.report.facts import (
     CurvePoint,
     Lengths,
     Spread,
+    has_enough,
     is_binary,
     lengths,
     pass_curve,
@@ -26,14 +27,13 @@ from palestra.analysis.report.facts import (
 )
 from palestra.analysis.report.markup import Child, Markup, amount, percent, tag, together
 from palestra.analysis.report.overview import scores_of
+from palestra.analysis.report.tasks import FEW_ROLLOUTS
 from palestra.analysis.summary import RunSummary
 from palestra.analysis.task_rows import solved_by_task
 from palestra.metrics import Rollouts
 
 NOTABLE_CORRELATION = 0.2
 """From this correlation on, the report states that length and reward are related."""
-FEW_ROLLOUTS = 4
-"""With fewer rollouts per task, the report warns that pass rates are too coarse to select tasks."""
 
 
 def figures(frame: RunFrame, summary: RunSummary) -> list[Markup]:
@@ -129,7 +129,9 @@ def _curve(points: Sequence[CurvePoint], *, binary: bool) -> Markup:
     reading = together(
         f"The best of {last.k} rollouts reaches {_value(last.best, binary=binary)}, one alone "
         f"{_value(first.best, binary=binary)}. ",
-        "That gap is what training, or choosing among answers, can win. " if binary else None,
+        "That gap is what training, or choosing among answers, can win. "
+        if binary and last.gain is not None and last.gain.low is not None and last.gain.low > 0
+        else None,
         f"All {last.k} are right with probability {percent(last.worst)} (pass^k). "
         if binary
         else "With rewards that are not just 0 and 1 this is the expected maximum of k. ",
@@ -163,10 +165,12 @@ def _rewards(frame: RunFrame, *, binary: bool) -> Markup:
     bars = reward_bars(rewards)
     top = max(bars, key=lambda bar: bar.count)
     if len(bars) == 1:
-        reading = (
-            f"Every reward is {top.label}. Nothing can be learned from that: look at a transcript "
-            "and at the verifier before collecting more."
-        )
+        reading = f"Every reward is {top.label}."
+        if has_enough(frame.rollouts):
+            reading += (
+                " Nothing can be learned from that: look at a transcript and at the verifier "
+                "before collecting more."
+            )
     elif binary:
         reading = "Rewards are 0 or 1, so everything here follows from how often each task is 1."
     else:
@@ -218,7 +222,7 @@ def _length_reading(lengths: Lengths) -> Iterator[str]:
     r = lengths.median_correlation
     if r is None:
         yield "Within no task do both reward and length vary. "
-    else:
+    elif lengths.carries_correlation:
         r_text = f"r\u00a0=\u00a0{round(r, 2) or 0:.2f}".replace("-", "\N{MINUS SIGN}")
         yield f"Within a task, reward and length correlate by {r_text} (median of "
         yield f"{amount(lengths.tasks_correlated, 'task')}). "
@@ -228,7 +232,8 @@ def _length_reading(lengths: Lengths) -> Iterator[str]:
             yield "Longer answers fail more: look for loops and for answers cut by a token limit. "
         else:
             yield "Longer answers win more: a tighter token limit would cost reward. "
-    yield "Between tasks a falling line mostly says that harder tasks take longer. "
+    if len(lengths.bins) > 1:
+        yield "Between tasks a falling line mostly says that harder tasks take longer. "
     yield "Grey bars: how many rollouts are of that length."
 
 

@@ -4,6 +4,7 @@ built it.
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -97,6 +98,22 @@ def tag(name: str, *children: Child, **attributes: str | int | bool | None) -> M
 def together(*children: Child) -> Markup:
     """Return the children joined as HTML; None is skipped."""
     return Markup("".join(_escaped(child) for child in children if child is not None))
+
+
+def html_table(
+    heads: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str = ""
+) -> Markup:
+    """Return a table for a notebook. Texts are escaped; None is an empty cell."""
+    head = tag("tr", *(tag("th", text) for text in heads)) if any(heads) else None
+    body = (
+        tag("tr", *(tag("td", "" if cell is None else str(cell)) for cell in row)) for row in rows
+    )
+    return tag(
+        "table",
+        tag("caption", caption) if caption else None,
+        tag("thead", head) if head else None,
+        tag("tbody", *body),
+    )
 
 
 def data_block(name: str, value: Any) -> Markup:

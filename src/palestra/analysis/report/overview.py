@@ -1,6 +1,6 @@
 """Builds the top of the report: key figures, findings, and how the requests ended."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -8,12 +8,34 @@ import numpy as np
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.intervals import Estimate
 from palestra.analysis.report.charts import meter, share_bar
-from palestra.analysis.report.facts import is_binary, solved_counts
-from palestra.analysis.report.markup import Markup, amount, number, percent, tag, together
+from palestra.analysis.report.facts import (
+    ENOUGH_TASKS,
+    CurvePoint,
+    is_binary,
+    pass_curve,
+    solved_counts,
+    spread,
+)
+from palestra.analysis.report.markup import (
+    Markup,
+    amount,
+    number,
+    percent,
+    tag,
+    together,
+    visible_line,
+)
 from palestra.analysis.summary import GroupScores, GroupSummary, RunSummary
 from palestra.analysis.task_rows import solved_by_task
 from palestra.errors import Outcome
-from palestra.metrics import Rollouts, describe
+from palestra.metrics import (
+    COMPONENTS,
+    FloatArray,
+    Rollouts,
+    describe,
+    group_of_rows,
+    starts_of_sorted,
+)
 from palestra.schema import Unscored
 
 WORTH_TRYING_AGAIN = 0.1
@@ -45,9 +67,12 @@ def key_figures(summary: RunSummary, *, binary: bool) -> Markup:
         _figure("Coverage", percent(total.coverage), f"{total.scored:,} of {total.requested:,}"),
         _figure("Tasks", f"{scores.tasks:,}", _dropped(total.tasks - scores.tasks)),
     ]
-    if scores.mean_output_tokens is not None:
-        tokens = number(scores.mean_output_tokens)
-        figures.append(_figure("Output tokens", tokens, "mean per rollout"))
+    for name, tokens in (
+        ("Input tokens", scores.mean_input_tokens),
+        ("Output tokens", scores.mean_output_tokens),
+    ):
+        if tokens is not None:
+            figures.append(_figure(name, number(tokens), "mean per rollout"))
     return tag("dl", *figures, class_="key-figures")
 
 
@@ -79,7 +104,12 @@ def findings(frame: RunFrame, summary: RunSummary) -> Markup:
     """Return the findings and recommended next steps, one or two sentences each, followed by the
     notices.
     """
-    items = [tag("li", tag("b", f"{head} "), text) for head, text in _findings(frame, summary)]
+    sentences = (
+        _findings(frame, summary)
+        if len(frame.rollouts)
+        else coverage(summary.total, frame.unscored)
+    )
+    items = [tag("li", tag("b", f"{head} "), text) for head, text in sentences]
     notices = [tag("li", tag("b", "Note. "), text) for text in summary.notices]
     return tag("ul", *items, *notices, class_="findings")
 
@@ -118,6 +148,37 @@ def outcomes(summary: RunSummary) -> Markup:
     return _scrolling(tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows)))
 
 
+def components(rollouts: Rollouts) -> Markup | None:
+    """Return a table with one line per component of the reward; None when it has none."""
+    prefix = f"{COMPONENTS}."
+    rows = [
+        _component(name.removeprefix(prefix), column, rollouts)
+        for name, column in sorted(rollouts.columns.values.items())
+        if name.startswith(prefix)
+    ]
+    if not rows:
+        return None
+    heads = (("Component", None), ("Rollouts", "n"), ("Mean", "n"), ("Least", "n"), ("Most", "n"))
+    head = (tag("th", text, scope="col", class_=class_) for text, class_ in heads)
+    return _scrolling(tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows)))
+
+
+def _component(name: str, column: FloatArray, rollouts: Rollouts) -> Markup:
+    present = ~np.isnan(column)
+    values = column[present]
+    starts = starts_of_sorted(group_of_rows(rollouts.starts)[present])
+    mean = spread(values, starts)
+    interval = "" if mean.low is None else f"{mean.low:.3f} to {mean.high:.3f}"
+    return tag(
+        "tr",
+        tag("th", visible_line(name, 60), scope="row"),
+        tag("td", f"{len(values):,}", class_="n"),
+        tag("td", f"{mean.mean:.3f}", tag("small", interval), class_="n"),
+        tag("td", f"{values.min():.3g}", class_="n"),
+        tag("td", f"{values.max():.3g}", class_="n"),
+    )
+
+
 def groups(summary: RunSummary, *, binary: bool) -> Markup | None:
     """Return a table with one line per family or agent; None when there is only one."""
     title, lines = (
@@ -144,7 +205,7 @@ def scores_of(summary: RunSummary) -> GroupScores:
     """Return the scores of the run. A frame has at least one scored rollout, so they exist."""
     scores = summary.total.scores
     if scores is None:
-        raise ValueError("a run without a scored rollout cannot be reported")
+        raise ValueError("a report needs at least one scored rollout, and the run has none")
     return scores
 
 
@@ -216,28 +277,28 @@ def _dropped(count: int) -> str:
 
 
 def _findings(frame: RunFrame, summary: RunSummary) -> Iterator[tuple[str, str]]:
+    scores = scores_of(summary)
     yield from _teaching(frame.rollouts)
-    yield from _headroom(scores_of(summary), binary=is_binary(frame.rollouts.reward))
-    yield from _coverage(summary.total, frame.unscored)
+    yield from _headroom(
+        pass_curve(frame.rollouts, scores), binary=is_binary(frame.rollouts.reward)
+    )
+    yield from coverage(summary.total, frame.unscored)
 
 
 def _teaching(rollouts: Rollouts) -> Iterator[tuple[str, str]]:
     if int(rollouts.per_task.max()) == 1:
         yield (
             "One rollout per task.",
-            "Only trying a task again shows whether it teaches: collect with num_repeats=4.",
+            "Only repeated rollouts show whether a task teaches: use --repeats 4.",
         )
         return
     total = len(rollouts.tasks)
     varied = int(np.sum(describe(rollouts.reward, rollouts.starts).std > 0))
-    unteaching = (
-        f"the rollouts of the other {total - varied:,} all score the same and teach nothing"
-    )
     yield (
-        f"{varied:,} of {amount(total, 'task')} can teach this model now:",
+        f"In {varied:,} of {amount(total, 'task')} the rollouts differ in reward.",
         (
-            "their rollouts differ in reward, which is what group-relative training learns from"
-            + (f"; {unteaching}." if varied < total else ".")
+            "Group-relative training learns from such tasks"
+            + (", and nothing from the others." if varied < total else ".")
         ),
     )
     if not solved_by_task(rollouts).any():
@@ -247,26 +308,33 @@ def _teaching(rollouts: Rollouts) -> Iterator[tuple[str, str]]:
         )
 
 
-def _headroom(scores: GroupScores, *, binary: bool) -> Iterator[tuple[str, str]]:
-    first = scores.pass_at[0]
-    last = [at for at in scores.pass_at if at.tasks == first.tasks][-1]
-    if last.k == 1:
+def _headroom(points: Sequence[CurvePoint], *, binary: bool) -> Iterator[tuple[str, str]]:
+    """Yield a statement on the gain of the best of k, when its interval supports one."""
+    point = [point for point in points if point.tasks == points[0].tasks][-1]
+    gain = point.gain
+    if gain is None or gain.low is None or gain.high is None or point.tasks < ENOUGH_TASKS:
         return
-    gain = last.value - first.value
-    above = f"{100 * gain:.0f} points" if binary else f"{gain:.3f}"
-    if gain >= WORTH_TRYING_AGAIN:
-        yield (
-            f"The best of {last.k} is {above} above a single rollout:",
-            "the model often can, but not reliably. That is room for training.",
+    if binary:
+        above, ends = (
+            f"{100 * gain.mean:.0f} points",
+            f"{100 * gain.low:.0f} to {100 * gain.high:.0f}",
         )
     else:
+        above, ends = f"{gain.mean:.3f}", f"{gain.low:.3f} to {gain.high:.3f}"
+    if gain.low >= WORTH_TRYING_AGAIN:
         yield (
-            f"The best of {last.k} is only {above} above a single rollout:",
+            f"The best of {point.k} is {above} above a single rollout ({ends}):",
+            "the model often can, but not reliably. That is room for training.",
+        )
+    elif gain.high < WORTH_TRYING_AGAIN:
+        yield (
+            f"The best of {point.k} is only {above} above a single rollout ({ends}):",
             "trying again adds little. Harder or easier tasks would tell more than more rollouts.",
         )
 
 
-def _coverage(total: GroupSummary, unscored: Unscored) -> Iterator[tuple[str, str]]:
+def coverage(total: GroupSummary, unscored: Unscored) -> Iterator[tuple[str, str]]:
+    """Yield how many rollouts have no score, and what helps."""
     missing = total.requested - total.scored
     if missing:
         yield (

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 
+from palestra.analysis.report.heading import RunFacts
 from palestra.analysis.report.markup import Child, Markup, amount, data_block, tag, together
 from palestra.analysis.report.tasks import TaskColumns, TaskList, task_label
 from palestra.schema import JsonObject
@@ -22,17 +23,20 @@ Head = tuple[str, str, str]
 class Contents:
     """The contents of the page except the transcripts, in reading order."""
 
-    name: str
-    lead: str
-    key_figures: Markup
-    solved_split: Markup
+    facts: RunFacts
+    key_figures: Markup | None
+    solved_split: Markup | None
     findings: Markup
+    failures: Markup | None
     figures: Sequence[Markup]
+    components: Markup | None
     outcomes: Markup
     groups: Markup | None
     grouped_by: str
     lists: Sequence[TaskList]
     tasks: TaskColumns
+    task_count: int
+    """The number of tasks, with a scored rollout or without."""
     table: JsonObject
 
 
@@ -43,7 +47,22 @@ def before_transcripts(contents: Contents) -> bytes:
         tag(
             "main",
             tag("section", contents.key_figures, contents.solved_split, contents.findings),
-            _section("figures", "What the rewards say", None, _grid(contents.figures, "figures")),
+            _optional(
+                "failed",
+                "Failed rollouts",
+                "They have no reward. Choose one to read what went wrong, and what the model "
+                "answered.",
+                contents.failures,
+            ),
+            _section("figures", "What the rewards say", None, _grid(contents.figures, "figures"))
+            if contents.figures
+            else None,
+            _optional(
+                "components",
+                "Parts of the reward",
+                "What the verifier returned by name. Intervals are 95 %.",
+                contents.components,
+            ),
             _section("outcomes", "How the requests ended", None, contents.outcomes),
             _groups(contents.groups, contents.grouped_by),
             _section(
@@ -51,17 +70,21 @@ def before_transcripts(contents: Contents) -> bytes:
                 "Worth a look",
                 "The extremes of this run. Choose a task to read its rollouts.",
                 _grid([_list(task_list, contents.tasks) for task_list in contents.lists], "lists"),
-            ),
+            )
+            if contents.lists
+            else None,
             _table(contents),
         ),
         _reader(),
         data_block("table-data", contents.table),
     )
-    return f"{_head(contents.name)}<body>{body}".encode()
+    return f"{_head(contents.facts.title)}<body>{body}".encode()
 
 
-def after_transcripts(left_out: str) -> bytes:
-    """Return the end of the page. `left_out`: a text on the transcripts that did not fit."""
+def after_transcripts(left_out: str, tools: Sequence[Sequence[Sequence[str]]]) -> bytes:
+    """Return the end of the page. `left_out`: a text on the transcripts that did not fit. `tools`:
+    the sets of tools that the model was offered.
+    """
     footer = tag(
         "footer",
         tag("p", left_out),
@@ -74,7 +97,8 @@ def after_transcripts(left_out: str) -> bytes:
         ),
     )
     noscript = tag("noscript", tag("p", "The table of tasks and the transcripts need JavaScript."))
-    return f"{footer}{noscript}<script>{_resource('report.js')}</script></body></html>\n".encode()
+    block = data_block("tools", tools)
+    return f"{footer}{noscript}{block}<script>{_resource('report.js')}</script></body></html>\n".encode()
 
 
 def _head(name: str) -> str:
@@ -90,7 +114,7 @@ def _head(name: str) -> str:
         tag("meta", name_="referrer", content="no-referrer"),
         tag("meta", name_="color-scheme", content="light dark"),
         tag("meta", name_="generator", content="Palestra"),
-        tag("title", f"{name}: reward profile"),
+        tag("title", name),
         Markup(f"<style>{style}</style>"),
     )
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>'
@@ -98,19 +122,30 @@ def _head(name: str) -> str:
 
 def _header(contents: Contents) -> Markup:
     toggle = tag("button", "Theme", type="button", id="theme", hidden=True)
-    links = (("#figures", "Rewards"), ("#outcomes", "Outcomes"), ("#look", "Worth a look"))
-    nav = [tag("a", text, href=target) for target, text in (*links, ("#tasks", "Tasks"))]
+    links = (
+        ("#failed", "Failed", contents.failures),
+        ("#figures", "Rewards", contents.figures),
+        ("#outcomes", "Outcomes", True),
+        ("#look", "Worth a look", contents.lists),
+        ("#tasks", "Tasks", True),
+    )
+    nav = [tag("a", text, href=target) for target, text, is_there in links if is_there]
     return tag(
         "header",
         tag("div", tag("p", "Reward profile", class_="kicker"), tag("nav", *nav, toggle)),
-        tag("h1", contents.name),
-        tag("p", contents.lead, class_="lead"),
+        tag("h1", contents.facts.title, data_file=contents.facts.file),
+        tag("p", contents.facts.lead, class_="lead"),
+        contents.facts.markup(),
     )
 
 
 def _section(name: str, title: str, lead: str | None, *children: Child) -> Markup:
     lead_paragraph = tag("p", lead, class_="section-lead") if lead else None
     return tag("section", tag("h2", title), lead_paragraph, *children, id=name)
+
+
+def _optional(name: str, title: str, lead: str, content: Markup | None) -> Markup | None:
+    return None if content is None else _section(name, title, lead, content)
 
 
 def _grid(children: Sequence[Markup], class_: str) -> Markup:
@@ -144,12 +179,12 @@ def _list(task_list: TaskList, tasks: TaskColumns) -> Markup:
 
 
 def _table(contents: Contents) -> Markup:
-    table, tasks = contents.table, contents.tasks
+    table = contents.table
     task_count = len(table["position"])
-    lead = f"All {amount(task_count, 'task')} with a scored rollout. "
-    if task_count < len(tasks):
+    lead = f"All {amount(task_count, 'task')}. "
+    if task_count < contents.task_count:
         lead = (
-            f"{amount(task_count, 'task')} of {len(tasks):,}: the extremes, and as many of each pass "
+            f"{amount(task_count, 'task')} of {contents.task_count:,}: the extremes, and as many of each pass "
             "rate as fit. "
         )
     lead += "A bar is a rollout, its height the reward. Numbers are means over rollouts."

@@ -8,7 +8,9 @@
   const embedded = new Set(
     [...document.querySelectorAll('script[id^="rollouts-"]')].map((block) => Number(block.id.slice(9))),
   );
-  data.rate = data.solved.map((solved, row) => solved / data.trials[row]);
+  // a task without a scored rollout has no rate
+  data.rate = data.solved.map((solved, row) => (data.trials[row] ? solved / data.trials[row] : null));
+  const toolSets = JSON.parse(byId("tools").textContent);
 
   // Text only ever enters the page through here, as text.
   const make = (name, text, className) => {
@@ -67,11 +69,11 @@
     const found = [];
     for (let row = 0; row < count; row++) {
       const rate = data.rate[row];
-      if (low !== null && rate < low - close) continue;
-      if (high !== null && rate > high + close) continue;
+      if (low !== null && (rate === null || rate < low - close)) continue;
+      if (high !== null && (rate === null || rate > high + close)) continue;
       if (state === "never" && rate !== 0) continue;
       if (state === "always" && rate !== 1) continue;
-      if (state === "sometimes" && (rate === 0 || rate === 1)) continue;
+      if (state === "sometimes" && (rate === null || rate === 0 || rate === 1)) continue;
       if (state === "missing" && !data.missing[row]) continue;
       if (state === "text" && !embedded.has(data.position[row])) continue;
       if (group !== "" && data.group[row] !== Number(group)) continue;
@@ -209,16 +211,49 @@
     }
     return section;
   };
+  const toolsOf = (number) => {
+    const tools = make("details", undefined, "given");
+    tools.append(make("summary", `Tools offered (${toolSets[number].length})`));
+    for (const [name, description, parameters] of toolSets[number]) {
+      const section = tools.appendChild(make("section", undefined, "entry tool"));
+      const title = section.appendChild(make("h4", "tool"));
+      title.append(" ", make("code", name));
+      if (description) section.append(make("pre", description));
+      section.append(make("pre", parameters));
+    }
+    return tools;
+  };
+  const listOf = (pairs) => {
+    const list = make("dl", undefined, "fields");
+    for (const [name, value] of pairs) list.append(make("dt", name), make("dd", value));
+    return list;
+  };
+  const failureOf = (failure) => {
+    const section = make("section", undefined, "entry failure");
+    section.append(make("h4", [failure.class, failure.layer, failure.cause].filter(Boolean).join(" · ")));
+    section.append(make("pre", failure.message));
+    const hops = failure.hops.map(([server, status, body]) =>
+      [`answered by ${server}`, [status, body].filter(Boolean).join(": ") || "nothing"],
+    );
+    const facts = [["attempt", String(failure.attempts)], ["hint", failure.hint], ["what helps", failure.remedy], ...hops];
+    section.append(listOf(facts.filter(([, value]) => value)));
+    if (failure.traceback) section.append(make("pre", failure.traceback));
+    return section;
+  };
   const rolloutOf = (rollout) => {
-    const section = make("section", undefined, `rollout ${rollout.why.split(" ")[0]}`);
-    const title = section.appendChild(make("h3", `Rollout ${rollout.index}: ${rollout.why}`));
+    const section = make("section", undefined, `rollout ${rollout.why.split(" ")[0]}`.trim());
+    const title = section.appendChild(make("h3", `Rollout ${rollout.index}${rollout.why ? `: ${rollout.why}` : ""}`));
+    if (rollout.failure) {
+      section.append(failureOf(rollout.failure));
+      if (rollout.said.length) section.append(make("p", "The model's answer is kept:", "cut"));
+      section.append(...rollout.said.map(entry));
+      return section;
+    }
     title.append(make("span", `reward ${rollout.reward}`));
+    if (rollout.tokens_in !== null) title.append(make("span", `${grouped(rollout.tokens_in, 0)} tokens in`));
     if (rollout.tokens !== null) title.append(make("span", `${grouped(rollout.tokens, 0)} tokens out`));
     section.append(...rollout.said.map(entry));
-    if (rollout.fields.length) {
-      const list = section.appendChild(make("dl", undefined, "fields"));
-      for (const [name, value] of rollout.fields) list.append(make("dt", name), make("dd", value));
-    }
+    if (rollout.fields.length) section.append(listOf(rollout.fields));
     return section;
   };
   const factsOf = (row) => {
@@ -229,7 +264,7 @@
     };
     facts.append(strip(data.rewards[row], 20));
     say("solved", `${data.solved[row]} of ${data.trials[row]}`);
-    say("mean reward", `${written.mean(data.mean[row])} ± ${written.std(data.std[row])}`);
+    if (data.trials[row]) say("mean reward", `${written.mean(data.mean[row])} ± ${written.std(data.std[row])}`);
     if (data.tokens.length && data.tokens[row] !== null) say("mean tokens out", written.tokens(data.tokens[row]));
     if (data.missing[row]) say("without a score", written.missing(data.missing[row]));
     if (data.groups.length) say("group", data.groups[data.group[row]] ?? "none");
@@ -239,7 +274,7 @@
   const absent = (row) => {
     const text = make("p", "The transcripts of this task are not in this file. Its rows in the rollouts file:", "where");
     const name = /^-?\d+$/.test(data.task[row]) ? data.task[row] : JSON.stringify(data.task[row]);
-    text.append(make("code", `jq 'select(._ng_task_index == ${name})' ${document.querySelector("h1").textContent}`));
+    text.append(make("code", `jq 'select(._ng_task_index == ${name})' ${document.querySelector("h1").dataset.file}`));
     return text;
   };
   const fill = (row) => {
@@ -253,7 +288,8 @@
       given.append(make("summary", "Prompt"), ...prompt.map(entry));
       const columns = make("div", undefined, "columns");
       columns.append(...rollouts.map(rolloutOf));
-      parts.push(given, columns);
+      const sets = [...new Set(rollouts.map((rollout) => rollout.tools ?? null))].filter((set) => set !== null);
+      parts.push(given, ...sets.map(toolsOf), columns);
     } else {
       parts.push(absent(row));
     }

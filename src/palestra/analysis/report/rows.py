@@ -1,7 +1,8 @@
 """Chooses the rollouts that the report shows in full, and reads their rows again.
 
 The size of the report is limited, the size of a run is not. Tasks are taken in order of interest,
-each with its best, worst and longest rollout. The text length of a row is known only after reading
+each with its best, worst and median rollout and its failed ones. Of a small run every rollout is
+shown. The text length of a row is known only after reading
 it. So `plan` limits the number of rows, and the writer stops when the size limit in bytes is
 reached.
 
@@ -22,29 +23,44 @@ import numpy as np
 
 from palestra.analysis.frame import RowPositions, RunFrame
 from palestra.analysis.scan import decode_value, split_row
-from palestra.analysis.sources import is_compressed, open_rows
 from palestra.analysis.task_rows import LENGTH_FIELD
+from palestra.datasets import open_rows
 from palestra.errors import InputDataError
-from palestra.metrics import Rollouts, TaskIndex, group_of_rows
-from palestra.schema import TASK_INDEX, JsonDict
+from palestra.metrics import IntArray, Rollouts, TaskIndex, group_of_rows
+from palestra.schema import TASK_INDEX, JsonDict, is_compressed
 
-MOST_ROLLOUTS = 4_000
+ALL_ROLLOUTS = 2_000
+"""Runs of up to this many requested rollouts are shown whole."""
+MOST_ROLLOUTS = 40_000
 """The largest number of rollouts whose rows are read again."""
+PROMPT_FIELDS = frozenset({"responses_create_params"})
 
 
 class ChosenRollout(NamedTuple):
-    """A rollout to show. `rollout`: its position in the frame. `why`: the reason for the choice."""
+    """A rollout to show. `rollout`: its position in the frame. `why`: the reason for the choice;
+    empty when all rollouts are shown.
+    """
 
     rollout: int
     why: str
 
 
-def plan(rollouts: Rollouts, interest: Iterable[int]) -> Mapping[int, Sequence[ChosenRollout]]:
-    """Return the chosen rollouts of each task to show, by task position and in order of interest."""
+def plan(
+    rollouts: Rollouts, interest: Iterable[int], *, every_rollout: bool = False
+) -> Mapping[int, Sequence[ChosenRollout]]:
+    """Return the chosen rollouts of each task to show, by task position and in order of interest.
+
+    `every_rollout`: choose every rollout, and not only the best, the worst and the median of each task. A
+    position beyond the tasks with a scored rollout has none.
+    """
     chosen: dict[int, Sequence[ChosenRollout]] = {}
     rows = 0
     for position in interest:
-        choices = list(_of_task(rollouts, position))
+        choices: list[ChosenRollout] = []
+        if position < len(rollouts.tasks):
+            choices = list(_of_task(rollouts, position))
+            if every_rollout:
+                choices += _others(rollouts, position, choices)
         rows += len(choices)
         if rows > MOST_ROLLOUTS:
             break
@@ -54,7 +70,7 @@ def plan(rollouts: Rollouts, interest: Iterable[int]) -> Mapping[int, Sequence[C
 
 def _of_task(rollouts: Rollouts, position: int) -> Iterator[ChosenRollout]:
     """Yield the best rollout (the shortest of equals), the worst (the longest of equals) and the
-    longest, each only once.
+    median, each only once.
     """
     start, end = rollouts.starts[position : position + 2].tolist()
     if end - start == 1:
@@ -63,29 +79,50 @@ def _of_task(rollouts: Rollouts, position: int) -> Iterator[ChosenRollout]:
     reward = rollouts.reward[start:end]
     column = rollouts.columns.values.get(LENGTH_FIELD)
     length = np.zeros(end - start) if column is None else np.nan_to_num(column[start:end])
-    best = int(np.lexsort((length, -reward))[0])
-    worst = int(np.lexsort((-length, reward))[0])
-    longest = int(np.argmax(length))
+    order = np.lexsort((length, -reward))
+    best, worst = int(order[0]), int(order[-1])
     same = reward[best] == reward[worst]
     yield ChosenRollout(start + best, _why_first(same=same, shorter=length[best] < length[worst]))
-    if worst != best:
-        yield ChosenRollout(
-            start + worst, _why_last(same=same, longer=length[worst] > length[best])
-        )
-    if length[longest] > max(length[best], length[worst]):
-        yield ChosenRollout(start + longest, "longest")
+    yield ChosenRollout(start + worst, _why_last(same=same, longer=length[worst] > length[best]))
+    if len(order) > 2 and not same:
+        yield ChosenRollout(start + int(order[len(order) // 2]), "median")
+
+
+def _others(
+    rollouts: Rollouts, position: int, choices: Sequence[ChosenRollout]
+) -> list[ChosenRollout]:
+    start, end = rollouts.starts[position : position + 2].tolist()
+    chosen_rollouts = {choice.rollout for choice in choices}
+    return [ChosenRollout(at, "") for at in range(start, end) if at not in chosen_rollouts]
 
 
 def _why_last(*, same: bool, longer: bool) -> str:
     if not same:
         return "worst"
-    return "longest" if longer else "another"
+    return "longest" if longer else "another with the same reward"
 
 
 def _why_first(*, same: bool, shorter: bool) -> str:
     if not same:
         return "best"
-    return "shortest" if shorter else "one of equals"
+    return "shortest" if shorter else "all have the same reward"
+
+
+def failures_by_task(frame: RunFrame) -> dict[int, list[int]]:
+    """Return the failed requests of each task position, as positions in `frame.failed`."""
+    position_of = {task: at for at, task in enumerate(shown_order(frame).tolist())}
+    by_task: dict[int, list[int]] = {}
+    for number, request in enumerate(frame.failed.requests.tolist()):
+        by_task.setdefault(position_of[int(frame.requests.keys.task[request])], []).append(number)
+    return by_task
+
+
+def shown_order(frame: RunFrame) -> IntArray:
+    """Return the tasks in the order of their positions on the page: those with a scored rollout,
+    then those without.
+    """
+    unscored = np.setdiff1d(np.arange(len(frame.requests.tasks)), frame.profiled)
+    return np.concatenate([frame.profiled, unscored])
 
 
 PLAIN_BUFFER_BYTES = 1 << 16
@@ -110,10 +147,11 @@ class _Wanted(NamedTuple):
 def materialized_rows(
     frame: RunFrame, positions: Iterable[int], fields: frozenset[str]
 ) -> Iterator[tuple[int, JsonDict]]:
-    """Yield the first materialized row of each profiled task at `positions`, with only `fields`."""
-    row_places = frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
-    tasks = frame.rollouts.tasks
-    wanted_rows = [_sought_row(row_places, at, tasks[at]) for at in positions]
+    """Yield the first materialized row of each task at `positions`, with only `fields`."""
+    order = shown_order(frame)
+    row_places = frame.requests.places.take(frame.requests.starts[:-1][order])
+    tasks = frame.requests.tasks
+    wanted_rows = [_sought_row(row_places, at, tasks[order[at]]) for at in positions]
     for at, row in _read_sought_rows(row_places.files, wanted_rows):
         yield at, {name: _decoded(row[name]) for name in row.keys() & fields}
 
@@ -126,6 +164,37 @@ def rollout_rows(frame: RunFrame, rollouts: Sequence[int]) -> Iterator[tuple[int
     wanted_rows = [_sought_row(row_places, number, tasks[task]) for number, task in pairs]
     for number, row in _read_sought_rows(row_places.files, wanted_rows):
         yield number, {name: _decoded(raw) for name, raw in row.items()}
+
+
+def failed_rows(frame: RunFrame, numbers: Sequence[int]) -> Iterator[tuple[int, JsonDict]]:
+    """Yield the rows of the last attempt of failed requests, which are positions in `frame.failed`.
+
+    When an earlier attempt has kept the model's answer, the row has that answer.
+    """
+    failed = frame.failed
+    answers: dict[int, Any] = {}
+    elsewhere = [
+        number
+        for number in numbers
+        if failed.answer_places.offset[number] >= 0
+        and (failed.answer_places.file[number], failed.answer_places.offset[number])
+        != (failed.places.file[number], failed.places.offset[number])
+    ]
+    for number, row in _failed_rows(frame, failed.answer_places, elsewhere):
+        answers[number] = _decoded(row["response"])
+    for number, row in _failed_rows(frame, failed.places, numbers):
+        decoded = {name: _decoded(raw) for name, raw in row.items()}
+        yield number, {**decoded, **({"response": answers[number]} if number in answers else {})}
+
+
+def _failed_rows(
+    frame: RunFrame, row_places: RowPositions, numbers: Sequence[int]
+) -> Iterator[tuple[int, RawRow]]:
+    tasks, keys, requests = frame.requests.tasks, frame.requests.keys.task, frame.failed.requests
+    wanted_rows = [
+        _sought_row(row_places, number, tasks[keys[requests[number]]]) for number in numbers
+    ]
+    yield from _read_sought_rows(row_places.files, wanted_rows)
 
 
 def _sought_row(row_places: RowPositions, number: int, task: TaskIndex) -> _Wanted:
@@ -158,7 +227,7 @@ def _lines(path: Path) -> Iterator[LineAt]:
             with path.open("rb", buffering=PLAIN_BUFFER_BYTES) as file:
                 yield lambda offset: (file.seek(offset), file.readline())[1]
     except (OSError, EOFError, zlib.error) as error:
-        raise InputDataError(f"cannot read {path} again: {error}") from error
+        raise InputDataError(f"cannot read {path} a second time: {error}") from error
 
 
 def _forwards(file: BinaryIO) -> LineAt:
@@ -190,5 +259,5 @@ def _changed(path: Path, wanted_row: _Wanted) -> InputDataError:
     return InputDataError(
         f"{path} changed while it was being profiled: task {wanted_row.task} is no longer at byte "
         f"{wanted_row.offset}",
-        hint="run the profile again when nothing writes to the file",
+        hint="profile the run again when no process writes to the file",
     )

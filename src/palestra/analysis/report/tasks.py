@@ -4,17 +4,22 @@ I/O.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.report.facts import is_binary, time_field
 from palestra.analysis.report.markup import number, visible_line
+from palestra.analysis.report.rows import shown_order
 from palestra.analysis.task_rows import LENGTH_FIELD, solved_by_task
+from palestra.analysis.views import reward_range
 from palestra.metrics import REWARD, BoolArray, FloatArray, IntArray, Rollouts, TaskIndex, describe
 from palestra.schema import JsonDict
 
 LISTED = 6
+FEW_ROLLOUTS = 4
+"""With fewer rollouts per task, pass rates are too coarse to choose tasks by."""
 RATE_STRATA = 10
 
 
@@ -112,7 +117,8 @@ def _in_turns(groups: Sequence[Sequence[int]]) -> Iterator[int]:
 
 def _by_pass_rate(tasks: TaskColumns) -> Iterator[TaskList]:
     rate = tasks.rate
-    mixed = (rate > 0) & (rate < 1)
+    # one of two says nothing about how often a task is solved
+    mixed = (rate > 0) & (rate < 1) & (tasks.trials >= FEW_ROLLOUTS)
     fractions = [
         f"{c}/{n}" for c, n in zip(tasks.solved.tolist(), tasks.trials.tolist(), strict=True)
     ]
@@ -172,7 +178,10 @@ def _slowest(tasks: TaskColumns, rollouts: Rollouts) -> TaskList | None:
         title, why, measure = "Slowest", f"Mean of {field} over the rollouts.", tasks.time
     elif tasks.tokens is not None:
         title, measure = "Longest", tasks.tokens
-        why = "Most output tokens per rollout. The rows hold no times, so length stands for cost."
+        why = (
+            "Most output tokens per rollout. The rows contain no times, so the length is the "
+            "measure of cost."
+        )
     else:
         return None
     measured = np.nan_to_num(measure)
@@ -222,12 +231,34 @@ def shown_tasks(tasks: int, interest: Sequence[int]) -> list[int]:
 def table_data(
     frame: RunFrame, tasks: TaskColumns, positions: Sequence[int], snippets: Sequence[str]
 ) -> JsonDict:
-    """Return the table's columns for the tasks at `positions`; `snippets` are in the same order."""
+    """Return the table's columns for the tasks at `positions`; `snippets` are in the same order.
+
+    The last positions may be of tasks without a scored rollout. Their numbers are None.
+    """
+    scored = [at for at in positions if at < len(tasks)]
+    data = _scored_data(frame, tasks, scored)
+    unscored = shown_order(frame)[[at for at in positions if at >= len(tasks)]]
+    requested = np.diff(frame.requests.starts)[unscored].tolist()
+    empty: dict[str, Any] = {
+        "task": [task_label(frame.requests.tasks[at]) for at in unscored.tolist()],
+        "rewards": [""] * len(unscored),
+        "solved": [0] * len(unscored),
+        "trials": [0] * len(unscored),
+        "missing": requested,
+        "mean": [None] * len(unscored),
+        "std": [None] * len(unscored),
+        "group": _group_codes(frame, unscored, data["groups"]),
+    }
+    for name in data.keys() - {"groups"}:
+        if data[name] or name in empty:
+            data[name] += empty.get(name, [None] * len(unscored))
+    return {"position": positions, "prompt": list(snippets), **data}
+
+
+def _scored_data(frame: RunFrame, tasks: TaskColumns, positions: Sequence[int]) -> JsonDict:
     rows = np.array(positions, dtype=np.int64)
     return {
-        "position": positions,
         "task": [task_label(tasks.names[at]) for at in positions],
-        "prompt": list(snippets),
         "rewards": _strips(frame.rollouts, positions),
         "solved": tasks.solved[rows].tolist(),
         "trials": tasks.trials[rows].tolist(),
@@ -246,20 +277,27 @@ def _groups(frame: RunFrame, rows: IntArray) -> JsonDict:
     `groups`: the sorted names. `group`: per task, the position of its group, -1 without one. Both
     are empty when there is only one group.
     """
-    agents = [agent.name for agent in frame.agents.names]
-    names, labels = (agents, frame.agents.codes)
+    labels_of_groups, labels = _labels_of_groups(frame)
+    codes = labels[frame.requests.starts[:-1]].tolist()
+    groups = sorted({labels_of_groups[code] for code in codes if code >= 0})
+    groups = groups if len(groups) > 1 else []
+    return {"groups": groups, "group": _group_codes(frame, frame.profiled[rows], groups)}
+
+
+def _labels_of_groups(frame: RunFrame) -> tuple[list[str], IntArray]:
+    names, labels = [agent.name for agent in frame.agents.names], frame.agents.codes
     if frame.families is not None:
         names, labels = list(frame.families.names), frame.families.codes
-    labels_of_groups = [visible_line(name, LABEL_CHARACTERS) for name in names]
-    codes = labels[frame.requests.starts[:-1]][frame.profiled][rows].tolist()
-    ordered = sorted({labels_of_groups[code] for code in codes if code >= 0})
-    if len(ordered) < 2:
-        return {"groups": [], "group": []}
-    index_of = {name: number for number, name in enumerate(ordered)}
-    return {
-        "groups": ordered,
-        "group": [index_of[labels_of_groups[code]] if code >= 0 else -1 for code in codes],
-    }
+    return [visible_line(name, LABEL_CHARACTERS) for name in names], labels
+
+
+def _group_codes(frame: RunFrame, task_numbers: IntArray, groups: Sequence[str]) -> list[int]:
+    if not groups:
+        return []
+    labels_of_groups, labels = _labels_of_groups(frame)
+    index_of = {name: number for number, name in enumerate(groups)}
+    codes = labels[frame.requests.starts[:-1]][task_numbers].tolist()
+    return [index_of[labels_of_groups[code]] if code >= 0 else -1 for code in codes]
 
 
 def _strips(rollouts: Rollouts, positions: Sequence[int]) -> list[str]:
@@ -267,7 +305,7 @@ def _strips(rollouts: Rollouts, positions: Sequence[int]) -> list[str]:
     least and largest.
     """
     reward = rollouts.reward
-    low, high = min(float(reward.min()), 0.0), max(float(reward.max()), 1.0)
+    low, high = reward_range(reward)
     digits = np.rint(9 * (reward - low) / (high - low)).astype(np.uint8) + ord("0")
     text = digits.astype(np.uint8).tobytes().decode("ascii")
     starts = rollouts.starts.tolist()

@@ -5,12 +5,14 @@ item is shown as JSON.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from palestra.analysis.report.markup import visible, visible_line
-from palestra.metrics import INDICES, REWARD
+from palestra.metrics import COMPONENTS, INDICES, REWARD
 from palestra.schema import JsonObject
 
 ENTRY_CHARACTERS = 4_000
@@ -21,6 +23,9 @@ TRANSCRIPT_CHARACTERS = 12_000
 FIELD_CHARACTERS = 240
 MOST_FIELDS = 16
 SNIPPET_CHARACTERS = 80
+QUESTION_CHARACTERS = 2_000
+_ALIKE = 24
+"""Questions that share so many characters at their beginning come from one template."""
 
 Said = list[list[Any]]
 """Entries in the format of the page's script: [kind, name, text]; [kind, name, head, number of
@@ -43,13 +48,23 @@ class Entry:
 
 def transcript(row: JsonObject) -> Said:
     """Return the output of the model and the tools in a scored row, as entries for the page."""
-    response = row.get("response")
-    output = response.get("output") if isinstance(response, Mapping) else response
-    return _fitted(_entries(output, role="assistant"))
+    return _fitted(output_entries(row))
 
 
 def prompt(row: JsonObject) -> Said:
     """Return the prompt of the model, as entries for the page."""
+    return _fitted(prompt_entries(row))
+
+
+def output_entries(row: JsonObject) -> list[Entry]:
+    """Return the output of the model and the tools in a scored row, whole."""
+    response = row.get("response")
+    output = response.get("output") if isinstance(response, Mapping) else response
+    return list(_entries(output, role="assistant"))
+
+
+def prompt_entries(row: JsonObject) -> list[Entry]:
+    """Return the prompt of the model, whole. The first entry has the instructions, if any."""
     params = row.get("responses_create_params")
     if not isinstance(params, Mapping):
         return []
@@ -57,15 +72,60 @@ def prompt(row: JsonObject) -> Said:
     instructions = params.get("instructions")
     if isinstance(instructions, str) and instructions:
         entries.insert(0, Entry("system", "", instructions))
-    return _fitted(entries)
+    return entries
 
 
-def snippet(row: JsonObject) -> str:
-    """Return the beginning of the last user message, on one line."""
+def question(row: JsonObject) -> str:
+    """Return the beginning of the last user message."""
     params = row.get("responses_create_params")
     conversation = params.get("input") if isinstance(params, Mapping) else None
     users = [entry.text for entry in _entries(conversation, role="user") if entry.kind == "user"]
-    return visible_line(users[-1], SNIPPET_CHARACTERS) if users else ""
+    return users[-1][:QUESTION_CHARACTERS] if users else ""
+
+
+def snippets(questions: Sequence[str]) -> list[str]:
+    """Return one short line per question. Where questions begin alike, as those of a template do,
+    the common beginning is left out and the line starts where they differ.
+    """
+    groups: dict[str, list[str]] = {}
+    for text in questions:
+        groups.setdefault(text[:_ALIKE], []).append(text)
+    cuts = {beginning: _common_words(texts) for beginning, texts in groups.items()}
+    return [_snippet(text, cuts[text[:_ALIKE]]) for text in questions]
+
+
+def _common_words(texts: Sequence[str]) -> int:
+    """Return the length of the common beginning of different texts, up to the start of a word."""
+    low, high = min(texts), max(texts)
+    # the first and the last in order differ where any two do
+    pairs = zip(low, high, strict=False)
+    common = "".join(letter for letter, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    if low == high or len(common) < _ALIKE:
+        return 0
+    return len(re.sub(r"\S+$", "", common))
+
+
+def _snippet(text: str, cut: int) -> str:
+    remainder = text[cut:].strip()
+    return visible_line(f"… {remainder}" if cut and remainder else text, SNIPPET_CHARACTERS)
+
+
+def offered_tools(row: JsonObject) -> list[list[str]]:
+    """Return the tools that the model was offered: name, description and parameters of each."""
+    tools = _tools(row.get("response")) or _tools(row.get("responses_create_params"))
+    return [
+        [
+            visible_line(str(tool.get("name") or tool.get("type") or ""), 80),
+            visible(str(tool.get("description") or ""))[:ENTRY_CHARACTERS],
+            visible(_json(tool.get("parameters")))[:ENTRY_CHARACTERS],
+        ]
+        for tool in tools
+    ]
+
+
+def _tools(holder: Any) -> list[Mapping[str, Any]]:
+    tools = holder.get("tools") if isinstance(holder, Mapping) else None
+    return [tool for tool in tools if isinstance(tool, Mapping)] if isinstance(tools, list) else []
 
 
 def result_fields(row: JsonObject) -> list[list[str]]:
@@ -73,6 +133,9 @@ def result_fields(row: JsonObject) -> list[list[str]]:
     incomplete or failed.
     """
     fields = {name: value for name, value in row.items() if name not in _NOT_FIELDS}
+    parts = fields.pop(COMPONENTS, None)
+    if isinstance(parts, Mapping):
+        fields |= {f"{COMPONENTS}.{name}": value for name, value in parts.items()}
     response = row.get("response")
     if isinstance(response, Mapping):
         fields |= {

@@ -98,7 +98,7 @@ def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> 
     if joined.width < k:
         raise ConfigError(
             f"--k {k} needs {k} rollouts of each task, and {runs[0].name} has {joined.width}",
-            hint=f"collect more, or --k {joined.width}",
+            hint=f"collect more rollouts, or pass --k {joined.width}",
         )
 
     def over_seeds(measure: _Measure, size: int) -> SeedScore:
@@ -232,8 +232,8 @@ def _standard_error(means: FloatArray) -> float | None:
 
 def _too_few_scored() -> ConfigError:
     return ConfigError(
-        "no task has all of the rollouts that --k needs scored",
-        hint="`palestra diagnose RUN` says what scores the rest; or choose a smaller --k",
+        "no task has enough scored rollouts for --k",
+        hint="`palestra diagnose RUN` says how to score the others; or choose a smaller --k",
     )
 
 
@@ -299,7 +299,7 @@ def _side_by_side(grids: Sequence[_Grid]) -> _Grid:
 
 
 def _rows_of(run: SeedRun, tasks: Sequence[TaskIndex]) -> IntArray:
-    """Return the positions of `tasks` in the run."""
+    """Return the index of each of `tasks` among the run's tasks."""
     position_of = {task: position for position, task in enumerate(run.frame.requests.tasks)}
     return np.array([position_of[task] for task in tasks])
 

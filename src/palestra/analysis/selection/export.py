@@ -35,7 +35,7 @@ def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -
     if existing and not overwrite:
         raise InputDataError(
             f"{existing[0]} exists already",
-            hint="choose another --out, or --overwrite it",
+            hint="choose another --out, or replace it with --overwrite",
             cause=KnownCause.OUTPUT_EXISTS,
         )
 

@@ -214,8 +214,9 @@ def _tokens(frame: RunFrame, criteria: SelectionCriteria) -> FloatArray:
     if column is None:
         if criteria.max_tokens is not None:
             raise ConfigError(
-                f"--max-tokens needs rollouts with {LENGTH_FIELD}, and none has it",
-                hint="the token counts are in response.usage, as the model server reports them",
+                f"--max-tokens needs the field {LENGTH_FIELD}, and no rollout has it",
+                hint="the token counts come from response.usage; check that the model endpoint "
+                "reports usage",
             )
         return np.full(len(frame.rollouts.tasks), np.nan)
     return mean_of_present(column, frame.rollouts.starts)

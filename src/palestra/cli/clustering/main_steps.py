@@ -76,7 +76,8 @@ def drive(plan: Path, shard: str) -> int:
     given_inputs = files.given_inputs(shard)
     if not given_inputs.exists():
         raise InputDataError(
-            f"{given_inputs} is missing", hint="submit the run again: it writes its rows"
+            f"{given_inputs} is missing",
+            hint="submit the run again: the submission writes this file",
         )
     config = load(
         overrides_of(run),
@@ -156,7 +157,7 @@ def known_plan(path: Path) -> Run:
     try:
         return with_stamped(read_plan(path))
     except (OSError, ValueError) as error:
-        raise InputDataError(f"{path} is not a plan that can be read: {error}") from error
+        raise InputDataError(f"{path} cannot be read as a plan (plan.json): {error}") from error
 
 
 def overrides_of(run: Run) -> list[str]:
@@ -190,7 +191,7 @@ def policy_settings(run: Run, job: JobFiles | None, environment: Mapping[str, st
         if not key and job is not None:
             raise InputDataError(
                 f"the variable {policy.api_key_env}, which holds the API key, is empty in the job",
-                hint="export it where the run is submitted from",
+                hint="export the variable in the shell that submits the run",
             )
         tree["policy_api_key"] = key or "none"
     elif policy.base_url is not None and "policy_api_key" not in names_in_files(overrides_of(run)):
@@ -220,8 +221,8 @@ def endpoint(job: JobFiles, component: str, environment: Mapping[str, str]) -> t
         raise RunFailed(f"{component} has published no endpoint in {path} ({error!r})") from error
     if nonce != environment.get(NONCE):
         raise RunFailed(
-            f"the endpoint of {component} in {path} is not of this start of the job",
-            hint="look into the supervisor's log: the service may have ended meanwhile",
+            f"the endpoint of {component} in {path} was written by an earlier start of this job",
+            hint="read the log of the job's supervisor: the service may have ended",
         )
     return host, port, nonce
 
@@ -268,7 +269,7 @@ def prepare_run(plan: Path) -> int:
     try:
         run = read_plan(plan)
     except (OSError, ValueError) as error:
-        raise InputDataError(f"{plan} is not a plan that can be read: {error}") from error
+        raise InputDataError(f"{plan} cannot be read as a plan (plan.json): {error}") from error
     files = RunFiles(Path(run.output_dir))
     config = load(overrides_of(run), ng=False, extra=policy_settings(run, None, {}))
     stamped = stamp(

@@ -80,7 +80,7 @@ def address_of_cluster(host: str, port: int, key: str) -> str:
         with opener.open(request, timeout=ASK_S) as reply:
             return str(json.load(reply)["address"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFailed(f"the job's Ray cluster does not tell its address: {error}") from error
+        raise RunFailed(f"the address of the job's Ray cluster cannot be read: {error}") from error
 
 
 def _client_port() -> list[str]:
@@ -96,7 +96,8 @@ def _run(flags: Sequence[str], cpus: int) -> int:
     """Run `ray start` until it ends by itself, or until a signal ends this process."""
     if find_spec("ray") is None:
         raise ConfigError(
-            "Ray is not installed where the job runs", hint="pip install 'palestra[ray]'"
+            "Ray is not installed in the Python that the job uses",
+            hint="pip install 'palestra[ray]'",
         )
     folder = _folder()
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *flags]
@@ -136,7 +137,9 @@ def _kept_up(command: Sequence[str]) -> int:
             code = process.wait()
         if ending.is_set() or time.monotonic() - began > START_S:
             return code if code >= 0 else 128 - code
-        notice(f"Ray ended with {code} while it was starting ({attempt} of {TRIES})")
+        notice(
+            f"Ray ended with exit code {code} while it was starting (attempt {attempt} of {TRIES})"
+        )
         ending.wait(LOOK_EVERY_S)
     raise RunFailed(
         f"Ray did not start in {TRIES} attempts",
@@ -189,7 +192,7 @@ class _Answer(BaseHTTPRequestHandler):
         expected = f"Bearer {os.environ.get(TOKEN, '')}"
         credentials = self.headers.get("Authorization", "")
         if not hmac.compare_digest(credentials.encode(), expected.encode()):
-            return self._reply(401, {"error": "this Ray cluster is another job's"})
+            return self._reply(401, {"error": "this Ray cluster belongs to another job"})
         report = {"address": roll.address, "nodes": roll.alive, "wanted": roll.wanted}
         return self._reply(200 if roll.alive >= roll.wanted else 503, report)
 

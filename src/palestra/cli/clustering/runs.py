@@ -7,10 +7,11 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
+from palestra.api import POLICY, lines_of, read_rows
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
 from palestra.cluster import (
@@ -31,21 +32,56 @@ from palestra.cluster import (
     status_of,
     tail,
 )
-from palestra.config import did_you_mean
+from palestra.config import NamedFile, did_you_mean, names_in_files
 from palestra.errors import ConfigError
+from palestra.fleet import start_timeout_of
 from palestra.schema import JsonDict
-from palestra.settings import FollowArgs, LogsArgs, config_list
-from palestra.system import shown
+from palestra.settings import FollowArgs, LogsArgs, config_list, existing_path
+from palestra.system import shown, write_whole
 
+VLLM_CONFIG: Final = "responses_api_models/vllm_model/configs/vllm_model.yaml"
 UNDERWAY = 3
 """The exit code of `status` while jobs wait or run and none has failed."""
 
 
 def submit(options: Mapping[str, Any], overrides: Sequence[str]) -> int:
-    """Submit the rollouts that the flags describe, and print the jobs and their ids."""
-    config_paths = [path for text in options["config_paths"] for path in config_list(text)]
-    _report(rollouts(extra=overrides, report=notice, **{**options, "config_paths": config_paths}))
+    """Submit the rollouts that the flags describe, and print the jobs and their ids.
+
+    A word such as `shelf.py` is a config file: an environment in one file.
+    """
+    files = [word for word in overrides if "=" not in word and NamedFile.parse(word)]
+    extra = [word for word in overrides if word not in files]
+    config_paths = [path for text in options.get("config_paths", ()) for path in config_list(text)]
+    config_paths += files
+    chosen = {**options, **({"config_paths": config_paths} if config_paths else {})}
+    _report(rollouts(extra=extra, report=notice, **_with_file_rows(chosen)))
     return 0
+
+
+def _with_file_rows(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with the rows of an environment in one file as the input.
+
+    They are written into the output folder. Rows of `--input-file` get the environment's prompt.
+    Where no config has a policy, it is an endpoint of Chat Completions, as of vLLM.
+    """
+    config_paths = list(options.get("config_paths", ()))
+    source_files = [file for path in config_paths if (file := NamedFile.parse(path))]
+    output_dir, data = options.get("output_dir"), options.get("input_file")
+    if not source_files or output_dir is None:
+        return dict(options)
+    if len(source_files) > 1:
+        raise ConfigError(
+            f"{' and '.join(map(str, source_files))} are two environments; a run has the tasks of one",
+            hint="submit a run for each",
+        )
+    own_rows = None if data is None else existing_path(data)
+    rows = read_rows(source_files[0], {}, start_timeout_of({}), notice, data=own_rows).rows
+    tasks = Path(output_dir).absolute() / f"{Path(source_files[0].path).stem}_tasks.jsonl"
+    tasks.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(tasks, lines_of(rows))
+    if POLICY not in names_in_files(config_paths=config_paths):
+        config_paths.append(VLLM_CONFIG)
+    return {**options, "config_paths": config_paths, "input_file": str(tasks)}
 
 
 def submit_command(options: Mapping[str, Any], words: Sequence[str]) -> int:
@@ -178,7 +214,7 @@ def logs(args: LogsArgs) -> int:
         run_status = status_of(files, run, executor)
         names = [unit.unit.name for unit in run_status.units if unit.standing is Standing.FAILED]
         if not names:
-            notice("nothing has failed; name a shard or a job with --of to see its logs")
+            notice("no job has failed; --of NAME shows the logs of one shard or job")
     paths = [path for name in names for path in executor.logs(run, name)]
     if unit is not None and not paths:
         _check_known(run, unit)
@@ -219,7 +255,11 @@ def cancel(args: FollowArgs) -> int:
     if args.as_json:
         say(orjson.dumps({"cancelled": ids}).decode())
     else:
-        say(f"cancelled {len(ids)} jobs" if ids else "nothing waits or runs")
+        say(
+            f"cancelled {len(ids)} jobs"
+            if ids
+            else "no job is waiting or running, so none was cancelled"
+        )
     return 0
 
 
@@ -237,7 +277,7 @@ def _record_cancelled(files: RunFiles, unit_status: UnitStatus, job_id: str) -> 
 
 def _nothing_to_retry(underway: Mapping[str, int]) -> str:
     if not underway:
-        return "nothing to submit again: all is done"
+        return "nothing to submit again: all shards are done"
     numbers = ", ".join(f"{count} {standing}" for standing, count in underway.items())
     return f"nothing to submit again: {numbers}, and nothing has failed"
 

@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     cluster.command("profile-merged", hidden=True)(profile_merged)
 
 
-@settings_command(cluster, "RolloutOptions")
+@settings_command(cluster, "RolloutOptions", required=False)  # words may be options, too
 def rollouts(flags: Flags, overrides: Overrides = None) -> None:
     """Collect rollouts over seeds and chunks, one job each; then merge and profile them."""
 

@@ -18,7 +18,7 @@ benchmark = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    settings_command(app, "PrepareArgs", required=False)(prepare)
+    settings_command(app, "PrepareArgs", "OwnSettings", required=False)(prepare)
     settings_command(app, "RenderArgs", required=False)(render_prompts)
     settings_command(dataset, "ImportArgs", name="import")(import_rows)
     app.add_typer(benchmark, name="benchmark")
@@ -31,9 +31,15 @@ def prepare(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
     """
 
     def command() -> int:
+        from palestra.cli.environment_flags import own_settings
         from palestra.cli.preparing import prepare as prepare_data
+        from palestra.settings import OwnSettings, args_from
 
-        return prepare_data(with_configs(configs, overrides), ng=False, extra=flags)
+        words = own_settings(
+            args_from(OwnSettings, {"own_settings": flags.pop("own_settings", {})}),
+            with_configs(configs, overrides),
+        )
+        return prepare_data(words, ng=False, extra=flags)
 
     guarded(command)
 

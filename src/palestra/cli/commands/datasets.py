@@ -48,7 +48,8 @@ def _in_its_place(storage: Storage, settings: dict[str, Any]) -> dict[str, Any]:
         strange = sorted(names & settings.keys())
         if storage_name != storage and strange:
             raise ConfigError(
-                f"{', '.join(strange)}: only for --storage {storage_name}, and this is {storage}"
+                f"{', '.join(strange)}: only for --storage {storage_name}, but the storage is "
+                f"{storage}"
             )
     return settings
 
@@ -70,8 +71,8 @@ def upload(
 
         if flags.get("yes") and not flags.get("delete_from_gitlab"):
             raise ConfigError(
-                "yes: the command asks no question that it could answer",
-                hint="it is asked with --delete-from-gitlab",
+                "yes: the command asks no question, so this setting has no effect",
+                hint="the command only asks a question with --delete-from-gitlab",
             )
         run = upload_to_hub if storage is Storage.HF else upload_to_gitlab
         return _call(run, storage, flags, configs, overrides)
@@ -100,8 +101,8 @@ def download(
 
         if storage is Storage.HF and "dataset_name" in flags:
             raise ConfigError(
-                "dataset_name: only for --storage gitlab, and this is hf",
-                hint="--repo organization/name says which repository",
+                "dataset_name: only for --storage gitlab, but the storage is hf",
+                hint="name the repository with --repo organization/name",
             )
         run = download_from_hub if storage is Storage.HF else download_from_gitlab
         return _call(run, storage, flags, configs, overrides)
@@ -125,8 +126,9 @@ def delete(
 
         if storage is not Storage.GITLAB:
             raise ConfigError(
-                "only datasets in GitLab's registry are deleted from here",
-                hint="--storage gitlab; a repository of the hub is deleted on its page",
+                "this command deletes only datasets in GitLab's registry",
+                hint="pass --storage gitlab; delete a repository of the Hugging Face hub on its "
+                "web page",
             )
         return _call(delete_from_gitlab, storage, flags, configs, overrides)
 

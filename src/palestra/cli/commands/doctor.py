@@ -3,6 +3,7 @@
 `palestra doctor` takes the same flags as `collect`.
 """
 
+from pathlib import Path
 from typing import Any, Final, final
 
 import typer
@@ -40,7 +41,14 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(cls=_DoctorGroup)
     epilog = "`palestra doctor tools FILE` checks the tool schemas of a file alone."
     add = settings_command(
-        group, "CollectArgs", "JsonArgs", name=_ITSELF, required=False, cls=_Doctor, epilog=epilog
+        group,
+        "CollectArgs",
+        "ModelArgs",
+        "JsonArgs",
+        name=_ITSELF,
+        required=False,
+        cls=_Doctor,
+        epilog=epilog,
     )
     add(doctor)
     settings_command(group, "ToolsArgs")(tools)
@@ -51,13 +59,26 @@ def register(app: typer.Typer) -> None:
 def doctor(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
     """Report what would go wrong in a run, before it costs a rollout. Arguments as for collect.
 
+    An environment in one file is a config: palestra doctor shelf.py --model local.
+
     Checks this machine, the endpoints, the configuration, every row, the verifiers and the files of
     an earlier run; then forecasts requests, tokens, time and disk. Exits 1 when it finds an error.
     """
-    from palestra.cli.doctoring import doctor as examine
 
-    as_json = flags.pop("as_json", False)
-    guarded(lambda: examine(with_configs(configs, overrides), extra=flags, as_json=as_json))
+    def command() -> int:
+        from palestra.cli.doctoring import doctor as examine
+        from palestra.cli.environment_flags import files_in, with_models
+        from palestra.settings import ModelArgs, args_from
+
+        as_json = flags.pop("as_json", False)
+        fields = {name: flags.pop(name) for name in ModelArgs.model_fields if name in flags}
+        words = with_configs(configs, overrides)
+        words, extra = with_models(args_from(ModelArgs, fields), words, flags)
+        if files := files_in(words):  # which shows no output unless one is named
+            flags.setdefault("output_jsonl_fpath", f"runs/{Path(files[0].path).stem}.jsonl")
+        return examine(words, extra={**extra, **flags}, as_json=as_json)
+
+    guarded(command)
 
 
 def tools(flags: Flags) -> None:

@@ -27,8 +27,8 @@ def register(app: typer.Typer) -> None:
 
 
 def init(flags: Flags) -> None:
-    """Make the folder of a new environment, which passes its own tests from the start."""
-    run("palestra.cli.authoring:init", "InitArgs", flags)
+    """Make a new environment, which passes its own tests from the start."""
+    run("palestra.cli.scaffolding:init", "InitArgs", flags)
 
 
 def run_tests(flags: Flags) -> None:

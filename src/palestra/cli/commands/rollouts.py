@@ -1,29 +1,46 @@
 """The flags of the commands about a fleet and its host, and of `eval` and `collect`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from palestra.cli.console import guarded
 from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
 
+if TYPE_CHECKING:
+    from palestra.settings import ModelArgs
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command("run")(run_fleet)
+    settings_command(app, "ModelArgs", name="run")(run_fleet)
     settings_command(app, "StatusArgs")(status)
     app.command()(config)
     settings_command(app, "PipListArgs", name="pip-list")(pip_list)
     app.command()(version)
-    settings_command(app, "CollectArgs", required=False)(collect)
+    settings_command(app, "CollectArgs", "ModelArgs", required=False)(collect)
     settings_command(app, "EvalArgs", "RunArgs", name="eval")(evaluate)
 
 
-def run_fleet(configs: Configs = None, overrides: Overrides = None) -> None:
+def run_fleet(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
     """Start every server of the configuration, and serve until Ctrl-C. Same as ng_run."""
-    from palestra.cli.fleet_commands import run_fleet as serve
 
-    guarded(lambda: serve(with_configs(configs, overrides), ng=False))
+    def command() -> int:
+        from palestra.cli.environment_flags import with_models
+        from palestra.cli.fleet_commands import run_fleet as serve
+
+        words, extra = with_models(_models(flags), with_configs(configs, overrides), {})
+        return serve(words, ng=False, extra=extra)
+
+    guarded(command)
+
+
+def _models(flags: Flags) -> "ModelArgs":
+    """Return the settings of the models, and remove them from `flags`."""
+    from palestra.settings import ModelArgs, args_from
+
+    fields = {name: flags.pop(name) for name in ModelArgs.model_fields if name in flags}
+    return args_from(ModelArgs, fields)
 
 
 def status(flags: Flags, overrides: Overrides = None) -> None:
@@ -53,11 +70,19 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
 def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
     """Run rows through agents and record how each rollout ends. Same as ng_collect_rollouts.
 
-    Uses the running fleet. When none runs, starts the servers of --config inside this command.
+    Uses the running fleet. When none runs, starts the servers of --config inside this command. An
+    environment in one file is a config: palestra collect shelf.py --output out.jsonl.
     """
-    from palestra.cli.collecting import collect as collect_rollouts
 
-    guarded(lambda: collect_rollouts(with_configs(configs, overrides), ng=False, extra=flags))
+    def command() -> int:
+        from palestra.cli.collecting import collect as collect_rollouts
+        from palestra.cli.environment_flags import with_models
+
+        words = with_configs(configs, overrides)
+        words, extra = with_models(_models(flags), words, flags)
+        return collect_rollouts(words, ng=False, extra={**extra, **flags})
+
+    guarded(command)
 
 
 def evaluate(flags: Flags, overrides: Overrides = None) -> None:
@@ -65,9 +90,10 @@ def evaluate(flags: Flags, overrides: Overrides = None) -> None:
 
     def command() -> int:
         from palestra.cli.evaluating import evaluate as evaluate_environment
-        from palestra.settings import EvalArgs, args_from
+        from palestra.settings import EvalArgs, RunArgs, args_from
 
         fields = {name: flags.pop(name) for name in EvalArgs.model_fields if name in flags}
+        args_from(RunArgs, flags)  # before the environment is looked for
         args = args_from(EvalArgs, {**fields, "collecting": flags})
         return evaluate_environment(args, overrides or [])
 

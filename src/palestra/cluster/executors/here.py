@@ -69,7 +69,7 @@ class HereExecutor:
             raise RunFailed(
                 f"some jobs failed: {'; '.join(bad)}",
                 hint=f"the logs are in {run.log_dir}; `palestra cluster retry-failed "
-                f"{run.output_dir}` goes on from here",
+                f"{run.output_dir}` continues the run",
             )
 
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
@@ -90,15 +90,17 @@ class HereExecutor:
                 continue
             if not queue.process.is_here:
                 raise RunFailed(
-                    f"process {queue.process.pid} of {queue.process.host} runs {folder}",
-                    hint="cancel it on that machine",
+                    f"the jobs of {folder} run in process {queue.process.pid} on "
+                    f"{queue.process.host}, another machine",
+                    hint="run the cancel command on that machine",
                 )
             os.kill(queue.process.pid, signal.SIGTERM)
             deadline = time.monotonic() + GRACE_S + 10.0
             while not queue.process.is_gone:
                 if time.monotonic() > deadline:
                     raise RunFailed(
-                        f"process {queue.process.pid}, which runs {folder}, does not end"
+                        f"process {queue.process.pid}, which runs the jobs of {folder}, does not "
+                        "end"
                     )
                 time.sleep(LOOK_EVERY_S)
 

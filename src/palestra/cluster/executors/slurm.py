@@ -43,13 +43,13 @@ def run_command(argv: Sequence[str], timeout_s: float, /) -> CommandAnswer:
         process = run(argv, timeout_s=timeout_s)
     except FileNotFoundError as error:
         raise ConfigError(
-            f"there is no {argv[0]} here",
-            hint="run this where the cluster's commands are, or choose executor none",
+            f"the command {argv[0]} does not exist on this machine",
+            hint="run this on a machine with the cluster's commands, or choose executor none",
         ) from error
     except TimeoutError as error:
         raise ClusterUnreachable(
-            f"{argv[0]} gave no answer within {timeout_s:g} s",
-            hint="nothing is known of the jobs; ask again, or raise command_timeout_s",
+            f"the command {argv[0]} gave no answer within {timeout_s:g} s",
+            hint="the state of the jobs is unknown; try again, or raise command_timeout_s",
         ) from error
     except OSError as error:
         raise ClusterUnreachable(f"{argv[0]} cannot be run: {error.strerror}") from error
@@ -110,7 +110,7 @@ class SlurmExecutor:
             # With several clusters: 123;name.
             job_id = answer.out.strip().partition(";")[0]
             if not _NUMBERED.fullmatch(job_id):
-                raise RunFailed(f"sbatch gave no job id for {job.name}: {answer.out.strip()!r}")
+                raise RunFailed(f"sbatch returned no job id for {job.name}: {answer.out.strip()!r}")
             ids[job.name] = job_id
             submitted(job, job_id)
 
@@ -181,7 +181,7 @@ def _unreachable(command: str, answer: CommandAnswer) -> RunFailed:
     lines = [_plain(command, line) for line in answer.err.strip().splitlines()]
     message = f"{command}: {'; '.join(lines) or f'exit code {answer.code}'}"
     if re.search(r"nable to contact|onnection|timed out|protocol|uthentication", answer.err):
-        return ClusterUnreachable(message, hint="nothing is known of the jobs: ask again later")
+        return ClusterUnreachable(message, hint="the state of the jobs is unknown: try again later")
     return RunFailed(message)
 
 

@@ -101,11 +101,13 @@ def _requeue_if_worthwhile(context: Context, ending: JobEnding, before: int | No
     if context.restart >= MOST_REQUEUES:
         return ending.code
     context.record("requeued", reason="the time limit was near", left=after)
-    context.say(f"back into the queue: {after} rollouts are left, of {before} at this start")
+    context.say(
+        f"the job is back in the queue: {after} rollouts are left, of {before} when it started"
+    )
     try:
         slurm.requeue(context.env["SLURM_JOB_ID"])
     except slurm.SlurmUnreachable as error:
-        context.say(f"cannot be put back into the queue: {error}")
+        context.say(f"the job cannot be put back into the queue: {error}")
         return ending.code
     # Slurm ends this process in a moment; nothing is left to lose, so it may be at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -88,7 +88,7 @@ def ask(base_url: str, probe: Probe, key: str) -> ProbeAnswer:
         return ProbeAnswer(None, f"no answer ({reason})")
     if status in {401, 403} and probe.expect_status not in {401, 403}:
         return ProbeAnswer(
-            ProbeVerdict.AUTH_REFUSED, f"it answers {status}: it does not take our key"
+            ProbeVerdict.AUTH_REFUSED, f"it answers {status}: it rejects the API key of the job"
         )
     if status != probe.expect_status:
         return ProbeAnswer(None, f"it answers {status}, not {probe.expect_status}")
@@ -114,7 +114,7 @@ def _model(body: bytes, probe: Probe) -> ProbeAnswer:
     try:
         models = [str(model["id"]) for model in json.loads(body)["data"]]
     except (ValueError, KeyError, TypeError):
-        return ProbeAnswer(None, f"{probe.path} gives no list of models")
+        return ProbeAnswer(None, f"{probe.path} does not return a list of models")
     if probe.expect_model in models:
         return ProbeAnswer(ProbeVerdict.READY, f"it serves {probe.expect_model}")
     if not models:

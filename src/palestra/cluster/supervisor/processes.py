@@ -82,7 +82,9 @@ def mind(arguments: Sequence[str], *, step: bool = False, hold_s: float = 0.0) -
     workdir, *argv = arguments
     supervisor = os.getppid()
     if not become_subreaper():
-        _log_line("this system has no subreapers: what detaches itself may be left behind")
+        _log_line(
+            "this system has no subreapers, so processes that detach themselves may be left running"
+        )
     if not step:  # there it may be a thread that starts us, and ends
         die_with_parent(signal.SIGTERM)
     signals_received: list[int] = []

@@ -75,7 +75,7 @@ class MainStep:
     def look(self) -> None:
         """End the main step when its time to drain is over."""
         if self._end_at is not None and self.running and time.monotonic() > self._end_at:
-            self._context.say(f"{self.component.name} has not drained in time")
+            self._context.say(f"{self.component.name} did not finish its requests in time")
             self._end_at = None
             self.end()
 
@@ -233,7 +233,9 @@ class Service:
         context.say(f"{component.name}: {failure.reason}")
         if was is ServiceState.STARTING and self._port_taken() and self._new_ports < NEW_PORTS:
             self._new_ports += 1
-            context.say(f"{component.name}: its port was taken by another process, so a new one")
+            context.say(
+                f"{component.name}: another process uses its port, so it starts again on a new one"
+            )
             return self._restart(failure)
         if component.on_exit.action is ExitAction.IGNORE:
             self.state = ServiceState.IGNORED
@@ -293,7 +295,9 @@ class Service:
         """Probe the service once, and check that our own process answers."""
         component_probe = self.component.probe
         if component_probe is None:
-            return ProbeAnswer(ProbeVerdict.READY, "it runs; nothing else is asked of it")
+            return ProbeAnswer(
+                ProbeVerdict.READY, "its process runs, and no further check is configured"
+            )
         answer = probe.ask(
             f"http://{self._address}:{self._port}", component_probe, self._context.nonce
         )
@@ -302,7 +306,8 @@ class Service:
             if listeners.strangers and not listeners.ours:
                 return ProbeAnswer(
                     ProbeVerdict.AUTH_REFUSED,
-                    f"port {self._port} is answered by process {listeners.strangers[0]}, which is not ours",
+                    f"port {self._port} is used by process {listeners.strangers[0]}, which this "
+                    "job did not start",
                 )
         return answer
 
@@ -374,6 +379,6 @@ class _Watch:
                 self.result = Waited(answer.verdict, answer.text, silent_s)
                 return
             if misses >= MISSES:
-                text = f"it runs, but has not answered for {silent_s:.0f} s: {answer.text}"
+                text = f"its process runs, but has not answered for {silent_s:.0f} s: {answer.text}"
                 self.result = Waited(ProbeVerdict.TIMEOUT, text, silent_s)
                 return

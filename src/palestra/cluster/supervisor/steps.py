@@ -81,7 +81,8 @@ def read_task(plan: Path, job_name: str, index: int) -> JobTask:
         raise BadPlan(f"{plan} has no job {job_name!r} (jobs: {names})")
     if jobs_of_name[0].shards and index >= len(jobs_of_name[0].shards):
         raise BadPlan(
-            f"job {job_name} has {len(jobs_of_name[0].shards)} shards, and no number {index}"
+            f"job {job_name} has {len(jobs_of_name[0].shards)} shards, and no shard with number "
+            f"{index}"
         )
     return JobTask(plan, run, jobs_of_name[0], index)
 

@@ -102,19 +102,21 @@ class Supervision:
         except (LeaseHeld, slurm.SlurmUnreachable) as error:
             return self._finish(JobEnding("refused", LEASE_HELD, str(error)))
         except OSError as error:
-            return self._finish(JobEnding("failed", UNWRITABLE, f"cannot write the run: {error}"))
+            return self._finish(
+                JobEnding("failed", UNWRITABLE, f"cannot write the files of the run: {error}")
+            )
         context.lease = (self._lease_path, self._lease.number)
         try:
             ending = self._already_done() or self._work()
         except OSError as error:
-            ending = JobEnding("failed", UNWRITABLE, f"cannot write the run: {error}")
+            ending = JobEnding("failed", UNWRITABLE, f"cannot write the files of the run: {error}")
         finally:
             self._stop_all()
         ending = self._settled(ending)
         try:
             self._lease.release(stopped=self._stopped_by_itself)
         except OSError as error:
-            context.say(f"cannot give the lease back: {error}")
+            context.say(f"cannot remove the lock of the shard: {error}")
         return self._finish(ending)
 
     def told_to_stop(self, number: int) -> None:
@@ -183,7 +185,9 @@ class Supervision:
 
     def _run_main(self) -> JobEnding:
         if self._signals.drain:
-            return JobEnding("drained", DRAINED, "the time limit is near, and nothing had begun")
+            return JobEnding(
+                "drained", DRAINED, "the time limit is near, and the collection had not begun"
+            )
         try:
             self._main.start()
         except OSError as error:
@@ -193,7 +197,7 @@ class Supervision:
     def _main_ended(self) -> JobEnding:
         code, name = self._main.code or 0, self._main.component.name
         if code == DRAINED:
-            return JobEnding("drained", DRAINED, "it was asked to start nothing more", name)
+            return JobEnding("drained", DRAINED, "it was told to start no more rollouts", name)
         if code and self._also_told(code):
             return self._cancelled()
         if code:
@@ -223,7 +227,7 @@ class Supervision:
         draining = False
         while not reached():
             if self._lease.lost.is_set():
-                return JobEnding("failed", LEASE_HELD, "another job has taken this shard over")
+                return JobEnding("failed", LEASE_HELD, "another job now runs this shard")
             if self._signals.stop:
                 return self._cancelled()
             for service in self._services:
@@ -284,7 +288,7 @@ class Supervision:
         if self._signals.stop:  # which the main step took for a good end
             return self._cancelled()
         name = self._main.component.name
-        reason = f"{name} ended well, but not everything has ended: {error}"
+        reason = f"{name} ended without an error, but some rollouts did not end: {error}"
         return JobEnding("failed", NOT_DONE, reason, name, self._main.tail())
 
     def _done_by(self) -> dict[str, object]:

@@ -3,12 +3,15 @@
 import asyncio
 import inspect
 from abc import abstractmethod
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from fastapi import Body, FastAPI, Request, Response
-from pydantic import BaseModel
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 
+from palestra.compat.mcp import MCP_PATH, RESERVED_NAMES, Catchall, MCPTool, bare_name
 from palestra.compat.metrics import aggregated
 from palestra.compat.nemo_gym.config_types import (
     AggregateMetrics,
@@ -16,12 +19,20 @@ from palestra.compat.nemo_gym.config_types import (
     BaseRunServerInstanceConfig,
     Domain,
 )
+from palestra.compat.nemo_gym.judge import judge_failsafe
+from palestra.compat.nemo_gym.rollout_correlation import RolloutContextMiddleware
 from palestra.compat.openai_types.responses import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from palestra.compat.servers import BaseServer, SimpleServer
 from palestra.schema import JsonDict
+from palestra.server import INFERRED_REVERIFY_MODE, REVERIFY_MODE_PATH, TOKEN_HEADER
+
+NEMO_GYM_MCP_METADATA_KEY: Final = "mcp"
+NEMO_GYM_MCP_SESSION_TOKEN_HEADER: Final = TOKEN_HEADER
+RESERVED_MCP_TOOL_NAMES: Final = RESERVED_NAMES
+normalize_tool_name = bare_name
 
 
 class ReverifyMode(StrEnum):
@@ -32,8 +43,20 @@ class ReverifyMode(StrEnum):
     UNKNOWN = "unknown"
 
 
+class MCPServerMetadata(BaseModel):
+    """How to reach an environment's tools over MCP, in the answer of `/seed_session`."""
+
+    server_name: str
+    url_path: str = MCP_PATH
+    transport: str = "http"
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
 class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
     """The settings of an environment. Subclass it to add your own fields."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.UNKNOWN
+    """Whether `verify` can score a stored response, whose session is gone. Override it."""
 
     expose_tools_over_mcp: bool = False
     """Whether the POST routes are also tools at `/mcp`, for agents that use MCP."""
@@ -55,6 +78,12 @@ class BaseVerifyResponse(BaseVerifyRequest):
     """The verify request with the reward added."""
 
     reward: float
+
+
+class BaseMultiRewardVerifyResponse(BaseVerifyResponse):
+    """A verify response with several named rewards; `reward` is the total."""
+
+    reward_components: dict[str, float]
 
 
 class BaseSeedSessionRequest(BaseModel):
@@ -84,18 +113,49 @@ class SimpleResourcesServer(BaseResourcesServer, SimpleServer):
         """Return the app with the protocol's endpoints. Override this method to add your tools."""
         app = FastAPI(title=self.config.name or type(self).__name__)
         self.setup_session_middleware(app)
+        app.add_middleware(RolloutContextMiddleware)
         app.post("/seed_session")(self.seed_session)
-        app.post("/verify")(self.verify)
+        is_async = inspect.iscoroutinefunction(self.verify)
+        app.post("/verify")(judge_failsafe(self.verify) if is_async else self.verify)
         app.post("/aggregate_metrics")(self.aggregate_metrics)
-        mode = _declared_mode(self)
 
-        async def reverify_mode() -> dict[str, str]:
-            declared = mode() if callable(mode) else mode
-            declared = await declared if inspect.isawaitable(declared) else declared
-            return {"reverify_mode": str(declared)}
+        async def reverify_mode() -> JSONResponse:
+            declared = self.get_reverify_mode()
+            mode = ReverifyMode(await declared if inspect.isawaitable(declared) else declared)
+            inferred = mode is ReverifyMode.UNKNOWN and not _sees_session(self)
+            headers = {INFERRED_REVERIFY_MODE: ReverifyMode.STATELESS.value} if inferred else None
+            return JSONResponse(mode.value, headers=headers)
 
-        app.get("/reverify_mode")(reverify_mode)
+        app.get(REVERIFY_MODE_PATH)(reverify_mode)
         return app
+
+    async def get_reverify_mode(self) -> ReverifyMode:
+        """Return whether stored responses can be verified again; by default the config's
+        `REVERIFY_MODE`.
+        """
+        return self.config.REVERIFY_MODE
+
+    def normalize_tool_name(self, name: str) -> str:
+        """Return the tool's own name; MCP clients record it as `mcp__<server>__<tool>`."""
+        return bare_name(name, self.config.name)
+
+    def mcp_tools(
+        self, harvested: list[MCPTool], catchall: Catchall | None
+    ) -> Sequence[MCPTool] | None:
+        """Return the tools to offer over MCP; by default all that the routes describe.
+
+        `catchall`: makes the tools of a route that takes any name; None when there is none.
+        """
+        del catchall
+        return harvested
+
+    def mcp_allowed_tools_for_session(self, seed_body: JsonDict) -> list[str] | None:
+        """Return the names of the tools that a session may use over MCP; None, the default, for all.
+
+        `seed_body`: the body of its `/seed_session`.
+        """
+        del seed_body
+        return None
 
     async def seed_session(self, body: BaseSeedSessionRequest) -> BaseSeedSessionResponse:
         """Prepare the session from the task row."""
@@ -124,26 +184,10 @@ class SimpleResourcesServer(BaseResourcesServer, SimpleServer):
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 
 
-def _declared_mode(server: SimpleResourcesServer) -> Any:
-    """Return the reverify mode that the author declared as a field, class attribute, setting, or
-    method.
-
-    Default: STATELESS, or UNKNOWN when `verify` takes the HTTP request, and so the session.
-    """
-    for name in ("reverify_mode", "get_reverify_mode", "REVERIFY_MODE", "_reverify_mode"):
-        declared = getattr(server, name, None) or getattr(
-            getattr(server, "config", None), name, None
-        )
-        if declared is not None:
-            return declared
-    class_values = [value for kind in type(server).__mro__ for value in vars(kind).values()]
-    modes = [value for value in class_values if isinstance(value, ReverifyMode)]
-    if modes:
-        return modes[0]
+def _sees_session(server: SimpleResourcesServer) -> bool:
+    """Whether `verify` takes the HTTP request, and so the session that a stored response lacks."""
     parameters = inspect.signature(server.verify).parameters.values()
-    sees_session = any(_is_request(parameter.annotation) for parameter in parameters)
-    # What it cannot reach it cannot depend on.
-    return ReverifyMode.UNKNOWN if sees_session else ReverifyMode.STATELESS
+    return any(_is_request(parameter.annotation) for parameter in parameters)
 
 
 def _is_request(annotation: Any) -> bool:
@@ -152,8 +196,12 @@ def _is_request(annotation: Any) -> bool:
 
 
 __all__ = [
+    "NEMO_GYM_MCP_METADATA_KEY",
+    "NEMO_GYM_MCP_SESSION_TOKEN_HEADER",
+    "RESERVED_MCP_TOOL_NAMES",
     "AggregateMetrics",
     "AggregateMetricsRequest",
+    "BaseMultiRewardVerifyResponse",
     "BaseResourcesServer",
     "BaseResourcesServerConfig",
     "BaseRunRequest",
@@ -164,10 +212,12 @@ __all__ = [
     "Body",
     "Domain",
     "FastAPI",
+    "MCPServerMetadata",
     "NeMoGymResponse",
     "NeMoGymResponseCreateParamsNonStreaming",
     "Request",
     "Response",
     "ReverifyMode",
     "SimpleResourcesServer",
+    "normalize_tool_name",
 ]

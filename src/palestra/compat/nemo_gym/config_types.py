@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import Any, Literal
 
+from omegaconf import OmegaConf
 from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.compat.openai_types.base import OpenAIModel
@@ -82,6 +83,14 @@ class DatasetConfig(OpenAIModel):
     license: str | None = None
 
 
+class BenchmarkDatasetConfig(DatasetConfig):
+    """The settings of an agent's dataset of type benchmark."""
+
+    type: Literal["benchmark"] = "benchmark"
+    prepare_script: str | None = None
+    prompt_config: str | None = None
+
+
 class BaseNeMoGymCLIConfig(BaseModel):
     """The settings of a command. Unknown settings are allowed: they belong to other commands."""
 
@@ -111,3 +120,22 @@ def is_server_ref(value: Any) -> ServerRef | None:
         if kind.model_fields["type"].default == value["type"]:
             return kind.model_validate(dict(value))  # type: ignore[return-value]
     return None
+
+
+__all__ = [
+    "AgentServerRef",
+    "AggregateMetrics",
+    "AggregateMetricsRequest",
+    "BaseNeMoGymCLIConfig",
+    "BaseRunServerConfig",
+    "BaseRunServerInstanceConfig",
+    "BaseServerConfig",
+    "BenchmarkDatasetConfig",
+    "DatasetConfig",
+    "Domain",
+    "ModelServerRef",
+    "OmegaConf",
+    "ResourcesServerRef",
+    "ServerRef",
+    "is_server_ref",
+]

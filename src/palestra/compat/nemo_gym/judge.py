@@ -1,16 +1,19 @@
 """`nemo_gym.judge`: call a judge model; raise `JudgeError` when there is no verdict."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from starlette.responses import JSONResponse
 
+from palestra.compat.handlers import Handler, like
 from palestra.compat.http import response_json
 from palestra.compat.openai_types.responses import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from palestra.errors import CallError
+from palestra.schema import FAILURE_CLASS, FAILURE_JUDGE_ERROR
 
 RESPONSES_PATH = "/v1/responses"
 
@@ -45,6 +48,52 @@ class JudgeError(Exception):
         self.message = str(self.args[0])
         for name, value in details.items():
             setattr(self, name, value)
+
+
+Verdict = TypeVar("Verdict")
+
+
+async def reraise_judge_errors(coro: Awaitable[Verdict]) -> Verdict:
+    """Await a judge call and return its result; raise `JudgeError` for every exception of it."""
+    try:
+        return await coro
+    except JudgeError:
+        raise
+    except Exception as error:
+        raise JudgeError(f"{type(error).__name__}: {error}") from error
+
+
+def judge_failsafe(verify_fn: Handler) -> Handler:
+    """Return `verify_fn` that answers a failed row, instead of raising, when the judge failed.
+
+    The row is the request's body with `reward: 0.0`, `_ng_failure_class: "judge_failed"` and
+    `_ng_failure_judge_error`. Raises RuntimeError: the judge failed, and no argument is the body of
+    a verify request. Raises JudgeError in a fleet, which makes a typed failure of it: a row could
+    lose its marks in an author's agent, and be scored with 0.0.
+    """
+
+    @like(verify_fn)
+    async def verify(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await verify_fn(*args, **kwargs)
+        except JudgeError as error:
+            server = getattr(verify_fn, "__self__", args[0] if args else None)
+            if getattr(getattr(server, "server_client", None), "is_in_fleet", False) is True:
+                raise
+            return JSONResponse(_failed_row(error, args, kwargs))
+
+    return verify
+
+
+def _failed_row(
+    error: JudgeError, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    bodies = [kwargs["body"]] if "body" in kwargs else [*args, *kwargs.values()]
+    body = next((b for b in bodies if hasattr(b, "model_dump") and hasattr(b, "response")), None)
+    if body is None:
+        raise RuntimeError("the judge failed, and no argument is a verify request") from error
+    row: dict[str, Any] = body.model_dump(mode="json")
+    return row | {"reward": 0.0, FAILURE_CLASS: "judge_failed", FAILURE_JUDGE_ERROR: str(error)}
 
 
 async def call_judge(*args: Any, **kwargs: Any) -> Any:

@@ -57,7 +57,6 @@ from palestra.compat.openai_types.items import (
     NeMoGymResponseReasoningItemForTraining,
     NeMoGymSummary,
     NeMoGymUnknownItem,
-    TokenIDLogProbMixin,
 )
 from palestra.compat.openai_types.responses import (
     NeMoGymIncompleteDetails,
@@ -68,6 +67,11 @@ from palestra.compat.openai_types.responses import (
     NeMoGymResponseUsage,
     accumulate_response_usage,
     empty_response_usage,
+)
+from palestra.compat.openai_types.tokens import (
+    REQUIRED_TOKEN_METADATA_FIELDS,
+    TOKEN_METADATA_FIELDS,
+    TokenIDLogProbMixin,
 )
 from palestra.schema import JsonDict
 
@@ -144,6 +148,28 @@ RESPONSES_TO_TRAIN: dict[type[OpenAIModel], type[OpenAIModel]] = {
 }
 """For each type of item, the type that also carries token ids."""
 
+
+def training_variant_of(cls: type[OpenAIModel]) -> type[OpenAIModel]:
+    """Return the type that has the fields of `cls` and its token ids.
+
+    Raises NotImplementedError: there is no such type.
+    """
+    if issubclass(cls, TokenIDLogProbMixin):
+        return cls
+    if cls is NeMoGymChatCompletionMessage:
+        return NeMoGymChatCompletionMessageForTraining
+    try:
+        return RESPONSES_TO_TRAIN[cls]
+    except KeyError:
+        raise NotImplementedError(f"{cls.__name__} has no variant with token ids") from None
+
+
+RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
+"""HTTP statuses that are retried without counting as a try. A list: authors add lists to it."""
+
+RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
+"""HTTP statuses that are retried."""
+
 _PREFIX = "NeMoGym"
 _PLACES = ("openai.types.responses", "openai.types.chat", "openai.types")
 
@@ -184,7 +210,11 @@ def _of_openai(name: str) -> Any | None:
 
 
 __all__ = [
+    "RATE_LIMIT_ERROR_CODES",
+    "REQUIRED_TOKEN_METADATA_FIELDS",
     "RESPONSES_TO_TRAIN",
+    "RETRY_ERROR_CODES",
+    "TOKEN_METADATA_FIELDS",
     "NeMoGymAsyncOpenAI",
     "NeMoGymChatCompletion",
     "NeMoGymChatCompletionAssistantMessageForTrainingParam",
@@ -238,4 +268,5 @@ __all__ = [
     "TokenIDLogProbTypedDictMixin",
     "accumulate_response_usage",
     "empty_response_usage",
+    "training_variant_of",
 ]

@@ -45,11 +45,21 @@ class OpenDict(dict[str, Any]):
     __shape__: ClassVar[Any] = dict[str, Any]
     """The type that pydantic checks the dict against when the dict is a field of a model."""
 
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        # Opened when it is asked for: most is only checked and sent on.
+        if type(value) is dict or type(value) is list:
+            value = self[name] = _opened(value)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of `name`; `default` when it does not exist."""
+        return self[name] if name in self else default  # noqa: SIM401  # it would call itself
+
     def __getattr__(self, name: str) -> Any:
-        try:
+        if name in self:
             return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        raise AttributeError(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
@@ -71,22 +81,23 @@ class OpenDict(dict[str, Any]):
         return core_schema.no_info_wrap_validator_function(
             cls._checked,
             handler.generate_schema(cls.__shape__),
-            serialization=core_schema.simple_ser_schema("any"),
+            serialization=core_schema.simple_ser_schema("dict"),
         )
 
     @classmethod
     def _checked(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Self:
         fields = plain(value)
-        fields = dict(fields) if isinstance(fields, Mapping) else fields
+        if not isinstance(fields, dict) and isinstance(fields, Mapping):
+            fields = dict(fields)
         check(fields)
         # What was given, in its order: templates show a tool as it is written.
-        return cls({key: _opened(inner) for key, inner in fields.items()})
+        return cls(fields)
 
 
 def _opened(value: Any) -> Any:
     # Below the top as well: `tool.parameters` and `format.schema` are read either way.
     if type(value) is dict:
-        return OpenDict({key: _opened(inner) for key, inner in value.items()})
+        return OpenDict(value)
     return [_opened(item) for item in value] if type(value) is list else value
 
 
@@ -97,4 +108,6 @@ def plain(value: Any) -> Any:
 
 def field_of(value: Any, name: str) -> Any:
     """Return the item or attribute `name` of a mapping or an object; None when it does not exist."""
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    if isinstance(value, (dict, Mapping)):  # nearly always a dict, which is found out at once
+        return value.get(name)
+    return getattr(value, name, None)

@@ -1,11 +1,16 @@
 """Types of the Chat Completions API, under the names that existing environments use."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from palestra.compat.openai_types.base import Named, OpenAIModel, OpenDict
+from palestra.compat.openai_types.base import Named, OpenAIModel, OpenDict, field_of
 from palestra.compat.openai_types.shapes import ChatToolEntry, OpenChatMessage, ToolChoice, Typed
+from palestra.compat.openai_types.tokens import (
+    TOKEN_METADATA_FIELDS,
+    TokenCarrier,
+    TokenIDLogProbMixin,
+)
 
 
 class NeMoGymFunction(OpenAIModel):
@@ -23,7 +28,7 @@ class NeMoGymChatCompletionMessageToolCall(Named):
     type: Literal["function"] = "function"
 
 
-class NeMoGymChatCompletionMessage(Named):
+class NeMoGymChatCompletionMessage(Named, TokenCarrier):
     """A message of the assistant."""
 
     __told_by__ = frozenset({"role"})
@@ -37,12 +42,13 @@ class NeMoGymChatCompletionMessage(Named):
     tool_calls: list[NeMoGymChatCompletionMessageToolCall] | None = None
 
 
-class NeMoGymChatCompletionMessageForTraining(NeMoGymChatCompletionMessage):
+class NeMoGymChatCompletionMessageForTraining(NeMoGymChatCompletionMessage, TokenIDLogProbMixin):
     """A message of the assistant, with its token ids."""
 
-    prompt_token_ids: list[int]
-    generation_token_ids: list[int]
-    generation_log_probs: list[float]
+
+def _message_tag(value: Any) -> str:
+    has_tokens = any(field_of(value, name) is not None for name in TOKEN_METADATA_FIELDS)
+    return "trained" if has_tokens else "plain"
 
 
 class NeMoGymChoice(OpenAIModel):
@@ -51,7 +57,11 @@ class NeMoGymChoice(OpenAIModel):
     finish_reason: str | None = None
     index: int = 0
     logprobs: OpenDict | None = None
-    message: NeMoGymChatCompletionMessage
+    message: Annotated[
+        Annotated[NeMoGymChatCompletionMessage, Tag("plain")]
+        | Annotated[NeMoGymChatCompletionMessageForTraining, Tag("trained")],
+        Discriminator(_message_tag),
+    ]
 
 
 class NeMoGymCompletionUsage(OpenAIModel):
@@ -84,8 +94,6 @@ class NeMoGymChatCompletionCreateParamsNonStreaming(OpenAIModel):
     model: str | None = None
     audio: OpenDict | None = None
     frequency_penalty: float | None = None
-    function_call: str | OpenDict | None = None
-    functions: list[OpenDict] | None = None
     logit_bias: dict[str, int] | None = None
     logprobs: bool | None = None
     max_completion_tokens: int | None = None

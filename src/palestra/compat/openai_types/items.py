@@ -5,23 +5,19 @@ An item of an unlisted kind is kept as `NeMoGymUnknownItem`.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from palestra.compat.openai_types.base import Named, OpenAIModel, field_of
 from palestra.compat.openai_types.shapes import Content, Part
-
-
-class TokenIDLogProbMixin(OpenAIModel):
-    """The extra fields of items in training: the exact token ids, and one log prob per output
-    token.
-    """
-
-    prompt_token_ids: list[int]
-    generation_token_ids: list[int]
-    generation_log_probs: list[float]
+from palestra.compat.openai_types.tokens import (
+    TokenCarrier,
+    TokenIDLogProbMixin,
+    has_token_metadata,
+)
 
 
 class NeMoGymSummary(Named):
@@ -31,15 +27,20 @@ class NeMoGymSummary(Named):
     type: Literal["summary_text"] = "summary_text"
 
 
-class NeMoGymResponseReasoningItem(Named):
-    """The reasoning of the model before its answer."""
+class NeMoGymResponseReasoningItem(Named, TokenCarrier):
+    """The reasoning of the model before its answer.
 
+    Fields that are not declared here are dropped: OpenAI refuses a reasoning item with a `status`.
+    """
+
+    model_config = ConfigDict(extra="ignore")
     __told_by__ = frozenset({"id", "type", "summary"})
 
     id: str = Field(default_factory=lambda: f"rs_{uuid4().hex}")
     summary: list[NeMoGymSummary] = Field(default_factory=list)
     type: Literal["reasoning"] = "reasoning"
     encrypted_content: str | None = None
+    content: list[Part] | None = None
 
 
 class NeMoGymResponseOutputText(Named):
@@ -73,7 +74,7 @@ NeMoGymContent = Annotated[
 ]
 
 
-class NeMoGymResponseOutputMessage(Named):
+class NeMoGymResponseOutputMessage(Named, TokenCarrier):
     """A message that the model wrote."""
 
     __told_by__ = frozenset({"id", "role", "type"})
@@ -85,7 +86,7 @@ class NeMoGymResponseOutputMessage(Named):
     type: Literal["message"] = "message"
 
 
-class NeMoGymEasyInputMessage(OpenAIModel):
+class NeMoGymEasyInputMessage(TokenCarrier):
     """A message of any role. The content is text, or a list of parts, which are dicts."""
 
     content: Content
@@ -93,7 +94,7 @@ class NeMoGymEasyInputMessage(OpenAIModel):
     type: Literal["message"] = "message"
 
 
-class NeMoGymMessage(OpenAIModel):
+class NeMoGymMessage(TokenCarrier):
     """An input message to the model. The content is a list of parts, which are dicts."""
 
     content: list[Part]
@@ -102,7 +103,7 @@ class NeMoGymMessage(OpenAIModel):
     type: Literal["message"] = "message"
 
 
-class NeMoGymResponseFunctionToolCall(Named):
+class NeMoGymResponseFunctionToolCall(Named, TokenCarrier):
     """A tool call of the model. `arguments` is the JSON text exactly as the model wrote it."""
 
     arguments: str
@@ -113,7 +114,7 @@ class NeMoGymResponseFunctionToolCall(Named):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class NeMoGymFunctionCallOutput(Named):
+class NeMoGymFunctionCallOutput(Named, TokenCarrier):
     """The result of a tool call."""
 
     call_id: str
@@ -123,7 +124,7 @@ class NeMoGymFunctionCallOutput(Named):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class NeMoGymUnknownItem(OpenAIModel):
+class NeMoGymUnknownItem(TokenCarrier):
     """An item of an unlisted kind, kept unchanged."""
 
     type: str
@@ -151,7 +152,6 @@ class NeMoGymResponseFunctionToolCallForTraining(
     """A tool call with its token ids."""
 
 
-_TRAINED = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 _WRITTEN = frozenset({"output_text", "refusal"})
 
 _KINDS: dict[str, type[OpenAIModel]] = {
@@ -164,18 +164,30 @@ _KINDS: dict[str, type[OpenAIModel]] = {
 }
 
 
+_TAG_OF_TYPE = {kind: kind for kind in ("reasoning", "function_call", "function_call_output")}
+_UNTRAINED = frozenset({"function_call_output", "unknown"})
+
+
 def _item_tag(value: Any) -> str:
-    trained = all(field_of(value, name) is not None for name in _TRAINED)
-    for tag, kind in _KINDS.items():
-        if isinstance(value, kind):
-            has_tokens = trained and isinstance(value, TokenIDLogProbMixin)
-            return f"{tag}_trained" if has_tokens else tag
-    kind_of = field_of(value, "type")
-    is_message = kind_of == "message" or (kind_of is None and field_of(value, "role") is not None)
-    tag = _message_tag(value) if is_message else str(kind_of)
-    if tag not in _KINDS:
-        return "unknown"
-    return f"{tag}_trained" if trained and tag != "function_call_output" else tag
+    if isinstance(value, OpenAIModel):
+        return _tag_of_object(value)
+    kind = field_of(value, "type")
+    tag = _TAG_OF_TYPE.get(kind, "unknown") if isinstance(kind, str) else "unknown"
+    if kind == "message" or (kind is None and field_of(value, "role") is not None):
+        tag = _message_tag(value)
+    return f"{tag}_trained" if tag not in _UNTRAINED and has_token_metadata(value) else tag
+
+
+def _tag_of_object(item: OpenAIModel) -> str:
+    tag, may_have_tokens = _tag_of_class(type(item))
+    return f"{tag}_trained" if may_have_tokens and has_token_metadata(item) else tag
+
+
+@cache
+def _tag_of_class(item_class: type) -> tuple[str, bool]:
+    """Return the tag of the items of a class, and whether they can have token fields."""
+    tags = (tag for tag, kind in _KINDS.items() if issubclass(item_class, kind))
+    return next(tags, "unknown"), issubclass(item_class, TokenIDLogProbMixin)
 
 
 def _message_tag(value: Any) -> str:

@@ -2,10 +2,10 @@
 use.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from palestra.compat.openai_types.base import Named, OpenAIModel, OpenDict, field_of
 from palestra.compat.openai_types.items import (
@@ -23,15 +23,29 @@ from palestra.compat.openai_types.shapes import (
 
 
 class NeMoGymResponseInputTokensDetails(OpenAIModel):
-    """The number of input tokens that came from a cache."""
+    """The number of input tokens that came from a cache; None when it is unknown."""
 
-    cached_tokens: int = 0
+    cached_tokens: int | None
 
 
 class NeMoGymResponseOutputTokensDetails(OpenAIModel):
-    """The number of output tokens that were reasoning."""
+    """The number of output tokens that were reasoning; None when it is unknown."""
 
-    reasoning_tokens: int = 0
+    reasoning_tokens: int | None
+
+
+def _unknown_cached_tokens() -> NeMoGymResponseInputTokensDetails:
+    return NeMoGymResponseInputTokensDetails(cached_tokens=None)
+
+
+def _unknown_reasoning_tokens() -> NeMoGymResponseOutputTokensDetails:
+    return NeMoGymResponseOutputTokensDetails(reasoning_tokens=None)
+
+
+_DETAILS = (
+    ("input_tokens_details", "cached_tokens"),
+    ("output_tokens_details", "reasoning_tokens"),
+)
 
 
 class NeMoGymResponseUsage(OpenAIModel):
@@ -39,13 +53,35 @@ class NeMoGymResponseUsage(OpenAIModel):
 
     input_tokens: int
     input_tokens_details: NeMoGymResponseInputTokensDetails = Field(
-        default_factory=NeMoGymResponseInputTokensDetails
+        default_factory=_unknown_cached_tokens
     )
     output_tokens: int
     output_tokens_details: NeMoGymResponseOutputTokensDetails = Field(
-        default_factory=NeMoGymResponseOutputTokensDetails
+        default_factory=_unknown_reasoning_tokens
     )
     total_tokens: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unknown_details(cls, value: Any) -> Any:
+        # Some endpoints send details without the count.
+        if not isinstance(value, Mapping):
+            return value
+        usage = dict(value)
+        for group, name in _DETAILS:
+            if isinstance(details := usage.get(group), Mapping):
+                usage[group] = {name: None, **details}
+        return usage
+
+    @classmethod
+    def sum_from_list(cls, usages: Iterable["NeMoGymResponseUsage"]) -> Self:
+        """Return the sum of `usages`, which starts from 0. A count is None once one usage does not
+        know it.
+        """
+        total = cls.model_validate(empty_response_usage())
+        for usage in usages:
+            accumulate_response_usage(total, usage)
+        return total
 
 
 class NeMoGymIncompleteDetails(OpenAIModel):
@@ -55,7 +91,13 @@ class NeMoGymIncompleteDetails(OpenAIModel):
 
 
 class NeMoGymResponseCreateParamsNonStreaming(OpenAIModel):
-    """The request to the model: input, tools and sampling parameters of a task."""
+    """The request to the model: input, tools and sampling parameters of a task.
+
+    Other fields are refused. A parameter that only one endpoint has goes into
+    `metadata.extra_body`, a JSON object as text.
+    """
+
+    model_config = ConfigDict(extra="forbid")
 
     background: bool | None = None
     include: list[str] | None = None
@@ -146,7 +188,8 @@ def empty_response_usage() -> NeMoGymResponseUsage:
 def accumulate_response_usage(total: Any, turn: Any) -> NeMoGymResponseUsage | None:
     """Add one turn's usage to `total` and return the sum. An existing `total` is changed in place.
 
-    Each argument may be None, a usage, or a response, whose usage is taken.
+    Each argument may be None, a usage, or a response, whose usage is taken. A count that one of the
+    two does not know is None in the sum.
     """
     total_usage, added = _usage(total), _usage(turn)
     if added is None or total_usage is None:
@@ -155,18 +198,23 @@ def accumulate_response_usage(total: Any, turn: Any) -> NeMoGymResponseUsage | N
     total_usage.output_tokens += added.output_tokens
     total_usage.total_tokens += added.total_tokens
     # Objects of their own: details may be shared between responses.
-    cached_tokens = (
-        total_usage.input_tokens_details.cached_tokens + added.input_tokens_details.cached_tokens
-    )
     total_usage.input_tokens_details = NeMoGymResponseInputTokensDetails(
-        cached_tokens=cached_tokens
+        cached_tokens=_sum(
+            total_usage.input_tokens_details.cached_tokens,
+            added.input_tokens_details.cached_tokens,
+        )
     )
-    thought = (
-        total_usage.output_tokens_details.reasoning_tokens
-        + added.output_tokens_details.reasoning_tokens
+    total_usage.output_tokens_details = NeMoGymResponseOutputTokensDetails(
+        reasoning_tokens=_sum(
+            total_usage.output_tokens_details.reasoning_tokens,
+            added.output_tokens_details.reasoning_tokens,
+        )
     )
-    total_usage.output_tokens_details = NeMoGymResponseOutputTokensDetails(reasoning_tokens=thought)
     return total_usage
+
+
+def _sum(count: int | None, added: int | None) -> int | None:
+    return None if count is None or added is None else count + added
 
 
 def _usage(value: Any) -> NeMoGymResponseUsage | None:

@@ -4,12 +4,20 @@ A dict of an unlisted `type` needs only the key `type`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Required
+from typing import Annotated, Any, Literal, Required, Self
 
-from pydantic import ConfigDict, Discriminator, StrictBool, Tag, with_config
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    StrictBool,
+    Tag,
+    ValidatorFunctionWrapHandler,
+    with_config,
+)
 from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
 from palestra.compat.openai_types.base import OpenDict, field_of
+from palestra.compat.openai_types.tokens import token_metadata_of
 
 _open = with_config(ConfigDict(extra="allow"))
 
@@ -171,6 +179,11 @@ class OpenChatMessage(OpenDict):
             custom_error_message="a message needs a `role` that there is",
         ),
     ]
+
+    @classmethod
+    def _checked(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Self:
+        token_metadata_of(value)
+        return super()._checked(value, check)
 
 
 ToolChoice = Literal["none", "auto", "required"] | Typed

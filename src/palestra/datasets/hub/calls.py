@@ -26,6 +26,7 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from palestra.config import ConfigTree
 from palestra.datasets.hub.checks import UploadTarget
+from palestra.datasets.hub.references import HubReference
 from palestra.datasets.transfer.outgoing import Outgoing, UploadProgress
 from palestra.datasets.transfer.patience import TransferPatience, Trouble
 from palestra.errors import (
@@ -76,7 +77,8 @@ class Hub:
         """Raise ConfigError: no token is set. The hint explains where to put the token."""
         if not self.token:
             raise ConfigError(
-                "hf_token is not set, and the hub takes nothing without", hint=HOW_TO_BE_LET_IN
+                "hf_token is not set, and the Hugging Face hub needs it for an upload",
+                hint=HOW_TO_BE_LET_IN,
             )
 
     def upload(
@@ -98,6 +100,12 @@ class Hub:
         from palestra.datasets.hub.downloading import download
 
         return download(settings, self, progress, or_split=or_split)
+
+    def cached_split(self, reference: HubReference, cache: Path, progress: UploadProgress) -> Path:
+        """Return a file with the rows of a split; see `downloading.cached_split`."""
+        from palestra.datasets.hub.downloading import cached_split
+
+        return cached_split(reference, cache, self, progress)
 
     @cached_property
     def api(self) -> HfApi:
@@ -192,11 +200,11 @@ def as_error(what: str, error: Exception) -> PalestraError:
     """Return the error as a PalestraError with a message that starts with `what`."""
     cause = _innermost(error)
     if isinstance(cause, OfflineModeIsEnabled):
-        return ConfigError(f"{what}: HF_HUB_OFFLINE is set", hint="unset it")
+        return ConfigError(f"{what}: HF_HUB_OFFLINE is set", hint="unset HF_HUB_OFFLINE")
     if isinstance(cause, HFValidationError):
         return ConfigError(f"{what}: {_in_short(cause)}")
     if isinstance(cause, httpx2.TransportError | httpx2.InvalidURL):
-        return ConfigError(f"{what}: {_in_short(cause)}", hint="look at HF_ENDPOINT")
+        return ConfigError(f"{what}: {_in_short(cause)}", hint="check the value of HF_ENDPOINT")
     if isinstance(cause, HfHubHTTPError):
         return _refused(what, cause)
     return RunFailed(f"{what}: {type(cause).__name__}: {_in_short(cause)}")
@@ -217,7 +225,7 @@ def _refused(what: str, error: HfHubHTTPError) -> PalestraError:
     if isinstance(error, GatedRepoError):
         return CredentialsRejected(
             f"{what}: the repository is gated",
-            hint=f"ask for access on its page; {HOW_TO_BE_LET_IN}",
+            hint=f"request access on its web page; {HOW_TO_BE_LET_IN}",
             status=status,
         )
     for kind, reason in _ABSENT:
@@ -228,12 +236,16 @@ def _refused(what: str, error: HfHubHTTPError) -> PalestraError:
             )
     server_words = _refusal_text(error)
     if status in {401, 403}:
-        reason = "the hub rejects the token" if status == 401 else "this token may not do that"
+        reason = (
+            "the hub rejects the token"
+            if status == 401
+            else ("the token has no permission for this")
+        )
         return CredentialsRejected(
             f"{what}: {reason}{server_words}", hint=HOW_TO_BE_LET_IN, status=status
         )
     if status == 404:
-        return ConfigError(f"{what}: the hub has no such thing{server_words}")
+        return ConfigError(f"{what}: does not exist on the Hugging Face hub{server_words}")
     return RunFailed(f"{what}: the hub answered {status}{server_words}")
 
 

@@ -41,8 +41,8 @@ def check_rows(path: Path) -> tuple[str, ...]:
         problems = "; ".join(f"{why}: rows {lines}" for why, lines in wrong.items())
         raise InputDataError(
             f"{path} is not a train split: {problems}",
-            hint="nothing was uploaded; `palestra prepare` makes and checks such files, and split "
-            "validation or test is not checked",
+            hint="nothing was uploaded; `palestra prepare` makes and checks such files, only the "
+            "train split is checked",
         )
     return tuple(
         f"{path}: {missing:,} of {count:,} rows have no {name}"
@@ -91,7 +91,7 @@ def _resources_server(config_path: str) -> tuple[str, str]:
     if not kinds:
         raise ConfigError(
             f"resource_config_path: {config_path} has no resources server",
-            hint="it is the config of the environment that the dataset is for",
+            hint="pass the config of the environment that the dataset is for",
         )
     if len(kinds) > 1:
         names = ", ".join(sorted(server.name for server in servers))
@@ -99,8 +99,8 @@ def _resources_server(config_path: str) -> tuple[str, str]:
     implementation, domain = kinds.pop()
     if not domain:
         raise ConfigError(
-            f"{config_path}: the resources server {implementation} has no domain, which the "
-            "repository's name holds",
+            f"{config_path}: the resources server {implementation} has no domain, which is part "
+            "of the repository's name",
             hint=f"add domain: math (or what it is) to {implementation}",
         )
     newer = renamed(config_path)

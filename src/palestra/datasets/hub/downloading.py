@@ -6,6 +6,7 @@ continues from there.
 """
 
 import contextlib
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,14 @@ from huggingface_hub import HfFileMetadata, get_hf_file_metadata, get_session, h
 from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]
 
 from palestra.datasets.hub.calls import Hub
-from palestra.datasets.hub.repositories import NOTHING_READABLE, Split, chosen, splits_of
+from palestra.datasets.hub.references import HubReference
+from palestra.datasets.hub.repositories import (
+    NOTHING_READABLE,
+    Split,
+    chosen,
+    only_split,
+    splits_of,
+)
 from palestra.datasets.importing.sources import write_lines
 from palestra.datasets.transfer.files import Arriving, Digest, arriving, free_destination, keeping
 from palestra.datasets.transfer.outgoing import UploadProgress
@@ -27,6 +35,7 @@ from palestra.errors import ConfigError
 from palestra.settings import HubDownload
 
 DATASET: Final = "dataset"
+_COMMIT: Final = re.compile("[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,35 @@ def download(
         _fetch_split(repository, split, destination)
         written.append(destination)
     return written
+
+
+def cached_split(reference: HubReference, cache: Path, hub: Hub, progress: UploadProgress) -> Path:
+    """Return a JSONL file with the rows of a split. It is fetched once for each commit.
+
+    Without a split in the reference, the dataset must have only one. Raises the errors of
+    `download`.
+    """
+    repo_id = reference.repo_id
+    folder = cache / repo_id.replace("/", "--")
+    name = f"{reference.config or 'default'}-{reference.split or 'only'}.jsonl"
+    pinned = folder / reference.revision / name
+    if _COMMIT.fullmatch(reference.revision) and pinned.exists():
+        return pinned
+    info = hub.ask(
+        repo_id, lambda: hub.api.dataset_info(repo_id, revision=reference.revision or None)
+    )
+    path = folder / str(info.sha) / name
+    if path.exists():
+        return path
+    files = [sibling.rfilename for sibling in info.siblings or ()]
+    card = info.card_data.to_dict() if info.card_data else {}
+    splits = splits_of(files, card, reference.config)
+    split = (
+        chosen(splits, reference.split, repo_id) if reference.split else only_split(splits, repo_id)
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _fetch_split(_Repository(repo_id, str(info.sha), hub, progress), split, path)
+    return path
 
 
 def _look_up(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.schema import JsonObject
 
@@ -46,17 +47,50 @@ class Split:
     files: tuple[str, ...]
 
 
-def splits_of(files: Sequence[str], card: JsonObject) -> dict[str, Split]:
+def splits_of(files: Sequence[str], card: JsonObject, config: str = "") -> dict[str, Split]:
     """Return the splits of a repository: from its dataset card, else from the file names.
 
-    When no file name contains a split's name, all files are the train split.
+    `config`: the config of the card, or the folder of its files; empty: the default one. When no
+    file name contains a split's name, all files are the train split. Raises ConfigError: there is
+    no such config.
     """
-    listed = dict(_by_card(files, card.get("configs"))) or _by_name(files)
+    configs = card.get("configs")
+    if config:
+        configs, files = _narrowed(configs, files, config)
+    listed = dict(_by_card(files, configs)) or _by_name(files)
     return {
         name: Split(name, tuple(sorted(_one_format(split_files))))
         for name, split_files in listed.items()
         if split_files
     }
+
+
+def _narrowed(configs: Any, files: Sequence[str], config: str) -> tuple[Any, Sequence[str]]:
+    """Return only the card's config of this name, and the files that it may have."""
+    card_configs = [item for item in configs or () if isinstance(item, Mapping)]
+    chosen_configs = [item for item in card_configs if item.get("config_name") == config]
+    if chosen_configs:
+        return chosen_configs, files
+    in_folder = [file for file in files if config in file.split("/")[:-1]]
+    if card_configs or not in_folder:
+        names = [str(item.get("config_name")) for item in card_configs]
+        names = names or sorted({file.split("/")[0] for file in files if "/" in file})
+        raise ConfigError(
+            f"the dataset has no config {config!r}{did_you_mean(config, names)}",
+            hint=f"it has {', '.join(names)}" if names else "leave the config out",
+        )
+    return None, in_folder
+
+
+def only_split(splits: Mapping[str, Split], repo_id: str) -> Split:
+    """Return the only split. Raises ConfigError that lists the splits: there is not exactly one."""
+    if len(splits) == 1:
+        return next(iter(splits.values()))
+    names = ", ".join(splits)
+    raise ConfigError(
+        f"{repo_id} has {len(splits) or 'no'} splits" + (f": {names}" if names else ""),
+        hint=f"add one to the name: /{next(iter(splits))}" if splits else NOTHING_READABLE,
+    )
 
 
 def chosen(splits: Mapping[str, Split], name: str, repo_id: str) -> Split:

@@ -229,8 +229,8 @@ class _Upload:
             return None
         pulls = f"{self._hub.api.endpoint}/datasets/{self._repo}/discussions"
         raise RunFailed(
-            f"{self._what}: the connection failed after the pull request was asked for; it may "
-            "have been made",
+            f"{self._what}: the connection failed after the pull request was requested; it may "
+            "exist",
             hint=f"look at {pulls} before you try again",
         ) from None
 
@@ -262,8 +262,9 @@ class _Upload:
         expected = self._expected(on_hub)
         if on_hub != expected:
             raise RunFailed(
-                f"{self._what}: the hub's file has the digest {on_hub}, and ours {expected}",
-                hint="upload it again; do not trust what is there",
+                f"{self._what}: the file on the hub has the digest {on_hub}, the local file "
+                f"{expected}",
+                hint="upload it again; do not use the file on the hub",
             )
 
 

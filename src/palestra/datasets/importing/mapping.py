@@ -111,12 +111,12 @@ def items_of(messages: Any) -> list[JsonDict]:
     try:
         return [item for message in messages for item in _items(message)]
     except (AttributeError, TypeError) as error:
-        raise ValueError("holds a message that does not belong to a chat") from error
+        raise ValueError("has a message that is not a chat message") from error
 
 
 def _items(message: Any) -> Iterator[JsonDict]:
     if not isinstance(message, Mapping):
-        raise ValueError("holds a message that is not an object")  # noqa: TRY004  # data, not code
+        raise ValueError("has a message that is not a JSON object")  # noqa: TRY004  # data, not code
     role = message.get("role") or message.get("from")
     content = message.get("content") if "content" in message else message.get("value")
     if role == "tool":

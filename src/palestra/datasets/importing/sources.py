@@ -1,6 +1,8 @@
 """Read the records of a file one by one, in any supported format."""
 
+import codecs
 import csv
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -11,9 +13,10 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import orjson
 
 from palestra.datasets.extras import needs
+from palestra.datasets.packed import open_rows
 from palestra.datasets.problems import RowProblems
 from palestra.errors import InputDataError
-from palestra.schema import MAX_ROW_BYTES, Line, read_jsonl
+from palestra.schema import COMPRESSED_SUFFIXES, MAX_ROW_BYTES, Line, jsonl_lines, read_jsonl
 
 if TYPE_CHECKING:
     import _csv
@@ -27,26 +30,40 @@ where the record starts."""
 
 
 def records_of(path: Path) -> Records:
-    """Yield the records of `path`. The file's suffix decides the format.
+    """Yield the records of `path`. The file's suffix decides the format; after it, `.gz` and `.zst`
+    mean a compressed file.
 
     Raises InputDataError: the format is unknown, or the file cannot be read in it.
     """
-    reader = _READERS.get(path.suffix.lower())
+    packed = path.suffix.lower() in COMPRESSED_SUFFIXES
+    suffix = Path(path.stem).suffix if packed else path.suffix
+    reader = _READERS.get(suffix.lower())
     if reader is None:
         raise InputDataError(
-            f"{path}: {path.suffix or 'a file without an ending'} is not a format that can be imported",
-            hint=f"known: {', '.join(sorted(_READERS))}",
+            f"{path}: {suffix or 'a file without an ending'} is not a format that can be imported",
+            hint=f"known: {', '.join(sorted(_READERS))}, each also with .gz or .zst",
         )
     if not path.is_file():
         raise InputDataError(f"{path} does not exist")
     try:
-        yield from reader(path)
+        if packed:
+            yield from _unpacked(path, suffix, reader)
+        else:
+            yield from reader(path)
     except UnicodeDecodeError as error:
         raise InputDataError(
             f"{path} cannot be read: {error}", hint="save it as UTF-8: iconv -f latin1 -t utf-8"
         ) from error
-    except OSError as error:
+    except (OSError, EOFError) as error:
         raise InputDataError(f"{path} cannot be read: {error}") from error
+
+
+def _unpacked(path: Path, suffix: str, reader: Callable[[Path], Records]) -> Records:
+    with tempfile.TemporaryDirectory(prefix="palestra-import-") as folder:
+        plain = Path(folder) / f"rows{suffix}"
+        with open_rows(path) as packed, plain.open("wb") as file:
+            shutil.copyfileobj(packed, file)
+        yield from reader(plain)
 
 
 def write_lines(path: Path, output: IO[bytes]) -> None:
@@ -63,14 +80,21 @@ def write_lines(path: Path, output: IO[bytes]) -> None:
     problems.raise_if_any()
 
 
+def _lines(path: Path) -> Records:
+    with path.open("rb") as file:
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            file.seek(0)
+        yield from jsonl_lines(file)
+
+
 def _json(path: Path) -> Records:
     """Yield records from a list of objects, from the only list inside an object, or from one
     object.
     """
     try:
-        records: object = orjson.loads(path.read_bytes())
+        records: object = orjson.loads(path.read_bytes().removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError:
-        yield from read_jsonl(path)  # many a .json holds a row a line
+        yield from _lines(path)  # many a .json holds a row a line
         return
     if isinstance(records, Mapping):
         lists = [value for value in records.values() if isinstance(value, list)]
@@ -100,7 +124,7 @@ def _table(path: Path) -> Records:
 def _records(path: Path, reader: "_csv.Reader") -> Records:
     head = next(reader, [])
     if not any(head):
-        raise InputDataError(f"{path} has no head: its first line names the columns")
+        raise InputDataError(f"{path} has no header: its first line must name the columns")
     if len(set(head)) < len(head):
         raise InputDataError(f"{path}: a column is named twice: {', '.join(head)}")
     before = reader.line_num
@@ -162,7 +186,7 @@ _READERS: Final[Mapping[str, Callable[[Path], Records]]] = {
     ".csv": _table,
     ".tsv": _table,
     ".json": _json,
-    ".jsonl": read_jsonl,
-    ".ndjson": read_jsonl,
+    ".jsonl": _lines,
+    ".ndjson": _lines,
     ".parquet": _parquet,
 }

@@ -54,7 +54,7 @@ def write_rows(
         write = outputs.make(output)
         for line in lines():
             write(line)
-        problems.raise_if_any(hint="nothing was written; mend these, or take them out")
+        problems.raise_if_any(hint="nothing was written; fix these rows, or remove them")
         if not count:
             raise InputDataError(f"{source} has no rows")
         outputs.put_in_place()

@@ -78,7 +78,9 @@ def fetch(
         absent.path.parent.mkdir(parents=True, exist_ok=True)
         download(absent.entry, source, absent.path)
         if not absent.there:
-            raise InputDataError(f"the download of {absent.dataset} has not made {absent.path}")
+            raise InputDataError(
+                f"{absent.dataset} was downloaded, but {absent.path} does not exist"
+            )
 
 
 def _missing(absent: Located) -> str:
@@ -95,7 +97,7 @@ def _how_to_get(missing: Sequence[Located], *, may_download: bool) -> str:
         hints.append("`palestra benchmark prepare` makes those with a prepare_script")
     if any(not entry.source("huggingface") and not entry.prepare_script for entry in entries):
         hints.append(
-            "put the others there, or give their datasets a huggingface_identifier or a "
-            "gitlab_identifier"
+            "copy the other files there, or set huggingface_identifier or gitlab_identifier of "
+            "their datasets"
         )
     return "; ".join(hints)

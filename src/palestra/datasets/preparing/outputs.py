@@ -14,11 +14,12 @@ from typing import BinaryIO, Final, Self
 from palestra.errors import BadInput, InputDataError, KnownCause, Layer
 from palestra.system import move, open_locked, remove_empty, sync
 
-_BESIDE: Final = "metrics and prepared rows stand beside the data: its folder must be writable"
+_BESIDE: Final = "metrics and prepared rows are written next to the data: make its folder writable"
 _HINTS: Final = {
     errno.EACCES: _BESIDE,
     errno.EROFS: _BESIDE,
-    errno.ENOSPC: "nothing was changed; the new files stand beside the old ones until all are whole",
+    errno.ENOSPC: "nothing was changed; free disk space: new files are written next to the old "
+    "ones first",
 }
 
 
@@ -54,7 +55,9 @@ class Outputs:
         file.
         """
         if path.is_dir():
-            raise CannotWrite(f"cannot write {path}: it is a folder", hint="give a file's name")
+            raise CannotWrite(
+                f"cannot write {path}: it is a folder", hint="pass the path of a file"
+            )
         with telling(path):
             self._made[:0] = [folder for folder in path.parents if not folder.exists()]
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -182,7 +182,7 @@ def _refuse_own_inputs(examined: Sequence[_Examined], settings: PrepareSettings)
     outputs += [_of_type(settings, dataset.located.entry.type) for dataset in examined]
     if clash := next((path for path in outputs if path.resolve() in inputs), None):
         raise InputDataError(
-            f"{clash} is one of the datasets, and would be written over",
+            f"{clash} is one of the datasets, and would be overwritten",
             hint="give another output_dirpath",
         )
 
@@ -223,10 +223,10 @@ def _write_rows(
                 empty.append(
                     f"{dataset.rows.path} has no rows from {dataset.rows.start} to {dataset.rows.end}"
                 )
-    problems.raise_if_any(hint="nothing was written; mend these rows, or take them out")
+    problems.raise_if_any(hint="nothing was written; fix these rows, or remove them")
     if empty:
         raise InputDataError(
-            "\n".join(empty), hint=f"one task a line, as JSON with {CREATE_PARAMS}"
+            "\n".join(empty), hint=f"each line must be one task: a JSON object with {CREATE_PARAMS}"
         )
 
 
@@ -234,8 +234,8 @@ def _warn_of(unknown: Collection[str], dataset: _Examined, report: Callable[[str
     for name in sorted(unknown):
         if near := nearest(name, KNOWN_PARAMS, cutoff=MISSPELT_FROM):
             report(
-                f"warning: {dataset.rows.path}: /{CREATE_PARAMS}/{name} is not a parameter that we know, "
-                f"so the endpoint gets it as it is; did you mean {near!r}?"
+                f"warning: {dataset.rows.path}: /{CREATE_PARAMS}/{name} is not a known "
+                f"parameter, so the endpoint receives it unchanged; did you mean {near!r}?"
             )
 
 

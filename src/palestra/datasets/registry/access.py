@@ -238,7 +238,7 @@ def _broken(error: BaseException) -> Trouble | None:
     if isinstance(error, exceptions.Timeout) or isinstance(reason, ReadTimeoutError):
         return Trouble("the registry did not answer in time")
     if isinstance(error, exceptions.RetryError):
-        return Trouble("the registry answers that it is in trouble")
+        return Trouble("the registry reports an internal error")
     broken = (exceptions.ConnectionError, exceptions.ChunkedEncodingError, ConnectionError)
     if isinstance(error, broken):
         return Trouble(f"the connection to the registry failed ({type(error).__name__})")
@@ -268,13 +268,13 @@ def _refused(what: str, status: int, server_words: str) -> PalestraError:
         )
     if status == 403:
         return CredentialsRejected(
-            f"{what}: this token may not do that ({short_words})",
+            f"{what}: the token has no permission for this ({short_words})",
             hint=HOW_TO_BE_LET_IN,
             status=status,
         )
     if status == 404:
         return ConfigError(
-            f"{what}: the registry has no such thing ({short_words})",
+            f"{what}: does not exist in the registry ({short_words})",
             hint="names are case-sensitive; mlflow_tracking_uri names the project",
         )
     answer_text = f"the registry answered {status}" if status else "the registry refuses"

@@ -158,7 +158,8 @@ def _address_of(files_uri: str, tracking_uri: str) -> str:
     if scheme in {"http", "https"}:
         return files_uri.rstrip("/")
     raise ConfigError(
-        f"the registry keeps its files at {scheme or 'a path of its own'}:, out of reach from here",
+        f"the registry stores its files at {scheme or 'a path of its own'}:, which this machine "
+        "cannot reach",
         hint="a registry that serves its files itself is needed: GitLab's, or mlflow server with "
         "--artifacts-destination",
     )
@@ -214,15 +215,15 @@ def upload_to_registry(
     # A file without one is what an upload that was stopped leaves of a version.
     if there_sha256 is not None and model_version.sha256_of(artifact) != file.sha256:
         raise ConfigError(
-            f"version {version} of {name!r} has a file {artifact} with other bytes",
-            hint="nothing was uploaded; versions do not change: choose another",
+            f"version {version} of {name!r} already has a file {artifact} with other content",
+            hint="nothing was uploaded; a version cannot be changed: choose a new version",
         )
     artifacts.put(file.path, file.size_bytes)
     if (there_sha256 := artifacts.sha256_of(artifact)) != file.sha256:
         raise RunFailed(
-            f"{artifact} of {name!r} {version}: the registry's file has the sha256 {there_sha256}, and "
-            f"ours {file.sha256}",
-            hint="upload it again; do not trust what is there",
+            f"{artifact} of {name!r} {version}: the file in the registry has the sha256 "
+            f"{there_sha256}, the local file {file.sha256}",
+            hint="upload it again; do not use the file in the registry",
         )
     return Stored(name, version, artifact, unchanged=False)
 

@@ -86,7 +86,7 @@ class Catalogue:
         """Delete the dataset with all its versions."""
         self._registry.ask(f"dataset {name!r}", lambda: self._client.delete_registered_model(name))
         if self.has(name):
-            raise RunFailed(f"dataset {name!r} is still in the registry")
+            raise RunFailed(f"dataset {name!r} is still in the registry after it was deleted")
 
     def _model(self, name: str) -> "RegisteredModel | None":
         from mlflow.exceptions import MlflowException

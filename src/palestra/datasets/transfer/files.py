@@ -67,13 +67,13 @@ def free_destination(path: Path) -> Path:
     """
     if path.is_dir():
         raise InputDataError(
-            f"{path} is a directory, not a file", hint="output_dirpath takes a directory"
+            f"{path} is a directory, not a file", hint="pass a directory as output_dirpath instead"
         )
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir():
         raise InputDataError(f"{path} cannot be written: {above} is not a directory")
     if not os.access(above, os.W_OK):
-        raise InputDataError(f"{path} cannot be written: {above} belongs to somebody else")
+        raise InputDataError(f"{path} cannot be written: {above} belongs to another user")
     return path
 
 
@@ -114,14 +114,14 @@ class Arriving:
             self._forget()
             raise InfraError(
                 f"{self.destination.name}: {here_bytes:,} bytes arrived of {self.total_bytes:,}",
-                hint="nothing was written; try again",
+                hint="nothing was written; run the command again",
             )
         if self.digest.kind and (actual := self.digest.of(self.path)) != self.digest.hex:
             self._forget()
             raise InfraError(
                 f"{self.destination.name}: the {here_bytes:,} bytes that arrived have the "
                 f"{self.digest.kind} {actual}, and should have {self.digest.hex}",
-                hint="nothing was written; try again",
+                hint="nothing was written; run the command again",
             )
         with self.path.open("rb") as file:
             os.fsync(file.fileno())
@@ -148,7 +148,7 @@ def _cannot_keep(destination: Path, error: OSError) -> RunFailed:
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     return RunFailed(
         f"{destination} cannot be written: {error.strerror or error}",
-        hint="make room, and type the same command again: it goes on where this one stopped"
+        hint="free disk space, and run the same command again: it continues where this one stopped"
         if full
         else "",
     )
@@ -174,7 +174,7 @@ def arriving(destination: Path, digest: Digest, total_bytes: int | None) -> Iter
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = open_locked(path)
     except BlockingIOError:
-        raise InputDataError(f"{destination} is being fetched by another process") from None
+        raise InputDataError(f"{destination} is being downloaded by another process") from None
     except OSError as error:
         raise _cannot_keep(destination, error) from error
     with lock:

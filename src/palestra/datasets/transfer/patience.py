@@ -85,10 +85,10 @@ class TransferPatience:
 def _given_up(
     what: str, failure: Trouble, tries: int, elapsed_s: float, *, retry_after_s: float | None
 ) -> InfraError:
-    later = f" (it asks to be left alone for {retry_after_s:.0f} s)" if retry_after_s else ""
+    later = f" (it asks to wait {retry_after_s:.0f} s)" if retry_after_s else ""
     times = "1 try" if tries == 1 else f"{tries} tries"
     return InfraError(
         f"{what}: {failure.said}{later}; gave up after {times} in {elapsed_s:.0f} s",
-        hint="the same command goes on where this one stopped; network_deadline_s is how long it "
-        "tries",
+        hint="run the same command again: it continues where this one stopped; "
+        "network_deadline_s sets how long it tries",
     )

@@ -70,7 +70,7 @@ def make_servers(config: ResolvedConfig) -> UnstartedServers:
             findings.append(_not_made(instance, config, error))
         except Exception as error:  # an author's class may raise anything when it is made
             failure = ConfigError(
-                f"{instance.name} cannot be made: {type(error).__name__}: {error}"
+                f"the server {instance.name} cannot be created: {type(error).__name__}: {error}"
             )
             findings.append(_not_made(instance, config, failure))
     summary = f"{len(servers)} of {len(config.instances)} servers can be made"

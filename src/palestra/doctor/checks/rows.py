@@ -86,7 +86,7 @@ def _kind_of(what: str) -> Signature:
         return table.by_cause["data.not-json"]
     if "prompt" in what and (matched := table.match(what)) and matched[0].layer is Layer.DATA:
         return matched[0]
-    return table.by_cause["data.row-refused" if "(asked by " in what else "data.bad-request"]
+    return table.by_cause["data.row-refused" if "(required by " in what else "data.bad-request"]
 
 
 def _further_rows(kinds: Collection[tuple[Path, str, str, list[int]]]) -> Finding:

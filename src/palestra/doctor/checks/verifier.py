@@ -120,7 +120,7 @@ def _blocked(environment: str, verdict: PlayedAnswer) -> Finding | None:
         return None
     return tabled(
         "throughput.blocks-event-loop",
-        f"{environment} held the event loop for {verdict.blocked_s:.1f} s to verify an empty "
+        f"{environment} blocked the event loop for {verdict.blocked_s:.1f} s to verify an empty "
         "answer",
         severity=Severity.WARNING,
     )
@@ -130,10 +130,10 @@ def frozen(environment: str, still_s: float) -> Looked:
     """Return the finding for a verifier that has blocked the event loop for `still_s` seconds."""
     finding = tabled(
         "verifier.holds-event-loop",
-        f"{environment} has been holding the event loop for {still_s:.0f} s to verify an empty "
+        f"{environment} has been blocking the event loop for {still_s:.0f} s to verify an empty "
         "answer",
     )
-    return Looked("it never came back", (finding,))
+    return Looked("the call never returned", (finding,))
 
 
 async def check_judge(

@@ -55,9 +55,11 @@ class AuthorsKeeper:
             return await self._keeper.fork()
         except NotReady as error:
             raise WorkersBroken(
-                f"a worker of {self._import.file} was not ready within {self._limit_s:.3g} s, of "
-                f"{self._import.limit_s:g} s for its server{standing_at(place_on(error.stacks))}",
-                hint=f"make the import of the file return, or give it longer: {self._import.longer}",
+                f"a worker process of {self._import.file} was not ready within "
+                f"{self._limit_s:.3g} s (its server has {self._import.limit_s:g} s to "
+                f"start){standing_at(place_on(error.stacks))}",
+                hint="find out why the import of this file does not return, or set a longer "
+                f"limit: {self._import.longer}",
             ) from None
 
     def end(self) -> None:

@@ -41,7 +41,8 @@ def _failure(server: str, path: str, ending: Ending) -> CallError:
         case WorkerEnded(code, place) if code is not None and -code in CRASHES:
             return fault_of(ServerType.RESOURCES, path)(
                 f"{server}{path} crashed its process by {signal_name(-code)}{_in(place)}",
-                hint="look at the native code that is called there",
+                hint="a crash comes from native code: look at the C extensions that this line "
+                "calls",
                 evidence=CallEvidence(traceback=str(place)),
             )
         case WorkerEnded(code) if code is None or code >= 0:
@@ -64,7 +65,7 @@ def out_of_memory(server: str, path: str) -> CallError:
     """Return the error of a call that needed more memory than its worker may use."""
     return fault_of(ServerType.RESOURCES, path)(
         f"{server}{path} took more than {MEMORY_MIB} MiB of memory",
-        hint=f"use less, {_INSIDE} without a limit",
+        hint=f"use less memory, {_INSIDE} without a limit",
     )
 
 

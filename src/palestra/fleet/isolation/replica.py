@@ -37,7 +37,7 @@ from palestra.fleet.isolation.wire import (
 from palestra.fleet.ray_clusters.place import notice_ray_here
 from palestra.sandbox import Endurance, Serve
 from palestra.schema import encode_json
-from palestra.server import Server, error_text, own_frames
+from palestra.server import EnvironmentServer, Server, error_text, own_frames
 from palestra.transport import CallContext, Target, calling
 
 REFUSED = "refused"
@@ -57,6 +57,8 @@ def replica_of(argument: str) -> Serve:
         for name, (server_type, urls) in targets_of_fleet.items()
     }
     server = build_server(instance, server_client(targets, tree), isolate=False)
+    if isinstance(server, EnvironmentServer):
+        server.run_in_worker()
     return partial(serve, server, questions)
 
 

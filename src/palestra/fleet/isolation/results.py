@@ -107,7 +107,7 @@ def unpacked(packet: list[Any], body: Any) -> Any:
                 name: changed[name] if name in changed else request_fields[name] for name in names
             }
             return _as_verified(fields) if kind == VERIFIED else fields
-    raise ValueError(f"a result of the kind {packet[:1]!r}")
+    raise ValueError(f"a result of the unknown kind {packet[:1]!r}")
 
 
 def _encoded(value: Any) -> bytes:

@@ -224,7 +224,7 @@ class SessionPlaces:
                 worker = await asyncio.shield(assigned)
         except TimeoutError:
             raise InfraError(
-                f"{self._server}: no worker process within {call.limit_s:.1f} s"
+                f"{self._server}: no worker process was free within {call.limit_s:.1f} s"
             ) from None
         except CallError:
             session.state.pop(_WORKER, None)

@@ -16,7 +16,7 @@ from typing import Any, Final, final
 import orjson
 from pydantic import BaseModel
 
-from palestra.config import InstanceConfig
+from palestra.config import InstanceConfig, environment_of
 from palestra.errors import (
     Bystander,
     CallError,
@@ -134,9 +134,10 @@ class SessionWorkers:
     async def _plain(self, worker: SessionWorker, call: SessionCall, *, has_turn: bool) -> Any:
         if not has_turn and not await worker.takes_turn(call.left_s()):
             raise Bystander(
-                f"{self._server}{call.endpoint.path} waited {call.limit_s:.1f} s for the process "
-                f"of its session, in which {worker.path} was running for another rollout",
-                hint=f"{worker.path} is slow or hangs; rows that ended of it name the line",
+                f"{self._server}{call.endpoint.path} waited {call.limit_s:.1f} s for the worker "
+                f"process of its session, which was running {worker.path} for another rollout",
+                hint=f"{worker.path} is slow or hangs; the error of the other rollout names the "
+                "line",
             )
         number = worker.link.number()
         worker.began = time.monotonic()
@@ -198,7 +199,7 @@ class SessionWorkers:
             return self._result(call, await answer)
         raise DeadlineExceeded(
             f"{self._server}{call.endpoint.path} was not done after {ran_s:.1f} s",
-            hint=f"raise {TIME_LIMIT}, or find out what it waits for",
+            hint=f"raise {TIME_LIMIT}, or find out what the call waits for",
         )
 
     def _asked_of(self, worker: SessionWorker, number: int, call: SessionCall) -> Answered:
@@ -226,7 +227,7 @@ class SessionWorkers:
                     f"{self._server}{path}: its worker process cannot read the call: {reason}",
                     hint="set isolated=False, to run it inside the server's process",
                 )
-        raise VerifierError(f"{self._server}{path}: its worker answered what is not an answer")
+        raise VerifierError(f"{self._server}{path}: the reply of its worker process cannot be read")
 
     def _loss(self, worker: SessionWorker, session_id: str) -> CallError:
         """Return the error of a call in a session whose worker has ended."""
@@ -234,7 +235,8 @@ class SessionWorkers:
             return failure_of(self._server, *fault)
         reason = worker.reason or "it was stopped"
         return Bystander(
-            f"the process that held this rollout's session has ended; in another rollout, {reason}",
+            "the worker process with this rollout's session has ended; in another rollout, "
+            f"{reason}",
             hint="nothing is wrong with this rollout: it is tried again",
         )
 
@@ -307,10 +309,13 @@ def workers_of(
     targets = {t.name: (t.server_type, t.urls) for t in client.targets.values()}
     order = (instance, targets, dict(client.tree))
     argument = base64.b64encode(pickle.dumps(order)).decode()
+    source_file = environment_of(instance)
+    entrypoint = (instance.folder or Path()) / instance.entrypoint
+    path = entrypoint if source_file is None else Path(source_file.path)
     return SessionWorkers(
         AuthorsKeeper(
-            (instance.folder or Path()) / instance.entrypoint,
-            sources=instance.folder,
+            path,
+            sources=instance.folder if source_file is None else path,
             program=PROGRAM,
             argument=argument,
         ),

@@ -54,7 +54,7 @@ def order_frame(*order: Any) -> bytes:
     body = pickle.dumps(order, protocol=5)
     if len(body) > LONGEST_MESSAGE:
         raise RowError(
-            f"a call has {len(body):,} bytes, and a worker process takes {LONGEST_MESSAGE:,}",
+            f"a call has {len(body):,} bytes; a worker process accepts at most {LONGEST_MESSAGE:,}",
             hint="shorten the row or the answer, or set isolated=False, to run the code inside the "
             "server's process",
         )
@@ -101,7 +101,9 @@ class BodyCutter:
             while len(buffer) - start >= _LENGTH.size:
                 length: int = _LENGTH.unpack_from(buffer, start)[0]
                 if length > LONGEST_MESSAGE:
-                    raise Rubbish(f"a message of {length:,} bytes", bytes(buffer[start:]))
+                    raise Rubbish(
+                        f"a message of {length:,} bytes is too long", bytes(buffer[start:])
+                    )
                 end = start + _LENGTH.size + length
                 if len(buffer) < end:
                     break

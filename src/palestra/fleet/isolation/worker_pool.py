@@ -128,9 +128,10 @@ class WorkerPool:
         except TimeoutError:
             self._leave_queue(waiting)
             raise InfraError(
-                f"waited {limit_s or 0.0:.1f} s for a worker process: {len(self._links)} run other "
-                f"calls, {self._forking} are being started",
-                hint="rows of this run that ended as verifier_error name the line that holds them",
+                f"waited {limit_s or 0.0:.1f} s for a worker process: {len(self._links)} "
+                f"processes run other calls, {self._forking} are being started",
+                hint="some calls may hang: the errors of rows that failed as verifier_error name "
+                "the line",
             ) from None
         except asyncio.CancelledError:
             self._leave_queue(waiting)

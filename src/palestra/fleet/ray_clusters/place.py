@@ -297,8 +297,8 @@ class RayPlace:
                 lock(file, wait_s=LOCK_LIMIT_S)
             except BlockingIOError as error:
                 raise ConfigError(
-                    "a server imports Ray, and another one has not started this fleet's Ray cluster "
-                    f"within {LOCK_LIMIT_S:g} s",
+                    "a server needs Ray, but another server did not start the Ray cluster of "
+                    f"this fleet within {LOCK_LIMIT_S:g} s",
                     hint=_START_ONE,
                 ) from error
             return self._own_address() or self._started()
@@ -319,7 +319,7 @@ class RayPlace:
         keeper.terminate()
         lines = (self.folder / LOG).read_text(errors="replace").splitlines()[-_LOG_LINES:]
         raise ConfigError(
-            "a server imports Ray, and a Ray cluster for this fleet did not start:\n"
+            "a server needs Ray, but a Ray cluster for this fleet did not start:\n"
             + "\n".join(f"  | {line}" for line in lines),
             hint=_START_ONE,
         )

@@ -22,6 +22,23 @@ from palestra.transport import ASGIApp
 COLUMNS: Final = ("name", "ncall", "tsub", "ttot", "tavg")
 
 
+def function_times(statistics: Any) -> list[FunctionTimes]:
+    """Return the times of the functions in yappi's `statistics`."""
+    return [
+        FunctionTimes(
+            index=function.index,
+            module=function.module,
+            line=function.lineno,
+            function=function.name,
+            ncall=function.ncall,
+            tsub=function.tsub,
+            ttot=function.ttot,
+            callees=tuple(Callee(c.index, c.ncall, c.ttot) for c in function.children),
+        )
+        for function in statistics
+    ]
+
+
 def table_of(functions: Sequence[FunctionTimes]) -> str:
     """Return a text table: the column names, then one line per function, with the largest `ttot`
     first.
@@ -130,7 +147,9 @@ class Profiler:
         in this process.
         """
         if self._yappi.is_running():
-            raise ConfigError("yappi is profiling this process already: only one can")
+            raise ConfigError(
+                "yappi is profiling this process already, and only one profiler can run at a time"
+            )
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -193,19 +212,7 @@ class Profiler:
     def _functions(self, number: int) -> list[FunctionTimes]:
         # A process of its own is the server's, all that runs in it.
         statistics = self._yappi.get_func_stats(filter={"tag": number} if self._shared else None)
-        return [
-            FunctionTimes(
-                index=function.index,
-                module=function.module,
-                line=function.lineno,
-                function=function.name,
-                ncall=function.ncall,
-                tsub=function.tsub,
-                ttot=function.ttot,
-                callees=tuple(Callee(c.index, c.ncall, c.ttot) for c in function.children),
-            )
-            for function in statistics
-        ]
+        return function_times(statistics)
 
     def _stats_app(self, name: str, token: str) -> ASGIApp:
         app = FastAPI(openapi_url=None)

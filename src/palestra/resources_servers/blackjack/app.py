@@ -127,8 +127,8 @@ class BlackjackServer(TurnsServer):
         reward = _paid(info) if recorded.get("terminated") is True else 0.0
         if reward is None:
             raise RowError(
-                f"{self.name}/verify: the row's info holds no hands that could be scored again",
-                hint="blackjack can only verify rows of its own results",
+                f"{self.name}/verify: the row's info has no hands of cards to score",
+                hint="verify only rows that a blackjack run wrote",
             )
         return self.reply(body, reward)
 

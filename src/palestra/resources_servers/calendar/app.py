@@ -127,7 +127,7 @@ class ExpectedEvent(WireModel):
     def _is_readable(cls, text: str | None) -> str | None:
         if window_of(text) is None:
             raise ValueError(
-                f"{text!r} is none of: before TIME, after TIME, at TIME, between TIME and TIME"
+                f"{text!r} must be one of: before TIME, after TIME, at TIME, between TIME and TIME"
             )
         return text
 

@@ -73,7 +73,7 @@ def _check_json(where: str, *texts: str) -> None:
             json_value(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"{where} is not JSON, which a function's tests are: {error}"
+                f"{where} is not JSON, but the tests of a function must be JSON: {error}"
             ) from None
 
 

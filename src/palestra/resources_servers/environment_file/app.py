@@ -4,28 +4,29 @@ from functools import cached_property
 from pathlib import Path
 
 from palestra.fleet import load_environment
-from palestra.server import Environment, FunctionServer, ResourcesServerConfig
+from palestra.server import EnvironmentConfig, EnvironmentDefinition, EnvironmentServer
 
 
-class EnvironmentFileConfig(ResourcesServerConfig):
+class EnvironmentFileConfig(EnvironmentConfig):
     """The settings of `environment_file`."""
 
     path: Path
-    """The Python file with the `@environment` function."""
+    """The Python file with the environment."""
 
 
-class EnvironmentFileServer(FunctionServer):
-    """A resources server that verifies with the `@environment` function of the file `path`."""
+class EnvironmentFileServer(EnvironmentServer):
+    """The resources server of the environment in the file `path`."""
 
     config: EnvironmentFileConfig
 
     @cached_property
-    def _environment(self) -> Environment:
-        return load_environment(self.config.path)
+    def _definition(self) -> EnvironmentDefinition:
+        config = self.config
+        return load_environment(config.path, config.class_name, settings=config.settings)
 
-    def made_environment(self) -> Environment:
+    def definition(self) -> EnvironmentDefinition:
         """Return the environment that the file defines."""
-        return self._environment
+        return self._definition
 
     def environment_path(self) -> Path | None:
         """Return the path of the file."""
@@ -33,4 +34,4 @@ class EnvironmentFileServer(FunctionServer):
 
     async def start(self) -> None:
         """Import the file now, so that an error in it is reported before the first rollout."""
-        self.made_environment()
+        self.definition()

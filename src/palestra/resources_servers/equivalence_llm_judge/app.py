@@ -6,47 +6,16 @@ from typing import ClassVar
 from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.latex_text import last_box
 from palestra.schema import JsonObject, Response, VerifyRequest, VerifyResponse, response_of
-from palestra.server import Judge, JudgeConfig, Ruling
+from palestra.server import SAME_SYSTEM, SAME_TEMPLATE, Judge, JudgeConfig, Ruling
 
 REFERENCE, CANDIDATE = "expected_answer", "generated_answer"
-
-SYSTEM = """\
-You compare two answers to one question and decide whether they say the same.
-
-- One of them was written by an examiner and is short; the other may be a whole text that leads \
-up to its answer. Compare what each finally answers, not how it gets there or how long it is.
-- Other words, another notation, another unit that was converted correctly, or an order that \
-does not matter make no difference.
-- A missing part, an additional claim that contradicts, another quantity or another unit does.
-- A text that gives several alternatives, or no answer, says the same as no single answer.
-
-Give your reason in one or two sentences. Then end with one line that holds nothing but your \
-verdict:
-{equal_label} when both say the same
-{not_equal_label} when they do not"""
-
-TEMPLATE = """\
-The question:
-
-{question}
-
-Answer A:
-
-{expected_answer}
-
-Answer B:
-
-{generated_answer}
-
-Do answer A and answer B say the same? Your reason, then {equal_label} or {not_equal_label} on a \
-line of its own."""
 
 
 class EquivalenceConfig(JudgeConfig):
     """The settings of the environment."""
 
-    default_system: ClassVar[str] = SYSTEM
-    default_template: ClassVar[str] = TEMPLATE
+    default_system: ClassVar[str] = SAME_SYSTEM
+    default_template: ClassVar[str] = SAME_TEMPLATE
     places: ClassVar[tuple[str, ...]] = ("question", REFERENCE, CANDIDATE)
 
     reward_if_swap_fails: float = 0.0

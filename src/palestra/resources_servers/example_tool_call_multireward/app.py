@@ -84,4 +84,6 @@ class TwoRewardsWeatherServer(ResourcesServer):
                 for call in calls
             )
         except jsonschema_rs.ValidationError as error:
-            raise RowError(f"a tool's parameters are no JSON Schema: {error.message}") from None
+            raise RowError(
+                f"a tool's parameters are not a valid JSON Schema: {error.message}"
+            ) from None

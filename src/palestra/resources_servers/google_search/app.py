@@ -55,7 +55,7 @@ class GoogleSearchConfig(ResourcesServerConfig):
     @model_validator(mode="after")
     def _google_has_a_key(self) -> "GoogleSearchConfig":
         if self.backend == "google" and not (self.google_api_key and self.google_cx):
-            raise ValueError("backend google needs google_api_key and google_cx")
+            raise ValueError("the backend google needs the settings google_api_key and google_cx")
         return self
 
 

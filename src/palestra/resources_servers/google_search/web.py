@@ -92,14 +92,15 @@ class OfflineIndex:
         such line.
         """
         if not path.is_file():
-            raise ConfigError(f"{path} does not exist", hint="index_fpath names a file of pages")
+            raise ConfigError(f"{path} does not exist", hint="set index_fpath to a file of pages")
         pages = []
         for line in read_jsonl(path):
             line_fields = line.row if isinstance(line.row, dict) else {}
             fields = [line_fields.get(name) for name in ("url", "title", "text")]
             if line.error or not all(isinstance(field, str) for field in fields):
                 raise ConfigError(
-                    f"{path}:{line.number} is not a page", hint='{"url": …, "title": …, "text": …}'
+                    f"{path} line {line.number} is not a page",
+                    hint='each line must be {"url": …, "title": …, "text": …}',
                 )
             pages.append(Page(*map(str, fields)))
         return cls(pages, most_results=most_results)
@@ -200,7 +201,7 @@ class GoogleSearch:
                 if reply.status in _REJECTED:
                     raise CredentialsRejected(
                         f"the search API rejects the request: {why}",
-                        hint="google_api_key and google_cx in the environment's config",
+                        hint="check google_api_key and google_cx in the environment's config",
                     )
             if attempt < ATTEMPTS:
                 await asyncio.sleep(self._wait_s * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
@@ -218,7 +219,9 @@ class GoogleSearch:
         try:
             kind, body = await self._fetch(url)
         except (CallError, ValueError) as error:
-            raise PageUnavailable(f"no page came from there ({type(error).__name__})") from error
+            raise PageUnavailable(
+                f"the page could not be fetched ({type(error).__name__})"
+            ) from error
         outcome = await self._workers.call(_PAGE_TEXT, body, kind, limit_s=READING_LIMIT_S)
         if not isinstance(outcome, Returned):
             raise PageUnavailable("the page cannot be read as text")
@@ -281,7 +284,7 @@ def _results(body: bytes) -> list[Found]:
     try:
         payload = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InfraError(f"the search API answered what is not JSON: {error}") from None
+        raise InfraError(f"the answer of the search API is not JSON: {error}") from None
     items = payload.get("items") if isinstance(payload, Mapping) else None
     return [_listed_page(item) for item in items or () if isinstance(item, Mapping)]
 

@@ -141,7 +141,7 @@ class GymnasiumServer(TurnsServer):
     def _make(self, row: GymnasiumRow) -> "Env[Any, Any]":
         env_id = row.env_id or self.config.env_id
         if env_id is None:
-            raise RowError(f"{self.name}: neither the row nor the settings have an env_id")
+            raise RowError(f"{self.name}: no env_id: set it in the row or in the settings")
         library = _library()
         arguments = {**self.config.env_kwargs, **row.env_kwargs}
         try:
@@ -160,7 +160,8 @@ class GymnasiumServer(TurnsServer):
             env.close()
             raise RowError(
                 f"{self.name}: actions of {env_id} cannot be written as text: {part}",
-                hint="wrap it so that its actions are texts, numbers, lists or objects of them",
+                hint="wrap the environment so that its actions are texts, numbers, or lists or "
+                "objects of them",
             )
         return env
 

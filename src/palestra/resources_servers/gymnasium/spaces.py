@@ -83,7 +83,7 @@ def _value(value: Any, space: "Space[Any]") -> Any:
         return tuple(_value(part, space.feature_space) for part in value)
     if isinstance(space, spaces.Dict):
         if not isinstance(value, dict) or value.keys() != space.spaces.keys():
-            raise ValueError("other keys than the space's")
+            raise ValueError("the keys are not those of the action space")
         return {name: _value(value[name], part) for name, part in space.spaces.items()}
     return value
 
@@ -95,10 +95,10 @@ def _numbers(value: Any, space: "Space[Any]") -> Any:
     array = np.array(value)
     flat = np.array(value, dtype=object).ravel()
     if array.dtype.kind not in "iuf" or any(isinstance(part, bool) for part in flat):
-        raise ValueError("not numbers alone")
+        raise ValueError("must contain only numbers")
     converted = array.astype(space.dtype)
     if space.dtype is not None and space.dtype.kind in "iu" and (converted != array).any():
-        raise ValueError("not whole numbers of its size")
+        raise ValueError("must be whole numbers, as many as the action space has")
     return converted.reshape(space.shape) if converted.shape == () and space.shape else converted
 
 

@@ -95,9 +95,7 @@ class ResponseLanguage(Instruction):
         languages = LANGUAGES | {CHINESE}
         if language not in languages:
             names = ", ".join(sorted(languages))
-            raise ValueError(
-                f"no language that can be detected: {language!r}; it is one of {names}"
-            )
+            raise ValueError(f"the language {language!r} cannot be detected; choose one of {names}")
         return language
 
     def follows(self, answer: Answer) -> bool:

@@ -75,7 +75,7 @@ class CopySpan(Instruction):
     @model_validator(mode="after")
     def _there_is_a_span(self) -> Self:
         if not self._span():
-            raise ValueError(f"the prompt has nothing from {self.n_start} to {self.n_end}")
+            raise ValueError(f"the prompt has no words from {self.n_start} to {self.n_end}")
         return self
 
     def follows(self, answer: Answer) -> bool:

@@ -68,7 +68,7 @@ class TemplateMetadata(WireModel):
                 with warnings.catch_warnings(action="ignore"):
                     re.compile(pattern)
             except (re.error, RecursionError, OverflowError) as error:
-                raise ValueError(f"no regular expression: {error}") from None
+                raise ValueError(f"not a valid regular expression: {error}") from None
         return pattern
 
 
@@ -89,7 +89,7 @@ class McqaVerifyRequest(VerifyRequest):
         letters = self.by_letter()
         if letters and self.right_letter not in letters:
             listed = ", ".join(letters)
-            raise ValueError(f"expected_answer {self.expected_answer!r} is none of {listed}")
+            raise ValueError(f"expected_answer {self.expected_answer!r} is not one of {listed}")
         return self
 
     @property

@@ -102,7 +102,7 @@ class OpenEnvServer(TurnsServer):
         if problem:
             raise ConfigError(
                 f"{self.name}: there is no OpenEnv server at {self.config.base_url}: {problem}",
-                hint="start it first, and give base_url its address",
+                hint="start that server first, and set base_url to its address",
             )
 
     async def stop(self) -> None:

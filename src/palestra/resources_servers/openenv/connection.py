@@ -75,7 +75,7 @@ class OpenEnvEpisode:
             why = str(error) or type(error).__name__
             raise InfraError(
                 f"the OpenEnv server at {where} cannot be reached: {why}",
-                hint="start it, and give base_url its address",
+                hint="start that server, and set base_url to its address",
             ) from error
         return cls(socket, where=where, answer_s=answer_s)
 
@@ -86,7 +86,7 @@ class OpenEnvEpisode:
         try:
             return await self._exchange("reset", arguments)
         except ActionRefused as refusal:
-            raise EnvironmentFault(f"{self._where} refuses the reset: {refusal}") from None
+            raise EnvironmentFault(f"{self._where} rejects the reset: {refusal}") from None
 
     async def step(self, action: JsonObject) -> Observed:
         """Step the environment. Raises ActionRefused: the action is invalid; otherwise like
@@ -107,14 +107,14 @@ class OpenEnvEpisode:
             trouble = _Trouble.model_validate(message.data)
         except (orjson.JSONDecodeError, ValidationError) as error:
             raise EnvironmentFault(
-                f"{self._where} answered a {kind} with what is not an observation: {raw[:500]}"
+                f"the answer of {self._where} to a {kind} is not an observation: {raw[:500]}"
             ) from error
         if trouble.code == _NOT_AN_ACTION:
             raise ActionRefused(_trouble_text(trouble))
         if trouble.code == _FULL:
             raise InfraError(
-                f"{self._where} is full: {trouble.message}",
-                hint="lower num_samples_in_parallel, or give the server more environments",
+                f"{self._where} has no free environment: {trouble.message}",
+                hint="lower num_samples_in_parallel, or raise the server's number of environments",
             )
         raise EnvironmentFault(
             f"{self._where} failed at a {kind}: {_trouble_text(trouble)} ({trouble.code})"

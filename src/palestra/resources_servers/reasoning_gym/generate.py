@@ -98,7 +98,9 @@ def _chosen(family_names: Sequence[str] | str, overrides: Overrides) -> tuple[li
     else:
         names = family_names.split(",") if isinstance(family_names, str) else list(family_names)
     if not names:
-        raise ConfigError("no family is named", hint=f"name some, or {ALL!r}, or {DEMO!r}")
+        raise ConfigError(
+            "no family of tasks is named", hint=f"name families of tasks, or {ALL!r}, or {DEMO!r}"
+        )
     for name in (*names, *overrides):
         check_family(name)
     return names, settings

@@ -73,10 +73,10 @@ GROWING = frozenset({"cosh", "exp", "sinh"})
 def check_expression(text: str) -> None:
     """Raise ValueError when `text` is not a plain expression."""
     if len(text) > LONGEST_EXPRESSION or "#" in text or "__" in text:
-        raise ValueError("no plain expression")
+        raise ValueError("not a plain expression")
     tree = ast.parse(text.strip(), mode="eval")
     if sum(1 for _ in ast.walk(tree)) > MOST_NODES:
-        raise ValueError(f"an expression of more than {MOST_NODES} parts")
+        raise ValueError(f"the expression has more than {MOST_NODES} parts")
     _digits(tree.body)
 
 
@@ -88,7 +88,7 @@ def _digits(node: ast.expr) -> float:
     """
     match node:
         case ast.Constant(value=bool()):
-            raise ValueError("no plain expression: a truth value")
+            raise ValueError("not a plain expression: a truth value")
         case ast.Constant(value=int() | float() as number):
             digits = math.log10(abs(number)) if number else 0.0
         case ast.Name():
@@ -105,9 +105,9 @@ def _digits(node: ast.expr) -> float:
             digits = sum(abs(_digits(argument)) for argument in args)
             digits = _value(digits) if name in GROWING else digits
         case _:
-            raise ValueError(f"no plain expression: {type(node).__name__}")
+            raise ValueError(f"not a plain expression: {type(node).__name__}")
     if not digits <= MOST_DIGITS:
-        raise ValueError(f"a number of more than {MOST_DIGITS:.0f} digits")
+        raise ValueError(f"a number has more than {MOST_DIGITS:.0f} digits")
     return digits
 
 
@@ -164,7 +164,7 @@ def check_installed() -> None:
     """Raise ConfigError when the library is not installed. Load nothing."""
     if find_spec(LIBRARY) is None:
         raise ConfigError(
-            "the reasoning_gym environment needs the library of that name",
+            "the reasoning_gym environment needs the library of that name, which is not installed",
             hint="pip install 'palestra[reasoning-gym]'",
         )
 
@@ -253,7 +253,9 @@ def _say_nothing(*_args: Any, **_kwargs: Any) -> None:
 
 def _pycosat_stand_in() -> ModuleType:
     def refuse(*_args: Any, **_kwargs: Any) -> Any:
-        raise ConfigError("zebra_puzzles needs pycosat", hint="pip install pycosat")
+        raise ConfigError(
+            "zebra_puzzles needs pycosat, which is not installed", hint="pip install pycosat"
+        )
 
     module = ModuleType(PYCOSAT)
     vars(module).update(solve=refuse, itersolve=refuse)

@@ -62,7 +62,7 @@ def read_argument(arguments: str, key: str | None) -> JsonValue:
     if key is None:
         return value
     if not isinstance(value, dict) or value.keys() != {key}:
-        raise NoDocument(f"the arguments are not {key!r} alone")
+        raise NoDocument(f"the arguments must have the key {key!r} and no other")
     return value[key]
 
 
@@ -86,7 +86,9 @@ def check_size(value: JsonValue) -> None:
             if isinstance(part, list | dict):
                 nodes += len(part)
                 if levels > MOST_LEVELS or nodes > MOST_NODES:
-                    raise NoDocument(f"more than {MOST_LEVELS} levels or {MOST_NODES} values")
+                    raise NoDocument(
+                        f"nested more than {MOST_LEVELS} levels deep, or more than {MOST_NODES} values"
+                    )
                 below.extend(part if isinstance(part, list) else part.values())
         level = below
 

@@ -84,7 +84,7 @@ def _validator(schema: dict[str, JsonValue], patterns: RegexOptions | FancyRegex
 
 
 def _refuse(uri: str) -> Any:
-    raise ValueError(f"{uri} is outside of the schema, and nothing is fetched")
+    raise ValueError(f"{uri} is outside of the schema, and external references are not fetched")
 
 
 def _sentence(error: ValidationError) -> str:

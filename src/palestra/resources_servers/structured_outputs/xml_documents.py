@@ -76,7 +76,7 @@ class _Builder:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._open) > MOST_LEVELS:
-            raise NoDocument(f"more than {MOST_LEVELS} levels")
+            raise NoDocument(f"nested more than {MOST_LEVELS} levels deep")
         unqualified = {_local(n): v for n, v in attributes.items() if n.split(":", 1)[0] != "xmlns"}
         element = Element(_local(name), unqualified)
         self._open[-1].children.append(element)

@@ -38,7 +38,7 @@ def read_yaml(text: str) -> JsonValue:
     except yaml.YAMLError as error:
         raise NoDocument(f"not YAML: {' '.join(str(error).split())[:200]}") from None
     except UnicodeEncodeError:
-        raise NoDocument("half a surrogate pair is not text") from None
+        raise NoDocument("the text has half of a surrogate pair") from None
     return builder.document()
 
 
@@ -67,7 +67,9 @@ class _Builder:
                 self._take_scalar(event)
             case yaml.AliasEvent():
                 if event.anchor not in self._anchors:
-                    raise NoDocument(f"the alias {event.anchor!r} stands for nothing finished")
+                    raise NoDocument(
+                        f"the alias {event.anchor!r} refers to a node that is not complete"
+                    )
                 self._add(self._anchors[event.anchor])
             case yaml.MappingStartEvent():
                 self._start({}, event.anchor)
@@ -90,7 +92,7 @@ class _Builder:
         if self._awaits_key():
             raise NoDocument("a key must be a scalar")
         if len(self._open) >= MOST_LEVELS:
-            raise NoDocument(f"more than {MOST_LEVELS} levels")
+            raise NoDocument(f"nested more than {MOST_LEVELS} levels deep")
         self._open.append(value)
         self._keys.append(None)
         self._anchors_of_open.append(anchor)

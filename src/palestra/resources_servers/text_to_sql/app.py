@@ -139,8 +139,8 @@ class TextToSqlServer(AttemptsServer):
             return self._failure(body, query, 0.0, reason, execution=why)
         if not self._judge.name:
             raise RowError(
-                f"running the queries does not show which is right: {why}",
-                hint="a row whose `sql` runs on its `sql_context`, or judge_model_server",
+                f"running the queries does not show whether the answer is right: {why}",
+                hint="use rows whose `sql` runs on its `sql_context`, or set judge_model_server",
             )
         return await self._judged(body, query, hearing)
 
@@ -152,7 +152,7 @@ class TextToSqlServer(AttemptsServer):
             if isinstance(reference_alone, str):
                 raise RowError(
                     f"the row's own `sql` does not end within the limits: {reference_alone}",
-                    hint="a row with less to compute, or a higher execution_limit_s",
+                    hint="use a cheaper query in the row, or raise execution_limit_s",
                 )
             return FAILED, compared
         return compared
@@ -173,7 +173,7 @@ class TextToSqlServer(AttemptsServer):
             case Raised(kind, message):
                 raise VerifierError(
                     f"comparing the queries raised {kind}: {message}",
-                    hint="a fault of the environment's own, of no query: report it with the row",
+                    hint="this is a bug of the environment, not of a query: report it with the row",
                 )
         verdict, why = outcome.value
         return verdict, why

@@ -72,8 +72,8 @@ class Office:
             return cls(tables, tuple(map(str, decoded["addresses"])))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"{path} is not the records of an office: {error!r}",
-                hint="`make_office.py` beside the server writes one",
+                f"{path} cannot be read as the records of an office: {error!r}",
+                hint="`make_office.py` in the server's folder writes such a file",
             ) from error
 
 

@@ -61,7 +61,7 @@ class GymnasiumAgent(BoundAgent):
             await self.close_session(environment)
             raise
         played = {**row, "responses_create_params": params, "response": response}
-        return await environment.call("/verify", played, VerifyResponse)
+        return await self.verified(environment, played)
 
     async def respond(
         self, params: ResponseCreateParams, *, environment: Peer, model: Peer

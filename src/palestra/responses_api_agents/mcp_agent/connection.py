@@ -128,7 +128,7 @@ class McpConnection:
                     if not cursor:
                         break
         except Exception as error:
-            raise self._lost("does not answer the question for its tools", error) from error
+            raise self._lost("did not answer the request for its list of tools", error) from error
         allowed = self.settings.tools
         return [tool for tool in tools if allowed is None or tool.name in allowed]
 
@@ -147,12 +147,12 @@ class McpConnection:
             raise NoAnswerInTime from None
         except MCPError as error:
             if not self._refused(error):
-                raise self._lost(f"gave no answer to {tool}", error) from error
+                raise self._lost(f"gave no answer to the tool call {tool}", error) from error
             raise
         except InfraError:
             raise
         except Exception as error:
-            raise self._lost(f"gave no answer to {tool}", error) from error
+            raise self._lost(f"gave no answer to the tool call {tool}", error) from error
 
     def _refused(self, error: Any) -> bool:
         """Whether the server itself sent this error, such as for invalid parameters or an unknown
@@ -202,7 +202,8 @@ class McpConnection:
         why = "\n".join((str(cause) or type(cause).__name__, *self._last_lines()))
         return InfraError(
             f"the MCP server {self.name} {what}: {why}",
-            hint="try its command or URL by itself; start_timeout_s and call_timeout_s bound it",
+            hint="test the server's command or URL alone; start_timeout_s and call_timeout_s set "
+            "how long to wait",
         )
 
     def _last_lines(self) -> list[str]:

@@ -130,7 +130,8 @@ class EnvironmentTools:
                 raise
             raise WrongSetting(
                 f"{self.name} does not offer its tools over MCP",
-                hint="give it expose_tools_over_mcp: true, or the agent environment_tools: false",
+                hint="set expose_tools_over_mcp: true on that server, or environment_tools: "
+                "false on the agent",
                 evidence=error.evidence,
             ) from error
         tools = answer.result.tools if answer.result else []

@@ -36,12 +36,17 @@ from palestra.server import BoundAgent, BoundAgentConfig
 from palestra.transport import Peer
 
 _make_output = maker(FunctionCallOutput)
+_make_message = maker(Message)
 
 CallTool = Callable[[str, JsonObject], Awaitable[str]]
 """A function that runs a tool by name with its arguments and returns the text for the model.
 
 The text includes the tool's errors. Raises `CallError`: there is no answer.
 """
+
+
+Reply = Callable[[Response], Awaitable[str | None]]
+"""A function that returns what the user says to a turn of the model; None ends the conversation."""
 
 
 class SimpleAgentConfig(BoundAgentConfig):
@@ -73,9 +78,21 @@ class SimpleAgent(BoundAgent):
         return self.play(params, model, environment.call_tool)
 
     async def play(
-        self, params: ResponseCreateParams, model: Peer, call_tool: CallTool
+        self,
+        params: ResponseCreateParams,
+        model: Peer,
+        call_tool: CallTool,
+        *,
+        reply: Reply | None = None,
+        max_turns: int | None = None,
     ) -> Response:
-        """Run the loop; `call_tool` runs the tools. Raises the same errors as `respond`."""
+        """Run the loop; `call_tool` runs the tools. Raises the same errors as `respond`.
+
+        `reply`: answers a turn without calls; the loop goes on with its answer. `max_turns`: the
+        limit of the environment, beside `max_steps`.
+        """
+        limits = [limit for limit in (self.config.max_steps, max_turns) if limit is not None]
+        turn_limit = min(limits, default=None)
         request = params
         trajectory: list[OutputItem] = []
         usage: Usage | None = None
@@ -86,9 +103,17 @@ class SimpleAgent(BoundAgent):
             usage = add_usage(usage, turn.usage)
             trajectory.extend(turn.output)
             calls = [item for item in turn.output if isinstance(item, FunctionCall)]
-            if not calls or turn.incomplete_details is not None or turns == self.config.max_steps:
+            if turn.incomplete_details is not None or (calls and turns == turn_limit):
                 break
-            trajectory.extend(await self._run_tools(calls, call_tool))
+            if calls:
+                trajectory.extend(await self._run_tools(calls, call_tool))
+            else:
+                observation = None if reply is None else await reply(turn)
+                if observation is None or turns == turn_limit:
+                    break
+                trajectory.append(
+                    _make_message({"role": "user", "content": observation, "type": "message"})
+                )
             request = changed(params, {"input": [*_as_items(params.input), *trajectory]})
         if turns == 1:
             return turn

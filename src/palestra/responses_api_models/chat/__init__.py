@@ -14,7 +14,11 @@ from palestra.responses_api_models.chat.provider_errors import (
     provider_sentence,
 )
 from palestra.responses_api_models.chat.request import json_setting, to_chat_request
-from palestra.responses_api_models.chat.response import overflow_response, to_response
+from palestra.responses_api_models.chat.response import (
+    new_response,
+    overflow_response,
+    to_response,
+)
 from palestra.responses_api_models.chat.server import (
     ChatCompletionsServer,
     ChatModelConfig,
@@ -39,6 +43,7 @@ __all__ = [
     "check_whole",
     "is_context_overflow",
     "json_setting",
+    "new_response",
     "overflow_completion",
     "overflow_response",
     "provider_sentence",

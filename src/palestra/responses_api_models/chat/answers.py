@@ -75,7 +75,7 @@ class ChatAnswerReader:
         try:
             completion = decode(body)
             if getattr(completion, "error", None) or not completion.choices:
-                raise ValueError("no choices, or an error beside them")
+                raise ValueError("the answer has no choices, or also an error")
         except _UNREADABLE as error:
             return self.no_answer(url, body, "chat completion", error)
         reasons = [choice.finish_reason for choice in completion.choices]
@@ -125,7 +125,7 @@ class ChatAnswerReader:
         """Return the error for an answer of status 200 whose body is not what `expected` names."""
         text = self._mask(excerpt(body))
         return ModelError(
-            f"{self._server}: {url} answered 200 with what is no {expected} "
+            f"{self._server}: {url} answered 200 with a body that is not a valid {expected} "
             f"({self._mask(why_unreadable(body, error))}): {text[:500]}",
             hint="does the base_url point to an OpenAI-compatible endpoint, /v1 included?",
             evidence=CallEvidence(hops=(Hop(self._server, url, 200, text),)),

@@ -99,7 +99,10 @@ class Endpoints:
         """
         endpoint = self._choose(session, ())
         if endpoint is None:
-            raise ModelError(f"{self._server} has no endpoint yet", hint="its start() must set one")
+            raise ModelError(
+                f"{self._server} has no endpoint yet",
+                hint="the start() of this model server must set an endpoint",
+            )
         return endpoint
 
     def enter(
@@ -143,7 +146,7 @@ class Endpoints:
         if not endpoint.failures and len(self.all) > 1:
             # Before it is marked, as its sessions move one by one.
             logger.warning(
-                "%s: %s is left (%s); its %d sessions move to %s",
+                "%s: endpoint %s is not used any more (%s); its %d sessions move to %s",
                 self._server,
                 endpoint.url,
                 why,
@@ -188,7 +191,8 @@ class Endpoints:
             return
         endpoint.told.add(why)
         logger.warning(
-            "%s: %s is left for a while (%s); its %d sessions go to %s meanwhile (told once)",
+            "%s: endpoint %s is not used for a while (%s); its %d sessions go to %s meanwhile "
+            "(logged once)",
             self._server,
             endpoint.url,
             why,
@@ -210,7 +214,7 @@ class Endpoints:
             for other_endpoint in self.all
             if other_endpoint is not endpoint and not other_endpoint.failures
         ]
-        return ", ".join(others) or "none, as no other one answers"
+        return ", ".join(others) or "no other endpoint, as none answers"
 
     def _choose(self, session: str, tried: Collection[ProviderEndpoint]) -> ProviderEndpoint | None:
         if len(self.all) == 1:

@@ -130,7 +130,8 @@ class FailoverRoute:
             failure = ModelError(
                 f"{self._lost} connections broke over this request, the last one at "
                 f"{endpoint.url}: {error.message}",
-                hint="it may be what kills the endpoints: see their own logs, and look at its tools",
+                hint="this request may crash the endpoints: read their logs, and check the "
+                "request's tools",
             )
             failure.retriable = False
             raise failure from error

@@ -67,7 +67,7 @@ class ContextOverflow:
 _MAY_BE_FULL = frozenset({400, 403, 413, 422})
 """The statuses that providers use for a full context; 403 is used by Together."""
 
-_MEND_TOOLS = "mend the tools of this row; the endpoint says what it does not accept"
+_MEND_TOOLS = "correct the tools of this row; the endpoint's message names the problem"
 
 _MEND_ROLES = (
     "the model's chat template cannot render this order of roles; for a developer message set "
@@ -75,10 +75,11 @@ _MEND_ROLES = (
 )
 
 _FILTERED = (
-    "what this row says was refused, not the key: leave the row out, or ask another provider"
+    "the provider rejected the content of this row, not the key: leave the row out, or use "
+    "another provider"
 )
 
-_TOO_LONG_AN_ANSWER = "lower max_output_tokens: the endpoint gives no longer answers, to any prompt"
+_TOO_LONG_AN_ANSWER = "lower max_output_tokens: it is above the endpoint's limit for any prompt"
 
 _NO_TOOLS = (
     "rows with tools need a model that takes them: name another one, or start vLLM with a tool "
@@ -86,8 +87,8 @@ _NO_TOOLS = (
 )
 
 _NO_PROVIDER = (
-    "the router knows the model, and has nobody who serves it so: name another model, or change "
-    "the parameters, or the providers that the account allows"
+    "the router knows the model, but has no provider for it with these parameters: choose "
+    "another model, or change the parameters or the providers that the account allows"
 )
 
 _NO_MODEL = "is the model listed by GET <base_url>/models, and does base_url end in /v1?"
@@ -221,9 +222,11 @@ def _failure(
     if status == 500 and "failed to parse tools" in sentence.lower():
         return ModelRejectedRow, _MEND_TOOLS
     if status >= 500 or status in _BUSY:
-        return ModelError, "the endpoint is overloaded or broken; see its own log"
+        return ModelError, "the endpoint is overloaded or broken; read its log"
     if status < 400:
-        return ModelError, f"set base_url to where it sends us: {reply.headers.get('location')}"
+        return ModelError, (
+            f"set base_url to the address it redirects to: {reply.headers.get('location')}"
+        )
     return ModelRejectedRow, _what_to_mend(status, sentence, code)
 
 
@@ -236,7 +239,7 @@ def _hopeless(status: int, sentence: str, code: str) -> tuple[type[Hopeless], st
         return None
     unkeyed = status in {401, 402, 403} or (status == 400 and lacks_key(sentence))
     if unkeyed or (status == 429 and lacks_credit(code)):
-        return CredentialsRejected, "check the API key of this model server, and what it may do"
+        return CredentialsRejected, "check the API key of this model server and its permissions"
     if lacks_tools(sentence):
         return WrongSetting, _NO_TOOLS
     not_found = status == HTTPStatus.NOT_FOUND and not lacks_item(sentence)
@@ -249,7 +252,7 @@ def _what_to_mend(status: int, sentence: str, code: str) -> str:
     if is_about_content(sentence, code):
         return _FILTERED
     if lacks_item(sentence):
-        return "mend what this row refers to; the endpoint has no such thing"
+        return "correct the ids or files that this row refers to; the endpoint does not have them"
     if is_too_long_an_answer(sentence):
         return _TOO_LONG_AN_ANSWER
     if is_about_roles(sentence):
@@ -268,8 +271,9 @@ def check_whole(finish_reasons: Sequence[str | None], *, model: str, body: bytes
         if reason in _BROKEN_OFF:
             provider_words = _said_of_a_choice(body)
             raise ModelError(
-                f"{model} broke its answer off (finish_reason {reason!r}){provider_words and ': '}{provider_words}",
-                hint="its endpoint was stopped or paused meanwhile; see its own log",
+                f"{model} stopped in the middle of its answer (finish_reason "
+                f"{reason!r}){provider_words and ': '}{provider_words}",
+                hint="the endpoint was stopped or paused during the request; read its log",
                 cause=KnownCause.ANSWER_BROKEN_OFF,
             )
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from palestra.responses_api_models.chat.messages import to_messages
-from palestra.responses_api_models.chat.settings import ConversionSettings, refuse
+from palestra.responses_api_models.chat.settings import CHAT_ENDPOINT, ConversionSettings, refuse
 from palestra.schema import FunctionTool, JsonDict, JsonObject, ResponseCreateParams, Tool
 
 _LOGPROBS = "message.output_text.logprobs"
@@ -70,7 +70,7 @@ def to_chat_request(
     """
     metadata = params.metadata or {}
     unknown = params.model_extra or {}
-    _refuse_unsayable(params)
+    refuse_unsayable(params)
     request: JsonDict = {
         **settings.extra_body,
         **json_setting(metadata, "extra_body"),
@@ -90,16 +90,26 @@ def to_chat_request(
     return request
 
 
-def _refuse_unsayable(params: ResponseCreateParams) -> None:
+def refuse_unsayable(
+    params: ResponseCreateParams,
+    *,
+    endpoint: str = CHAT_ENDPOINT,
+    included: frozenset[str] = _INCLUDED,
+) -> None:
+    """Raise `RowError`: a parameter asks for what only the Responses API has.
+
+    `endpoint`: what the request goes to, for the message. `included`: the accepted values of
+    `include`.
+    """
     set_names = params.model_fields_set
     if not _ONLY_HARMLESS.keys().isdisjoint(set_names):
         for name, (harmless, expected) in _ONLY_HARMLESS.items():
             if name in set_names and getattr(params, name) not in harmless:
-                refuse(f"/{name}", expected)
+                refuse(f"/{name}", expected, endpoint=endpoint)
     for index, name in enumerate(params.include or ()):
-        if name not in _INCLUDED:
-            expected = f"one of {', '.join(sorted(_INCLUDED))}: a chat answers with nothing else"
-            refuse(f"/include/{index}", expected)
+        if name not in included:
+            expected = f"one of {', '.join(sorted(included))}: it answers with nothing else"
+            refuse(f"/include/{index}", expected, endpoint=endpoint)
 
 
 def template_kwargs(
@@ -162,13 +172,17 @@ def _sampling(params: ResponseCreateParams, settings: ConversionSettings) -> Jso
         sampling["logprobs"] = True
         sampling["top_logprobs"] = params.top_logprobs
     if params.reasoning:
-        sampling.update(_effort(params.reasoning))
+        effort = reasoning_effort(params.reasoning)
+        sampling |= {} if effort is None else {"reasoning_effort": effort}
     if params.text:
         sampling.update(_text_format(params.text))
     return sampling
 
 
-def _effort(reasoning: JsonObject) -> JsonDict:
+def reasoning_effort(reasoning: JsonObject) -> Any:
+    """Return the `effort` of `reasoning`; None when it is not set. Raises `RowError`: it asks for
+    something else, too.
+    """
     for name, value in reasoning.items():
         if name in _REASONING_SAID:
             continue
@@ -176,8 +190,7 @@ def _effort(reasoning: JsonObject) -> JsonDict:
         harmless, expected = _REASONING.get(name, ((None,), expected))
         if value not in harmless:
             refuse(f"/reasoning/{name}", expected)
-    effort = reasoning.get("effort")
-    return {} if effort is None else {"reasoning_effort": effort}
+    return reasoning.get("effort")
 
 
 def _text_format(text: JsonObject) -> JsonDict:

@@ -90,7 +90,7 @@ def to_response(
     choice = completion.choices[0]
     digits = new_id()
     reason = _INCOMPLETE.get(choice.finish_reason or "")
-    return _response(
+    return new_response(
         params,
         digits,
         output=_output(choice, digits, settings, "completed" if reason is None else "incomplete"),
@@ -113,7 +113,7 @@ def overflow_response(
     """
     refuse_unread(overflow, params.input if isinstance(params.input, list) else ())
     digits = new_id()
-    return _response(
+    return new_response(
         params,
         digits,
         output=[_message([], digits, "incomplete")],
@@ -133,7 +133,7 @@ def _incomplete(reason: str, finish_reason: str | None) -> IncompleteDetails:
     return _make_incomplete_details({"reason": reason}, full)
 
 
-def _response(
+def new_response(
     params: ResponseCreateParams,
     digits: str,
     *,
@@ -176,8 +176,8 @@ def _output(
     reasoning_field = message.reasoning_content or message.reasoning
     if reasoning_field and not settings.uses_reasoning_parser:
         raise WrongSetting(
-            "the endpoint answered with its reasoning in a field of its own, which "
-            "`uses_reasoning_parser: false` rules out",
+            "the endpoint returned reasoning in a separate field, but `uses_reasoning_parser: "
+            "false` says that it has no reasoning parser",
             hint="set uses_reasoning_parser: true on this model server, or start the "
             "endpoint without a reasoning parser",
             cause=KnownCause.REASONING_PARSER,
@@ -321,8 +321,8 @@ def _call(call: UpstreamToolCall, digits: str, status: str) -> FunctionCall:
 
 def _usage(usage: UpstreamUsage) -> Usage:
     input_details, written = usage.prompt_tokens_details, usage.completion_tokens_details
-    cached = (input_details.cached_tokens if input_details is not None else None) or 0
-    reasoned = (written.reasoning_tokens if written is not None else None) or 0
+    cached = None if input_details is None else input_details.cached_tokens
+    reasoned = None if written is None else written.reasoning_tokens
     return _make_usage(
         {
             "input_tokens": usage.prompt_tokens,

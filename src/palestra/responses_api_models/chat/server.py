@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from palestra.errors import CallError, ConfigError, Hopeless, ModelNotServed
+from palestra.errors import CallError, ConfigError, Hopeless, KnownCause, ModelNotServed
 from palestra.responses_api_models.chat.endpoints import Endpoints, ProviderEndpoint
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.request import (
@@ -87,11 +87,13 @@ class ChatModelConfig(ModelServerConfig):
             raise ConfigError(
                 "this model server returns no token ids, so return_token_id_information cannot be true",
                 hint="set return_token_id_information: false, or use vllm_model",
+                cause=KnownCause.ENDPOINT_LACKS_SETTING,
             )
         if self.is_responses_native:
             raise ConfigError(
                 "is_responses_native cannot be true for a model server of Chat Completions",
                 hint="use openai_model, which passes the Responses API through",
+                cause=KnownCause.ENDPOINT_LACKS_SETTING,
             )
         return self
 
@@ -272,14 +274,15 @@ def base_urls(configured: str | list[str]) -> tuple[str, ...]:
     return tuple(url.rstrip("/") for url in urls)
 
 
-async def check_endpoint(upstream: Upstream, base_url: str, model: str) -> str:
-    """Return a text that says whether the endpoint is reachable and lists `model`.
+async def check_endpoint(upstream: Upstream, base_url: str, model: str, *, query: str = "") -> str:
+    """Return a text that says whether the endpoint is reachable and lists `model`. `query`: the
+    query string of the request for its models, with the question mark.
 
     A list without `model` is no error, because some endpoints accept any name. Raises `CallError`:
     the endpoint is unreachable or rejects the key.
     """
     try:
-        served = await upstream.models(base_url)
+        served = await upstream.models(base_url, query=query)
     except ModelNotServed:
         return f"{base_url} is reachable and lists no models"
     if model in served:

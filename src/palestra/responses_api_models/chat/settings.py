@@ -1,18 +1,20 @@
 """The settings of one endpoint that the conversion needs."""
 
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from palestra.errors import CallEvidence, ConfigError, FieldProblem, RowError
 from palestra.schema import JsonDict, JsonObject
 
+CHAT_ENDPOINT: Final = "a Chat Completions endpoint"
 
-def refuse(pointer: str, expected: str) -> NoReturn:
+
+def refuse(pointer: str, expected: str, *, endpoint: str = CHAT_ENDPOINT) -> NoReturn:
     """Raise `RowError`: the field at `pointer` cannot be sent; `expected` says what can be sent
-    instead.
+    instead. `endpoint`: what it cannot be sent to.
     """
     raise RowError(
-        f"{pointer} cannot be sent to a Chat Completions endpoint; expected: {expected}",
+        f"{pointer} cannot be sent to {endpoint}; expected: {expected}",
         evidence=CallEvidence(problems=(FieldProblem(pointer, expected),)),
     )
 
@@ -21,8 +23,8 @@ def refuse_stream(extra_body: JsonDict | None) -> JsonDict | None:
     """Return the configured `extra_body`. Raises ConfigError: it sets `stream`."""
     if extra_body and extra_body.get("stream"):
         raise ConfigError(
-            "extra_body.stream: true: every answer would be a stream, and is read in one piece",
-            hint="take `stream` out of extra_body",
+            "extra_body.stream: true is not supported: answers are read in one piece",
+            hint="remove `stream` from extra_body",
         )
     return extra_body
 

@@ -52,7 +52,7 @@ def refuse_unread(overflow: ContextOverflow, conversation: Iterable[Any]) -> Non
     raise PromptTooLong(
         f"{overflow.hop.server}: {_measured(overflow.sentence)}: {overflow.sentence}",
         hint="leave such rows out, or shorten them; or serve the model with a longer context, or "
-        "lower max_output_tokens where that takes the room",
+        "lower max_output_tokens",
         evidence=CallEvidence(hops=(overflow.hop,)),
         status=overflow.hop.status,
     )
@@ -71,7 +71,7 @@ def _no_room(overflow: ContextOverflow) -> ModelError:
     return ModelError(
         f"{overflow.hop.server}: the model reached its limit before it had answered: "
         f"{overflow.sentence}",
-        hint="raise max_output_tokens of what the environment asks its model",
+        hint="raise max_output_tokens in the requests of the environment",
         evidence=CallEvidence(hops=(overflow.hop,)),
         status=overflow.hop.status,
     )

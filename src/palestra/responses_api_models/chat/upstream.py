@@ -245,7 +245,9 @@ class Upstream:
             if timeout_s < longest:
                 raise
             raise DeadlineExceeded(
-                error.message, hint="request_timeout_s of the model server is how long it may take"
+                error.message,
+                hint="raise request_timeout_s of the model server, or find out "
+                "why the endpoint is slow",
             ) from error
 
     def _count_moved(self) -> None:
@@ -304,13 +306,13 @@ class Upstream:
             add_hop(error, Hop(self._server, self.mask(url)))
             raise
 
-    async def models(self, base_url: str) -> list[str]:
+    async def models(self, base_url: str, *, query: str = "") -> list[str]:
         """Return the model names that `GET <base_url>/models` lists. Sends one request, without
-        retries.
+        retries. `query`: the query string, with its question mark.
 
         Raises `CallError`: the endpoint is unreachable, refuses, or sends no such list.
         """
-        url = f"{base_url}/models"
+        url = f"{base_url}/models{query}"
         left_s = current_call().remaining_s()
         timeout_s = PROBE_TIMEOUT_S if left_s is None else min(left_s, PROBE_TIMEOUT_S)
         reply = await self.ask("GET", url, timeout_s=timeout_s)

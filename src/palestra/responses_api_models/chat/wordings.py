@@ -92,10 +92,10 @@ _BANNED = re.compile(
 
 _NO_KEY = re.compile(
     r"^\W*(?:error\W+)?(?:the )?(?:provided )?(?:api key (?:not valid|expired|is invalid)"
-    r"|(?:incorrect|invalid) api key)",
+    r"|(?:incorrect|invalid) api key|your credit balance is too low)",
     re.IGNORECASE,
 )
-"""Messages of Gemini and xAI, which refuse a key with status 400. Matched at the beginning only,
+"""Messages of Gemini, xAI and Anthropic, which refuse a key with status 400. Matched at the beginning only,
 because a row may mention keys."""
 
 _NO_CREDIT = re.compile(

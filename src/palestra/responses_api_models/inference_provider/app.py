@@ -1,50 +1,30 @@
-"""`inference_provider`: a model server for a hosted provider, chosen by name."""
+"""`inference_provider`: a model server for a provider of Chat Completions, chosen by name."""
 
 import os
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from pydantic import model_validator
 
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig
+from palestra.responses_api_models.providers import PROVIDERS, Dialect, Provider
 
-
-class Provider(NamedTuple):
-    """The settings of one provider of Chat Completions."""
-
-    base_url: str
-    key_variable: str
-    """The environment variable that usually contains the user's API key."""
-    max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    takes_reasoning_back: bool = False
-    """Whether earlier turns may be sent with their reasoning; other providers refuse the field."""
-
-
-PROVIDERS: dict[str, Provider] = {
-    "cerebras": Provider("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-    "deepinfra": Provider("https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
-    "deepseek": Provider("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "fireworks": Provider("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    "gemini": Provider("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
-    "groq": Provider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "huggingface": Provider("https://router.huggingface.co/v1", "HF_TOKEN"),
-    "mistral": Provider("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "nvidia": Provider("https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
-    "openai": Provider("https://api.openai.com/v1", "OPENAI_API_KEY", "max_completion_tokens"),
-    "openrouter": Provider(
-        "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", takes_reasoning_back=True
-    ),
-    "together": Provider("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    "xai": Provider("https://api.x.ai/v1", "XAI_API_KEY"),
-}
+NAMES = tuple(
+    name
+    for name, provider in PROVIDERS.items()
+    if provider.dialect != Dialect.MESSAGES and not provider.model_server
+)
+"""The providers that this model server knows by name. The others have a model server of their own.
+"""
 
 
 class InferenceProviderConfig(ChatModelConfig):
     """The settings of `inference_provider`."""
 
     provider: str
-    """A key of `PROVIDERS`. The provider's values are the defaults of the settings below."""
+    """One of `NAMES`, whose values are the defaults of the settings below; or any name, when
+    `base_url` is set."""
     base_url: str | list[str] = ""
     uses_reasoning_parser: bool = True
 
@@ -57,17 +37,16 @@ class InferenceProviderConfig(ChatModelConfig):
         """
         if not isinstance(fields, dict) or not isinstance(name := fields.get("provider"), str):
             return fields
-        provider = PROVIDERS.get(name)
-        if provider is None:
+        provider = PROVIDERS[name] if name in NAMES else Provider(key_needed=False)
+        if name not in NAMES and not fields.get("base_url"):
             raise ConfigError(
-                f"provider {name!r} is not known{did_you_mean(name, set(PROVIDERS))}",
-                hint=f"one of {', '.join(PROVIDERS)}; any other endpoint is vllm_model's, by its "
-                "base_url",
+                f"provider {name!r} is unknown{did_you_mean(name, NAMES)}",
+                hint=f"one of {', '.join(NAMES)}; any other name needs its base_url",
             )
         key = fields.get("api_key") or os.environ.get(provider.key_variable, "")
-        if not key:
+        if not key and provider.key_needed:
             raise ConfigError(
-                f"provider {name!r} needs a key, and there is none",
+                f"provider {name!r} needs a key, and {provider.key_variable} is not set",
                 hint=f"set {provider.key_variable} in the environment, or api_key",
             )
         provider_fields = {

@@ -65,7 +65,7 @@ async def batch(model: LocalModel, texts: list[str], *, at_once: int, tokens: in
     return Speed(
         seconds,
         read=sum(usage.input_tokens for usage in usages),
-        cached=sum(usage.input_tokens_details.cached_tokens for usage in usages),
+        cached=sum(usage.input_tokens_details.cached_tokens or 0 for usage in usages),
         written=sum(usage.output_tokens for usage in usages),
     )
 

@@ -178,7 +178,7 @@ def _text_of(part: JsonDict, pointer: str) -> str:
     if part.get("type") != "text":
         raise ModelRejectedRow(
             f"the local model reads text only, not {part.get('type')!r}",
-            hint="use a model server in front of a model that reads it",
+            hint="use a model server whose model reads this type of content",
         )
     text = part.get("text")
     if not isinstance(text, str):
@@ -211,7 +211,7 @@ def _chosen(tools: Sequence[JsonDict], choice: str | JsonDict) -> tuple[list[Jso
     wanted_names, enforce = _tools_of_choice(choice)
     if wanted_names is None or not set(wanted_names) <= set(names):
         raise ModelRejectedRow(
-            f"tool_choice {choice!r:.200} names none of the tools: {', '.join(names) or 'none'}",
+            f"tool_choice {choice!r:.200} does not fit the tools: {', '.join(names) or 'none'}",
             hint="auto, none, required, or the name of a tool of the same request",
         )
     chosen_tools = [tool for tool, name in zip(tools, names, strict=True) if name in wanted_names]
@@ -235,7 +235,7 @@ def _name(tool: JsonDict, index: int) -> str:
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise ModelRejectedRow(
             f"/tools/{index}/function/name: a tool needs a name",
-            hint="mend the tools of this row; the endpoint says what it does not accept",
+            hint="correct the tools of this row",
         )
     name: str = function["name"]
     return name

@@ -128,7 +128,7 @@ class RunningEngine:
         died = EngineDied(
             f"{self._child.name}: the model's process {self.pid} ended with {ending.how}; "
             f"its last lines:{last}",
-            hint="it is not started again: start the run anew. After SIGKILL, look for the "
+            hint="the model is not restarted: start the run again. After SIGKILL, look for the "
             "kernel's out-of-memory message (dmesg)",
         )
         died.ending = ending
@@ -206,8 +206,9 @@ class EngineTransport:
                     await turn_locks.enter_async_context(self._room)
             except TimeoutError as error:
                 raise DeadlineExceeded(
-                    f"the local model had no room within {timeout_s or 0:.1f} s: {self._at_once} "
-                    f"requests were running and {self.waiting - 1} others waiting",
+                    f"the local model had no room for this request within {timeout_s or 0:.1f} "
+                    f"s: {self._at_once} requests were running and {self.waiting - 1} others "
+                    "waiting",
                     hint="lower num_samples_in_parallel, or use a faster endpoint",
                 ) from error
             finally:

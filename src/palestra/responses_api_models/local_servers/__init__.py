@@ -6,9 +6,14 @@ from palestra.responses_api_models.local_servers.installed import (
     find_vllm,
 )
 from palestra.responses_api_models.local_servers.llama_cpp import serve_llama_cpp
-from palestra.responses_api_models.local_servers.running import Serving, serve_vllm
+from palestra.responses_api_models.local_servers.running import (
+    READY_TIMEOUT_S,
+    Serving,
+    serve_vllm,
+)
 
 __all__ = [
+    "READY_TIMEOUT_S",
     "Serving",
     "VLLMInstallation",
     "environment_folder",

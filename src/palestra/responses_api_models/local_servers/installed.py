@@ -30,7 +30,7 @@ def free_port(host: str, port: int) -> int:
         holder = holder_of(port)
         raise ConfigError(
             f"port {port} of {host} is taken{holder and f' by {holder}'}",
-            hint="end that first, or choose another --port; 0 takes a free one",
+            hint="stop that process, or choose another --port; 0 takes a free port",
         ) from error
 
 
@@ -41,9 +41,9 @@ def require_own(port: int, group: int, *, name: str) -> None:
     holders = holders_of(port)
     if holders and not any(_is_in(holder, group) for holder in holders):
         raise RunFailed(
-            f"port {port} is answered by {holder_of(port) or 'another process'}, not by the {name} "
+            f"port {port} belongs to {holder_of(port) or 'another process'}, not to the {name} "
             "that was started",
-            hint="end that first, or choose another --port",
+            hint="stop that process, or choose another --port",
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import orjson
@@ -70,8 +71,11 @@ async def serve_vllm(
     vllm: VLLMInstallation | None = None,
     ready_timeout_s: float = READY_TIMEOUT_S,
     log_path: Path | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[Serving]:
     """Start a vLLM server, wait until it answers, and stop it when the `with` block ends.
+
+    `variables`: further environment variables of vLLM.
 
     Raises ConfigError: the settings cannot work. ServerDied: the server ends too early. RunFailed:
     it is not ready in time, or another process answers at its port.
@@ -85,7 +89,7 @@ async def serve_vllm(
     async with kept_running(
         "vllm",
         command(server, installed, parser=parser, port=port),
-        environment(server, installed),
+        {**environment(server, installed), **variables},
         secret=server.api_key,
         log_path=log_path,
     ) as (child, ending):

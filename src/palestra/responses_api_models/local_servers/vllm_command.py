@@ -83,7 +83,8 @@ def tool_parser(server: VLLMServer) -> str:
         ""
         if Path(server.model).is_dir() or server.chat_template
         else (
-            f": there is no folder {server.model}, and of a model on a hub only vLLM reads the template"
+            f": there is no folder {server.model}, and the template of a model on the Hugging "
+            "Face hub is not read here"
         )
     )
     raise ConfigError(

@@ -61,7 +61,7 @@ def to_request(params: ResponseCreateParams, *, model: str, extra_body: JsonObje
     fields = {key: value for key, value in values.items() if value is not None and key != "stream"}
     metadata = fields.pop("metadata", {})
     if isinstance(fields["input"], list):
-        fields["input"] = [_without_tokens(item) for item in fields["input"]]
+        fields["input"] = [_sendable(item) for item in fields["input"]]
     of_the_row = json_setting(metadata, "extra_body")
     if of_the_row.get("stream"):
         expected = "no `stream`: an answer is read in one piece"
@@ -75,8 +75,14 @@ def to_request(params: ResponseCreateParams, *, model: str, extra_body: JsonObje
     return request
 
 
-def _without_tokens(item: Any) -> JsonDict:
-    return without_tokens(set_fields(item) if isinstance(item, BaseModel) else item)
+def _sendable(item: Any) -> JsonDict:
+    """Return an input item without token ids; a reasoning item also without nulls and `status`,
+    which OpenAI puts on its answers but refuses in a request.
+    """
+    fields = without_tokens(set_fields(item) if isinstance(item, BaseModel) else item)
+    if fields.get("type") != "reasoning":
+        return fields
+    return {name: value for name, value in fields.items() if name != "status" and value is not None}
 
 
 def read_response(body: bytes, *, model: str) -> Response:
@@ -101,11 +107,10 @@ def read_response(body: bytes, *, model: str) -> Response:
 
 
 def _counted(usage: JsonObject) -> JsonDict | None:
-    """Return the usage without nulls; None when nothing else is left."""
+    """Return the usage without nulls; None when nothing else is left. A null in its details stays:
+    that detail is unknown.
+    """
     usage_fields = {key: value for key, value in usage.items() if value is not None}
-    for key, value in usage_fields.items():
-        if isinstance(value, dict):
-            usage_fields[key] = {name: inner for name, inner in value.items() if inner is not None}
     if not usage_fields:
         return None
     input_count, written = (
@@ -125,7 +130,7 @@ def failure_of(response: Response) -> ModelError | None:
         return None
     about = f"the response of {response.model} is {response.status or 'failed'!r}"
     if not isinstance(error, dict):
-        return ModelError(f"{about}: {error or 'it says no more'}")
+        return ModelError(f"{about}: {error or 'it gives no reason'}")
     code = str(error.get("code") or "")
     message = ": ".join(filter(None, (code, str(error.get("message") or "")))) or repr(error)
     kind = ModelRejectedRow if _OF_THE_ROW.search(code) else ModelError

@@ -55,7 +55,7 @@ class ReplayModel(ModelServer):
         if row is None or row.task is None or row.rollout is None:
             raise _miss(
                 "the request does not say which rollout it is for",
-                "replay_model serves runs of palestra, whose calls carry their rollout's identity",
+                "use replay_model only in runs of palestra: their requests name the rollout",
             )
         which = f"task {row.task}, rollout {row.rollout}"
         try:
@@ -64,7 +64,8 @@ class ReplayModel(ModelServer):
             raise _miss(error.message, error.hint) from error
         if rollout is None:
             raise _miss(
-                f"no rollout is recorded for {which} ({len(self._recording)} others are)",
+                f"no rollout is recorded for {which}; the recording has {len(self._recording)} "
+                "other rollouts",
                 "replay the same input with the same limit and repeats as were recorded",
             )
         return self._turn(rollout, body, which)
@@ -75,9 +76,10 @@ class ReplayModel(ModelServer):
         number = len(turns_of(request_items)) - before
         if number >= len(rollout.turns) or number < 0:
             raise _miss(
-                f"{which} has {len(rollout.turns)} recorded turns, and turn {number + 1} was asked "
-                "for",
-                "the agent does not run as it did when this was recorded",
+                f"{which} has {len(rollout.turns)} recorded turns, but the agent requested turn "
+                f"{number + 1}",
+                "the agent behaves differently than in the recorded run: use the same agent and "
+                "settings",
             )
         if self.config.strict:
             _check_history(rollout, request_items, number, which)
@@ -103,15 +105,15 @@ def _check_history(
     if not same(task, items[: len(task)]):
         raise _miss(
             f"the task of {which} is not the recorded one",
-            "replay the same input, or set strict: false to go by turns alone",
+            "replay the same input, or set strict: false to compare only the number of the turn",
         )
     recorded = [item for turn in rollout.turns[: number + 1] for item in (*turn.heard, *turn.said)]
     recorded = recorded[: len(recorded) - len(rollout.turns[number].said)]
     if not same(recorded, items[len(task) :]):
         raise _miss(
-            f"what came before turn {number + 1} of {which} is not what was recorded (a tool "
-            "answered otherwise, or the agent changed the history)",
-            "set strict: false to go by turns alone",
+            f"the conversation before turn {number + 1} of {which} differs from the recorded one "
+            "(a tool answered differently, or the agent changed the history)",
+            "set strict: false to compare only the number of the turn",
         )
 
 

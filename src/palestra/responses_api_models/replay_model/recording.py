@@ -91,7 +91,8 @@ class Recording:
                 ) from error
         if not place_of_key:
             raise InputDataError(
-                "replay_model has no recorded rollouts", hint="name files in `rollouts`"
+                "replay_model has no recorded rollouts",
+                hint="list rollouts files in the setting `rollouts`",
             )
         return cls(place_of_key)
 
@@ -168,7 +169,9 @@ def _scan(path: Path, place_of_key: dict[Key, tuple[Path, int, int]]) -> None:
             if line.strip():
                 key = _key(path, number, line)
                 if key in place_of_key:
-                    raise InputDataError(f"{path}:{number}: task {key[0]}, rollout {key[1]} again")
+                    raise InputDataError(
+                        f"{path} line {number}: task {key[0]}, rollout {key[1]} is recorded twice"
+                    )
                 place_of_key[key] = (path, at, len(line))
             at += len(line)
 

@@ -302,8 +302,8 @@ class VLLMModel(ChatCompletionsServer):
         self._continuities[kind] += 1
         if turn.state is State.BROKEN and self._continuities[kind] == 1:
             logger.warning(
-                "%s: a turn's prompt does not start with the ids of the turn before: %s "
-                "(told once; each such turn is marked, token_continuity.state: broken)",
+                "%s: a turn's prompt does not start with the ids of the turn before: %s (logged "
+                "once; each such turn is marked, token_continuity.state: broken)",
                 self.name,
                 turn.reason,
             )

@@ -137,6 +137,7 @@ class Capabilities:
         """Return the error for a turn that depends on an unanswered question."""
         why = self.unanswered[question].why
         return InfraError(
-            f"{server}: of {self.base_url} it is not known yet {question.value}: {why}",
-            hint="return_token_id_information: true needs to know it; the endpoint is asked again",
+            f"{server}: it is not known yet {question.value} ({self.base_url}): {why}",
+            hint="return_token_id_information: true needs this information; the next request "
+            "checks the endpoint again",
         )

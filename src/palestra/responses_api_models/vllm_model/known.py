@@ -82,12 +82,13 @@ class Known:
         again.
         """
         capabilities = self.now(base_url)
-        why = Unanswered("it behaved otherwise than before")
+        why = Unanswered("the endpoint behaved differently than before")
         self.note(replace(capabilities, unanswered={**capabilities.unanswered, question: why}))
 
     async def asked(self, base_url: str, questions: frozenset[Question]) -> Capabilities:
-        """Ask the endpoint the unanswered ones of `questions` if its pause is over; return its
-        capabilities.
+        """Ask the endpoint those of `questions` that it has not answered yet; return its capabilities.
+
+        After a failed try, the endpoint is not asked again before a pause is over.
 
         Raises `Hopeless`: with this configuration, no answer can come.
         """

@@ -149,7 +149,7 @@ def check_rollout(params: ResponseCreateParams, response: Response) -> OnPolicyT
     before = None if last is None else tokens_on(prompt_items[last])
     ends = turn_ends(response.output)
     if not ends:
-        tally.problems.append(TurnProblem(0, "there is no turn of the model"))
+        tally.problems.append(TurnProblem(0, "the rollout has no turn of the model"))
     for end in ends:
         item = response.output[end]
         if end + 1 == len(response.output) and never_made(item, response):
@@ -198,7 +198,7 @@ def _check_continuity(
         return
     if before is None:
         if turn == 0 and marker is not None and marker.state is State.CONTINUED:
-            what = "nothing is there to continue: the turn is marked as continued"
+            what = "there is no earlier turn, but this turn is marked as continued"
             tally.problems.append(TurnProblem(turn, what))
         return
     tally.problems.append(
@@ -268,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--allow-unsealed",
         action="store_true",
-        help="for rollouts made elsewhere: turns without a seal are no failure",
+        help="for rollouts made elsewhere: turns without a seal do not count as a failure",
     )
     options = parser.parse_args(arguments)
     try:

@@ -104,10 +104,11 @@ class Turns:
     async def ask(
         self, request: JsonObject, previous: Previous | None, why_not: Reason | None = None
     ) -> ModelTurn | ContextOverflow:
-        """Return the next turn of the chat. `why_not`: the reason why it cannot continue the turn
-        before, or None.
+        """Ask the endpoint for the next turn of the chat and return it.
 
-        Raises `CallError`: the endpoint refuses the request or leaves something out. `RowError`:
+        `why_not`: the reason why the prompt cannot begin with the token ids of the turn before; None
+        when it can. Raises `CallError`: the endpoint refuses the request, or its answer lacks
+        something. `RowError`:
         the request asks for several answers.
         """
         _require_one_answer(request)
@@ -224,7 +225,7 @@ class Turns:
         choice = answer.choices[0]
         prompt: list[int] = generate["token_ids"]
         if answer.prompt_token_ids != prompt:
-            raise self._lacking(reply, "another prompt than it was given")
+            raise self._lacking(reply, "another prompt than it was sent")
         entries = choice.logprobs.content if choice.logprobs is not None else []
         if [entry.token_id for entry in entries] != choice.token_ids[: len(entries)]:
             raise self._lacking(reply, "`token_ids` and the ids in its log probs that differ")
@@ -281,18 +282,19 @@ class Turns:
         train on wrong ids.
         """
         error = ModelError(
-            f"{self._server}: {self._can.base_url} read a prompt of {expected} tokens, and its "
-            f"/tokenize makes {tokenized} of the same request",
-            hint="it renders this request otherwise there (documents, images, a tool_choice that "
-            "leaves tools out?); a vLLM that knows return_token_ids returns them with the answer",
+            f"{self._server}: {self._can.base_url} read a prompt of {expected} tokens, but its "
+            f"/tokenize returns {tokenized} tokens for the same request",
+            hint="/tokenize renders this request differently (documents, images, a tool_choice "
+            "that leaves tools out?); a vLLM that knows return_token_ids returns them with "
+            "the answer",
         )
         error.retriable = False
         return error
 
     def _lacking(self, reply: Answered, instead: str) -> ModelError:
         error = ModelError(
-            f"{self._server}: token ids were asked of {reply.url}, and it answered with {instead}",
-            hint="return_token_id_information: false does without them",
+            f"{self._server}: {reply.url} was asked for token ids, and it answered with {instead}",
+            hint="set return_token_id_information: false to run without token ids",
         )
         body = reply.body if isinstance(reply.body, bytes) else b""
         return self._upstream.answers.failed(reply.url, body, error)

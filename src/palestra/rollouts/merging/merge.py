@@ -106,7 +106,7 @@ def _check_places(paths: RunPaths, shards: Sequence[ShardToMerge]) -> None:
     recorded_paths = {path.resolve() for shard in shards for path in shard.paths.recorded()}
     for path in paths.recorded():
         if path.is_dir():
-            raise InputDataError(f"{path} is a folder", hint="give the output a name of its own")
+            raise InputDataError(f"{path} is a folder", hint="choose another name for the output")
         if path.resolve() in recorded_paths:
             raise InputDataError(
                 f"the merge would write {path}, which belongs to one of its shards",
@@ -124,7 +124,9 @@ def _manifest(shards: Sequence[ShardToMerge], accounting: Accounting) -> bytes |
     if first is None:
         return None
     requested, tasks = shards[0].run_size
-    versions = {shard.manifest.version for shard in shards if shard.manifest}
+    manifests = [shard.manifest for shard in shards if shard.manifest]
+    versions = {manifest.version for manifest in manifests}
+    earliest = min(manifests, key=lambda manifest: (manifest.started_at, manifest.command))
     ordered = orjson.dumps(first.semantics, option=orjson.OPT_SORT_KEYS)
     combined = replace(
         first,
@@ -133,6 +135,9 @@ def _manifest(shards: Sequence[ShardToMerge], accounting: Accounting) -> bytes |
         tasks=tasks,
         version=", ".join(sorted(versions)),
         shard=None,
+        command=earliest.command,
+        started_at=earliest.started_at,
+        ended_at=max(manifest.ended_at for manifest in manifests),
     )
     with tempfile.TemporaryDirectory() as aside:
         path = Path(aside) / "manifest.json"

@@ -46,7 +46,7 @@ class Rows:
 
     @classmethod
     def of(cls, table: RowColumns, order: IntArray) -> "Rows":
-        """Return the positions of the rows of `table` with the numbers in `order`."""
+        """Return where rows of `table` are stored. `order`: their row numbers, in output order."""
         columns = (table.source, table.offset, table.length)
         return cls(*(numbers(column)[order] for column in columns))
 
@@ -59,7 +59,7 @@ class Rows:
         return int(self.length.sum())
 
     def stretches(self) -> Iterator[RowPlace]:
-        """Yield the positions, with adjacent rows of a file joined into one."""
+        """Yield where the rows lie, in order. Rows that follow each other in one file are one place."""
         if not len(self):
             return
         end = self.offset + self.length
@@ -285,7 +285,7 @@ class _Merging:
         return InputDataError(
             f"{len(stray)} rows are for rollouts that their own materialized inputs do not have\n  "
             + "\n  ".join(_first_names(described, len(stray))),
-            hint="the shard's files are not of one run; give them back as they were",
+            hint="the shard's files belong to different runs; restore the original files",
         )
 
     def _where(self, table: RowColumns, row: int) -> str:

@@ -225,7 +225,7 @@ class _Scan:
         for offset, what in problems:
             row_problems.add(path, self._sources.line_number(source, offset), what)
         row_problems.raise_if_any(
-            hint="give back the file as a collection wrote it, or leave it out"
+            hint="restore the file as `palestra collect` wrote it, or leave it out"
         )
 
 

@@ -164,7 +164,7 @@ def _unreadable(path: Path, error: OSError) -> InputDataError:
 def _changed(path: Path) -> InputDataError:
     return InputDataError(
         f"{path} changed while it was being merged; nothing was written",
-        hint="run the merge again when nothing writes to its shards",
+        hint="run the merge again when no process writes to its shards",
     )
 
 
@@ -225,7 +225,7 @@ def find_shards(
         what = ", ".join(str(item) for item in patterns) or "nothing"
         raise InputDataError(
             f"no shards to merge in {what}",
-            hint="give the shards' output files, or a folder or a quoted glob of them",
+            hint="pass the shards' output files, or a folder or a quoted glob of them",
         )
     first_names = [min(names) for _, names in sorted(names_of_file.items())]
     twice = [path for path in first_names if len(names_of_file[path.resolve()]) > 1]
@@ -314,7 +314,7 @@ def _check_manifests(shards: Sequence[ShardToMerge]) -> None:
         raise InputDataError(
             f"no manifest beside {_names(without)}, but {len(shards) - len(without)} other "
             "shards have one",
-            hint="leave out what is not a shard, or give its <stem>_manifest.json back",
+            hint="leave out files that are not shards, or restore their <stem>_manifest.json",
             cause=KnownCause.BROKEN_MANIFEST,
         )
     common = Counter((_digest(shard), shard.run_size) for shard in shards).most_common(1)[0][0]
@@ -323,9 +323,9 @@ def _check_manifests(shards: Sequence[ShardToMerge]) -> None:
     if others:
         lines = [f"{s.paths.output}:\n    " + "\n    ".join(_changes(reference, s)) for s in others]
         raise OtherRun(
-            f"{len(others)} of {len(shards)} shards are of another run than "
+            f"{len(others)} of {len(shards)} shards belong to another run than "
             f"{reference.paths.output}\n  " + "\n  ".join(lines[:MOST_NAMED]),
-            hint="merge each run by itself, or collect those shards again from the same rows "
+            hint="merge each run separately, or collect those shards again from the same rows "
             "and settings",
         )
 
@@ -344,8 +344,8 @@ def _check_inputs(shards: Sequence[ShardToMerge]) -> None:
             f"{_names(without)} is missing"
             if len(without) == 1
             else f"{_names(without)} are missing",
-            hint="without materialized inputs nobody can tell what was asked for; give them back, "
-            "or collect the shard again",
+            hint="without materialized inputs the requested rollouts are unknown; restore the "
+            "file, or collect the shard again",
         )
 
 

@@ -124,7 +124,8 @@ def write_targets(
     except OSError as error:
         raise MergeFailed(
             f"cannot write {error.filename or paths.output}: {error.strerror}",
-            hint="make room or mend its permissions, then merge again: the shards are untouched",
+            hint="free disk space or correct the permissions, then merge again: the shards are "
+            "unchanged",
         ) from error
     finally:
         remove_empty(new_folders)  # only those that are still empty
@@ -142,10 +143,10 @@ def _replace(
     stale = [path for path, state in states.items() if state is _TargetState.OTHER]
     todo = [target for target in targets if states[target.path] is not _TargetState.SAME]
     if not todo:
-        return (f"{paths.output} is there already, as it would be written",)
+        return (f"{paths.output} exists already with the same content",)
     if stale and not overwrite:
         raise InputDataError(
-            f"{stale[-1]} exists already and holds something else",
+            f"{stale[-1]} exists already and has other content",
             hint="merge to another output, or --overwrite it (it is kept as .bak)",
             cause=KnownCause.OUTPUT_EXISTS,
         )

@@ -26,7 +26,7 @@ FORMAT = 1
 _FAILURE = b'{"' + FAILURE_CLASS.encode() + b'"'
 """The first bytes of a failure's line. Result rows never start with them."""
 BACKUP: Final = ".bak"
-_OVERWRITE = "choose another output, or --overwrite moves what is there to .bak"
+_OVERWRITE = "choose another output, or move the existing files to .bak with --overwrite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +95,19 @@ def check_places(
     source_paths = {source.resolve() for source in sources}
     for path in paths.all():
         if path.is_dir():
-            raise InputDataError(f"{path} is a folder", hint="give the output a name of its own")
+            raise InputDataError(f"{path} is a folder", hint="choose another name for the output")
         if path.resolve() in source_paths:
             raise InputDataError(
                 f"this would write {path}, which is its input", hint="choose another output"
             )
     if overwrite and resume:
-        raise InputDataError("--resume goes on, --overwrite starts again: give one of them")
+        raise InputDataError("--resume continues, --overwrite starts again: give one of them")
     if overwrite or (resume and paths.manifest.exists()):
         return
     if paths.partial.exists():
         raise InputDataError(
-            f"{paths.partial} is there from a re-verification that did not end",
-            hint=f"--resume goes on from there; {_OVERWRITE}",
+            f"{paths.partial} exists: an earlier re-verification did not end",
+            hint=f"--resume continues it; {_OVERWRITE}",
         )
     for path in paths.all():
         if path.exists():
@@ -145,7 +145,7 @@ def _begin_state(partial: "Partial", origin: Origin, *, resume: bool, version: s
     if changed:
         raise StaleRun(
             f"{paths.output} was made from something else:\n  " + "\n  ".join(changed),
-            hint="start again with --overwrite, or give back what was changed",
+            hint="start again with --overwrite, or undo the changes",
         )
     if manifest["result"] is not None and paths.output.exists():
         paths.partial.unlink(missing_ok=True)
@@ -192,7 +192,7 @@ def read_manifest(path: Path) -> JsonDict:
         return {**fields, "made_from": fields["made_from"], "result": fields["result"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputDataError(
-            f"{path} does not hold what was verified ({error!r})",
+            f"{path} cannot be read as the record of what was verified ({error!r})",
             hint="start again with --overwrite",
         ) from error
 
@@ -255,8 +255,8 @@ class Partial:
         paths = self.paths
         if not is_file_at(self._file, paths.partial):
             raise JournalFailed(
-                f"{paths.partial} was moved or replaced by another while it was written",
-                hint="nothing was put in place; verify again, to an output of its own",
+                f"{paths.partial} was moved or replaced by another process while it was written",
+                hint="no output was written; verify again, to another output",
             )
         try:
             if failures:

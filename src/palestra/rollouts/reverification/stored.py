@@ -49,7 +49,7 @@ class Routes:
             return "no agent_ref, and several environments are configured"
         near = nearest(agent, self.by_agent)
         suggestion = f"; did you mean {near!r}?" if near else ""
-        return f"agent {agent!r} is none of the configuration's{suggestion}"
+        return f"agent {agent!r} is not in the configuration{suggestion}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class TaskRows:
 
     def _read_row(self, offset: int) -> JsonDict:
         if self._file is None:
-            raise InputDataError(f"{self.path} is not open")
+            raise RuntimeError(f"{self.path} was read before it was opened, or after it was closed")
         self._file.seek(offset)
         row: JsonDict = orjson.loads(self._file.readline())
         return row

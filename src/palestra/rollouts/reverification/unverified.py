@@ -5,7 +5,7 @@ row lacks come from the materialized inputs. The file stays on disk; memory hold
 row.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ from palestra.schema import (
 )
 
 SUFFIX = "_failures.jsonl"
+FAILURE_MARK = "_ng_failure"
+"""How the keys begin that mark a row as a failure."""
+REWARD = "reward"
 Key = tuple[Any, Any]
 
 
@@ -54,7 +57,7 @@ def holds_failures(path: Path) -> bool:
     except OSError:
         return False
     row = None if first is None else first.row
-    return isinstance(row, dict) and FAILURE_CLASS in row and "reward" not in row
+    return isinstance(row, dict) and bool(row.get(FAILURE_CLASS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,12 @@ class UnverifiedAnswers:
     """The line number and offset of each row to verify, in file order."""
 
     @classmethod
-    def found_in(cls, path: Path, *, scored: Path | None) -> "UnverifiedAnswers":
+    def found_in(
+        cls, path: Path, *, scored: Path | None, failure_classes: Collection[str] | None = None
+    ) -> "UnverifiedAnswers":
         """Read the failures file, and the scored rows if they exist.
 
+        `failure_classes`: only rollouts whose last failure is of these classes; None: of any class.
         Raises InputDataError: the failures file cannot be read.
         """
         digest = digest_of(path)
@@ -81,10 +87,15 @@ class UnverifiedAnswers:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
                 row = _row(raw)
-                if row is not None:
+                if row is None:
+                    pass
+                elif failure_classes is None or row[FAILURE_CLASS] in failure_classes:
                     keys[_key(row)] = None
                     if answer_in(row) is not None:
                         last[_key(row)] = number, offset
+                else:
+                    keys.pop(_key(row), None)
+                    last.pop(_key(row), None)
                 offset += len(raw)
         is_there = scored is not None and scored.is_file()
         for line in read_jsonl(scored) if keys and scored is not None and is_there else ():
@@ -119,12 +130,25 @@ class UnverifiedAnswers:
 def _as_rollout(number: int, failure: JsonObject, tasks: TaskRows | FoundTaskRows | None) -> Line:
     task = None if tasks is None else tasks.row_of_run(failure)
     verify_fields = failure.get(VERIFY_FIELDS)
-    request_fields = verify_fields if isinstance(verify_fields, Mapping) else {}
+    request_fields = verify_fields if isinstance(verify_fields, Mapping) else _own_task(failure)
     if task is None and CREATE_PARAMS not in request_fields:
-        why = "its task is not there: --inputs names the materialized inputs of the run"
+        why = "its task row is missing: pass the materialized inputs of the run with --inputs"
         return Line(number, None, why)
     identity = {name: failure[name] for name in IDENTITY if name in failure}
     return Line(number, {**(task or {}), **request_fields, **identity, RESPONSE: failure[RESPONSE]})
+
+
+def _own_task(failure: JsonObject) -> JsonObject:
+    """Return the task fields of a failure that is the whole answer of an agent, as other tools
+    record it; empty for another failure.
+    """
+    if CREATE_PARAMS not in failure:
+        return {}
+    return {
+        name: value
+        for name, value in failure.items()
+        if not name.startswith(FAILURE_MARK) and name != REWARD
+    }
 
 
 def _row(raw: bytes) -> JsonDict | None:

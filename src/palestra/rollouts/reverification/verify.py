@@ -7,7 +7,7 @@ new reward, or as a typed failure. A row without a verdict never gets a reward.
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -34,6 +34,7 @@ from palestra.schema import (
     CREATE_PARAMS,
     EMPTY_ANSWER,
     FAILURE_CLASS,
+    JUDGE_EVALUATIONS,
     JUDGE_REPLAY,
     ROLLOUT_INDEX,
     TASK_INDEX,
@@ -49,6 +50,7 @@ from palestra.schema import (
 from palestra.transport import CallContext, Peer, ServerClient, calling
 
 _MCP = "mcp__"
+CALL, CALL_OUTPUT = "function_call", "function_call_output"
 
 
 async def replay_tools(peer: Peer, output: Any) -> None:
@@ -57,15 +59,44 @@ async def replay_tools(peer: Peer, output: Any) -> None:
         await peer.call_tool(name, arguments)
 
 
+async def replay_turns(peer: Peer, response: JsonObject) -> None:
+    """Run a trajectory's tool calls, and send each turn without calls to `/step`, in order.
+
+    A turn that was cut off was never sent. Raises `CallError`: a call fails.
+    """
+    output = response.get("output")
+    items = (
+        [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
+    )
+    outputs = [item for item in items if item.get("type") == CALL_OUTPUT]
+    turns = list(_turns(items))
+    for number, turn in enumerate(turns, start=1):
+        if any(item.get("type") == CALL for item in turn):
+            await replay_tools(peer, [*turn, *outputs])
+        elif number < len(turns) or response.get("incomplete_details") is None:
+            await peer.notify("/step", {"response": {**response, "output": turn}})
+
+
+def _turns(items: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
+    """Yield the items of each turn of the model, without what the environment said between them."""
+    turn: list[JsonObject] = []
+    for item in items:
+        if item.get("type") != CALL_OUTPUT and item.get("role") != "user":
+            turn.append(item)
+        elif turn:
+            yield turn
+            turn = []
+    if turn:
+        yield turn
+
+
 def answered_calls(output: Any) -> Iterator[tuple[str, JsonObject]]:
     """Yield the name and arguments of each tool call that the environment answered, in order."""
     output_items = output if isinstance(output, list) else []
     items = [item for item in output_items if isinstance(item, Mapping)]
-    answered_ids = {
-        item.get("call_id") for item in items if item.get("type") == "function_call_output"
-    }
+    answered_ids = {item.get("call_id") for item in items if item.get("type") == CALL_OUTPUT}
     for item in items:
-        if item.get("type") != "function_call" or item.get("call_id") not in answered_ids:
+        if item.get("type") != CALL or item.get("call_id") not in answered_ids:
             continue
         arguments = _decoded(item.get("arguments"))
         # What is no object was refused by the agent and never sent.
@@ -87,6 +118,7 @@ def _decoded(text: Any) -> Any:
 
 STATELESS = "stateless"
 REPLAY_TOOLS = "replay_tools"
+REPLAY_TURNS = "replay_turns"
 MODE_TIMEOUT_S = 30.0
 ENDED_WITHIN_S = 4.5
 """The maximum time in seconds, after a row's deadline, for the fleet to end a process that the
@@ -199,11 +231,12 @@ class InOrder(Generic[Row, Done]):
 class Sessions:
     """The servers whose verifier needs a session, by how the session is created.
 
-    `replayed`: seeded from the row, then the trajectory's tool calls are run in it. `forced`: only
-    seeded, because the user gave --force.
+    `replayed`: seeded from the row, then the trajectory's tool calls are run in it. `turned`: the
+    same, and its turns are sent again. `forced`: only seeded, because the user gave --force.
     """
 
     replayed: frozenset[str] = frozenset()
+    turned: frozenset[str] = frozenset()
     forced: frozenset[str] = frozenset()
 
 
@@ -214,7 +247,9 @@ async def check_modes(client: ServerClient, servers: Collection[str], *, force: 
     """
     modes = {name: await _mode(client, name) for name in servers}
     replayed = frozenset(name for name, mode in modes.items() if mode == REPLAY_TOOLS)
-    bound = {n: mode for n, mode in modes.items() if mode != STATELESS and n not in replayed}
+    turned = frozenset(name for name, mode in modes.items() if mode == REPLAY_TURNS)
+    replayable = replayed | turned
+    bound = {n: mode for n, mode in modes.items() if mode != STATELESS and n not in replayable}
     if bound and not force:
         unsupported = [name for name, mode in bound.items() if mode == "unsupported"]
         raise ConfigError(
@@ -226,7 +261,7 @@ async def check_modes(client: ServerClient, servers: Collection[str], *, force: 
             'nothing but the request, "replay_tools" that the tool calls of the trajectory make '
             "its session again; --force verifies with a freshly seeded session",
         )
-    return Sessions(replayed, frozenset(bound))
+    return Sessions(replayed, turned, frozenset(bound))
 
 
 def _sentence(names: list[str], predicate: str) -> str:
@@ -234,14 +269,18 @@ def _sentence(names: list[str], predicate: str) -> str:
 
 
 async def _mode(client: ServerClient, name: str) -> str:
+    """Return the mode that a server reports: a JSON string, or an object that holds it."""
+    from palestra.server import INFERRED_REVERIFY_MODE, REVERIFY_MODE_PATH
+
     with calling(CallContext(deadline=time.monotonic() + MODE_TIMEOUT_S)):
-        reply = await client.get(name, "/reverify_mode")
+        reply = await client.get(name, REVERIFY_MODE_PATH)
     try:
         payload = await reply.json()
     except ValueError:
         payload = None
     mode = payload.get("reverify_mode") if isinstance(payload, Mapping) else payload
-    return str(mode) if reply.ok and mode else "unknown"
+    mode = str(mode) if reply.ok and mode else "unknown"
+    return reply.headers.get(INFERRED_REVERIFY_MODE, mode) if mode == "unknown" else mode
 
 
 _NO_SESSIONS = Sessions()
@@ -288,7 +327,7 @@ class Verifier:
             await self._wait_for_the_fleet()
             error: CallError = DeadlineExceeded(
                 f"not verified within {self._timeout_s:g} s; it was awaiting {job.describe()}",
-                hint="--timeout gives each row longer",
+                hint="raise --timeout, the limit of each row",
             )
         except DeadlineExceeded as late:
             await self._wait_for_the_fleet()
@@ -311,15 +350,19 @@ class Verifier:
     async def _verify(self, stored: StoredRow) -> Verified:
         peer = self._client.peer(stored.server)
         fields = stored.task_fields()
-        replayed = stored.server in self._sessions.replayed
-        if replayed or stored.server in self._sessions.forced:
-            await peer.notify("/seed_session", fields)
-        if replayed:
+        sessions, replay = self._sessions, {} if self._fresh_judge else {JUDGE_REPLAY: True}
+        turned = stored.server in sessions.turned
+        replayed = stored.server in sessions.replayed
+        if turned or replayed or stored.server in sessions.forced:
+            # `start`, tools and replies may ask a judge, too.
+            judge_fields = replay if JUDGE_EVALUATIONS in fields else {}
+            await peer.notify("/seed_session", {**fields, **judge_fields})
+        if turned:
+            await replay_turns(peer, stored.row[RESPONSE])
+        elif replayed:
             await replay_tools(peer, stored.row[RESPONSE]["output"])
         verify_fields = self._parsed(stored)
-        body = {**fields, **verify_fields}
-        if not self._fresh_judge:
-            body[JUDGE_REPLAY] = True
+        body = {**fields, **verify_fields, **replay}
         result = await peer.call("/verify", body, VerifyResponse)
         return _verified(stored, fields_of(result), verify_fields)
 
@@ -448,7 +491,7 @@ class _Tally:
             result = None if row is None else _read_back(line, row)
             if row is None or result is None:
                 raise InputDataError(
-                    f"line {number} of the partial output is not what its row became",
+                    f"line {number} of the partial output does not belong to its row",
                     hint="start again with --overwrite",
                 )
             self.add(row, result)

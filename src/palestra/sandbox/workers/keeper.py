@@ -235,7 +235,9 @@ class Keeper:
             finally:
                 their_calls.close()
                 their_line.close()
-        raise WorkersBroken("the workers' nursery does not stay alive")
+        raise WorkersBroken(
+            "the process that starts the sandbox's workers ended each time it was started"
+        )
 
     def _take(self) -> StartedNursery | None:
         """Take a kept nursery of another keeper that was built from the same inputs; None when

@@ -77,11 +77,13 @@ class MessagesRequest(WireModel):
 
 
 class MessagesUsage(WireModel):
-    """Token counts. `input_tokens` does not include the tokens read from the cache."""
+    """Token counts. `input_tokens` does not include the tokens read from the cache, of which the
+    number may be unknown (None).
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
-    cache_read_input_tokens: int = 0
+    cache_read_input_tokens: int | None = None
 
 
 class MessagesAnswer(WireModel):
@@ -146,7 +148,7 @@ def message_from_response(response: Response) -> MessagesAnswer:
     """Convert a response to a message."""
     content = [block for item in response.output for block in _blocks(item)]
     usage = response.usage
-    cached = 0 if usage is None else usage.input_tokens_details.cached_tokens
+    cached = None if usage is None else usage.input_tokens_details.cached_tokens
     return MessagesAnswer.model_construct(
         None,
         id=response.id,
@@ -157,7 +159,7 @@ def message_from_response(response: Response) -> MessagesAnswer:
         stop_reason=_stop_reason(response, content),
         stop_sequence=None,
         usage=MessagesUsage(
-            input_tokens=0 if usage is None else usage.input_tokens - cached,
+            input_tokens=0 if usage is None else usage.input_tokens - (cached or 0),
             output_tokens=0 if usage is None else usage.output_tokens,
             cache_read_input_tokens=cached,
         ),

@@ -10,7 +10,7 @@ The row then contains the questions and replies. They are replayed when the row 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -49,6 +49,10 @@ _CUT_HINTS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What to do about a reply that was cut off, by the reason for the cut."""
+
+
+ReadLabel = Callable[[Response, Iterable[str]], str | None]
+"""Finds one of the labels in a reply; None: the reply has none of them."""
 
 
 class JudgeConfig(ResourcesServerConfig):
@@ -188,8 +192,8 @@ class Judge:
         """
         if not self.name:
             raise JudgeFailure(
-                "there is no judge to ask",
-                hint="judge_model_server in the environment's config",
+                "no judge model is configured",
+                hint="set judge_model_server in the environment's config",
                 cause=KnownCause.NO_JUDGE,
             )
         peer = self._client.peer(self.name)
@@ -239,10 +243,20 @@ class Hearing:
         # Recorded without the second question: the verdict then stands on the first.
         return self._replayed_last and not self.has_recorded
 
-    async def ask(self, question: JudgeQuestion) -> str:
+    async def ask(
+        self,
+        question: JudgeQuestion,
+        *,
+        labels: Iterable[str] | None = None,
+        read_label: ReadLabel | None = None,
+    ) -> str:
         """Ask the question and return the judge's label. Raises JudgeFailure when the reply has no
         label.
+
+        `labels`: the labels of this question, which `read_label` finds in the reply; None: those for
+        "equal" and "not equal".
         """
+        allowed = tuple(self._judge.labels if labels is None else labels)
         params = question.asked(self._judge.params)
         recorded = self._replay.exchange(params, quoting=question.quoted())
         self._replayed_last = recorded is not None
@@ -251,10 +265,12 @@ class Hearing:
         else:
             answer = await self._ask_anew(params)
             evaluation = {"responses_create_params": to_plain(params), "response": to_plain(answer)}
-        label = self._verdict(answer, recorded)
+        label = (
+            self._verdict(answer, recorded) if read_label is None else read_label(answer, allowed)
+        )
         self.evaluations.append({**evaluation, "verdict_label": label})
         if label is None:
-            raise _unreadable(answer, self._judge)
+            raise _unreadable(answer, allowed)
         return label
 
     def _verdict(self, answer: Response, recorded: JudgeExchange | None) -> str | None:
@@ -269,14 +285,14 @@ class Hearing:
     async def _ask_anew(self, params: ResponseCreateParams) -> Response:
         if self._replay.replays and not self._judge.present():
             raise JudgeFailure(
-                "the row holds no answer of the judge to this question",
-                hint="--fresh-judge starts the judge and asks it",
+                "the row has no stored answer of the judge to this question",
+                hint="pass --fresh-judge to start the judge and ask it",
             )
         return await self._judge.answer(params)
 
 
-def _unreadable(answer: Response, judge: Judge) -> JudgeFailure:
-    allowed = " nor ".join(judge.labels)
+def _unreadable(answer: Response, labels: Sequence[str]) -> JudgeFailure:
+    allowed = " nor ".join(labels)
     if answer.incomplete_details is not None:
         reason = answer.incomplete_details.true_reason
         return JudgeFailure(

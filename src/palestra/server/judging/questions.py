@@ -63,21 +63,42 @@ class JudgeLabels:
 def read_verdict(response: Response, labels: JudgeLabels) -> str | None:
     """Return the label in the reply's last line; None when the line has none.
 
-    The text before `</think>` is not part of the reply. A reply that was cut off, or whose thinking
-    does not end, has no verdict.
+    A reply that was cut off, or whose thinking does not end, has no verdict.
     """
-    if response.incomplete_details is not None:
-        return None
-    verdict_text = response.final_text.rpartition(_END_OF_THINKING)[2].strip()
-    if _THINKING in verdict_text:
-        return None
-    above, _, line = verdict_text.rpartition("\n")
-    line = line.strip(_EDGES)
+    above, line = _last_line(response)
     if not above:  # else it may be the list of both that is quoted
         line = _CHOICE.sub("", line, count=1)
     if _gives(line, labels.equal, _EQUAL_WORDS):
         return labels.equal
     return labels.not_equal if _gives(line, labels.not_equal, _NOT_EQUAL_WORDS) else None
+
+
+_CHOSEN: Final = re.compile(
+    r"(?:(?:my |the )?(?:final )?(?:answer|choice|label|verdict)(?: is:?|:)\s*)", re.IGNORECASE
+)
+
+
+def read_choice(response: Response, labels: Iterable[str]) -> str | None:
+    """Return the label that the reply's last line holds alone, or after `The label is`; None when it
+    holds none.
+    """
+    line = _last_line(response)[1]
+    line = _CHOSEN.sub("", line, count=1) if _CHOSEN.match(line) else line
+    bare = _bare(line.strip().removeprefix("- "))
+    return next((label for label in labels if _bare(label) == bare), None)
+
+
+def _last_line(response: Response) -> tuple[str, str]:
+    """Return the text above the reply's last line, and this line. Both are empty for a reply that was
+    cut off, or whose thinking does not end. The text before `</think>` is not part of the reply.
+    """
+    if response.incomplete_details is not None:
+        return "", ""
+    verdict_text = response.final_text.rpartition(_END_OF_THINKING)[2].strip()
+    if _THINKING in verdict_text:
+        return "", ""
+    above, _, line = verdict_text.rpartition("\n")
+    return above, line.strip(_EDGES)
 
 
 def _gives(line: str, label: str, words: str) -> bool:

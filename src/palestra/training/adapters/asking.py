@@ -52,7 +52,7 @@ def row_of(source: Any, where: str) -> JsonObject:
     if not isinstance(row, Mapping) or "responses_create_params" not in row:
         raise InputDataError(
             f"{where} is not a task: it has no responses_create_params",
-            hint="keep each task in a column of its own, as the JSON line that it is in its file",
+            hint="store each task in one column, as the JSON line from its file",
         )
     return row
 
@@ -65,7 +65,8 @@ def sampling_for(row: JsonObject, settings: JsonObject) -> JsonDict:
     """
     if settings.get("n") not in {None, 1}:
         raise ConfigError(
-            f"n is {settings['n']}: a request has one answer; ask for each rollout by itself"
+            f"n is {settings['n']}: it must be 1, as a request has one answer; request each "
+            "rollout separately"
         )
     sampling: JsonDict = {}
     extra: JsonDict = {}

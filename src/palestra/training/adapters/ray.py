@@ -178,7 +178,9 @@ def rollouts(actor: Any, rows: Sequence[JsonObject | RolloutRequest]) -> Iterato
     finally:
         ray.cancel(stream)
     if books.missing:
-        raise books.incomplete(Cause(sentence="the actor's stream ended before all had come back"))
+        raise books.incomplete(
+            Cause(sentence="the actor's stream ended before all rollouts were returned")
+        )
 
 
 def stop_actor(actor: Any, *, timeout_s: float = STOP_TIMEOUT_S) -> None:

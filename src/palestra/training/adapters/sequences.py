@@ -50,7 +50,7 @@ def the_chain(outcome: Completed, trainer: str) -> Chain:
     """
     if len(outcome.chains) > 1 and not outcome.masked:
         raise RunFailed(
-            f"rollout {outcome.key} is {len(outcome.chains)} sequences, and {trainer} takes one",
+            f"rollout {outcome.key} has {len(outcome.chains)} sequences, but {trainer} accepts one",
             hint="on_discontinuity=mask leaves such rollouts out of the loss; =raise stops at them",
         )
     return outcome.chains[0] if outcome.chains else Chain([])

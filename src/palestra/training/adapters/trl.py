@@ -197,13 +197,13 @@ def _check_left_out(trainer: Trainer, outcomes: Sequence[Outcome]) -> None:
     reason = f"rollout {failed.key} failed ({failed.message})"
     if len(getattr(trainer, "reward_funcs", ())) > 1:
         raise RunFailed(
-            f"{reason}, and other reward functions would give its completion a reward",
+            f"{reason}, but other reward functions would still give its completion a reward",
             hint="train on environment_reward alone, or with on_incomplete=raise",
         )
     installed = _installed()
     if installed is not None and installed < LEAVES_OUT:
         raise RunFailed(
-            f"{reason}, and TRL {'.'.join(map(str, installed))} makes 0 of a reward that is missing",
+            f"{reason}, and TRL {'.'.join(map(str, installed))} treats a missing reward as 0",
             hint=f"use TRL {'.'.join(map(str, LEAVES_OUT))} or newer, or on_incomplete=raise",
         )
 

@@ -77,7 +77,7 @@ class AnswerReader:
             if not self._complete:
                 raise _why(error, data) from None
         except HttpParserUpgrade:
-            raise Malformed("it switches to another protocol, unasked") from None
+            raise Malformed("it switches to another protocol, which was not requested") from None
         if self._complete or self._reached_limit():
             return self._reply()
         if self.received > MOST_HEAD_BYTES:
@@ -118,7 +118,7 @@ class AnswerReader:
         """
         if self._complete:
             self.reusable = False
-            raise Malformed("more follows it")
+            raise Malformed("more data follows it")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep one header. Trailers after the body are ignored."""
@@ -199,7 +199,7 @@ def decoded(body: bytes, codings: str, limit: int | None = None) -> bytes:
     """
     for coding in reversed([name.strip().lower() for name in codings.split(",")]):
         if coding in _FOREIGN_COMPRESSIONS:
-            raise Malformed(f"its content-encoding is {coding}, which nobody asked for")
+            raise Malformed(f"its content-encoding is {coding}, which was not requested")
         # Anything else (`identity`, a character set) is no compression.
         if coding in _COMPRESSIONS:
             body = _inflated(body, coding, limit)

@@ -103,7 +103,9 @@ class HttpConnection(asyncio.Protocol):
         transport = self._transport
         self._reader.expect(bodiless, request.body_limit)
         if transport.is_closing():
-            answer.set_exception(Unsent("the peer closed it before anything was asked"))
+            answer.set_exception(
+                Unsent("the server closed the connection before a request was sent")
+            )
             return answer
         if self.exchanges > 1 and self._unread.poll(0):
             self.abort()
@@ -121,7 +123,7 @@ class HttpConnection(asyncio.Protocol):
             transport.writelines((head, body))
         if transport.is_closing():
             # The very first write failed, so the kernel took nothing.
-            self._end(Unsent("the peer had closed it"))
+            self._end(Unsent("the server had closed the connection"))
         return answer
 
     def abort(self) -> None:

@@ -59,12 +59,15 @@ class Dialer:
             if limit.expired():
                 why, hint = f"no connection within {CONNECT_S:.0f} s", ""
             else:
-                why, hint = reason(error), "is the server running, and is this its address?"
+                why, hint = (
+                    reason(error),
+                    ("check that the server is running and that this is its address"),
+                )
             if isinstance(error, ssl.SSLError):
-                hint = "does it speak HTTPS? then its URL is right"
+                hint = "check that the server uses HTTPS, or write http:// in its URL"
             if address.proxy is not None:
-                why = f"by way of the proxy {address.proxy.host}:{address.proxy.port}: {why}"
-                hint = "HTTP_PROXY and HTTPS_PROXY name the proxy, NO_PROXY what needs none"
+                why = f"through the proxy {address.proxy.host}:{address.proxy.port}: {why}"
+                hint = "check HTTP_PROXY and HTTPS_PROXY; list hosts that need no proxy in NO_PROXY"
             raise ConnectionFailed(why, was_sent=False, hint=hint) from error
 
     async def _open(self, address: Address, make: Callable[[], HttpConnection]) -> HttpConnection:
@@ -116,7 +119,7 @@ async def _first_open(
         return await open_to(addresses[0])
     untried = deque(addresses)
     attempts: list[asyncio.Future[Opened]] = []
-    failure: BaseException = OSError("the name has no address")
+    failure: BaseException = OSError("the host name has no address")
     try:
         while untried or attempts:
             if untried:
@@ -179,7 +182,7 @@ async def _secured(
     try:
         secured = await loop.start_tls(transport, connection, context, server_hostname=name)
         if not connection.usable:
-            raise ConnectionResetError("the peer closed it after the TLS handshake")
+            raise ConnectionResetError("the server closed the connection after the TLS handshake")
     except BaseException:
         transport.abort()
         raise

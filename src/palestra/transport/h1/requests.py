@@ -92,7 +92,7 @@ class RequestHeads:
 def parse_route(proxies: Proxies, method: str, url: str, direct: bool = False) -> Route:
     """Parse a method and a URL. `direct`: use no proxy. Raises `WrongUrl`: `url` is no HTTP URL."""
     if _TOKEN.fullmatch(method) is None:
-        raise RequestRefused(f"{method!r} is not a method of HTTP")
+        raise RequestRefused(f"{method!r} is not an HTTP method")
     if _CONTROL.search(url):
         # yarl would drop them without a word.
         raise WrongUrl(f"{url!r} is not a URL of HTTP: it has control characters")
@@ -130,7 +130,7 @@ def parse_fields(headers: tuple[tuple[str, str], ...], has_body: bool) -> Fields
     """
     names = {name.lower() for name, _ in headers}
     if framing := names & _FRAMING:
-        raise RequestRefused(f"the {framing.pop()} header is the transport's to send")
+        raise RequestRefused(f"the {framing.pop()} header is set by Palestra and cannot be passed")
     added = [*_DEFAULTS, _BINARY] if has_body else _DEFAULTS
     lines = [_line(name, value) for name, value in headers]
     lines += [_line(name, value) for name, value in added if name not in names]
@@ -139,7 +139,7 @@ def parse_fields(headers: tuple[tuple[str, str], ...], has_body: bool) -> Fields
 
 def _line(name: str, value: str) -> bytes:
     if _TOKEN.fullmatch(name) is None:
-        raise RequestRefused(f"{name!r} is not a name of a header")
+        raise RequestRefused(f"{name!r} is not a valid header name")
     if "\n" in value or "\r" in value or "\0" in value:
         raise RequestRefused(
             f"the {name} header has a line break: what follows it would be read as another header"

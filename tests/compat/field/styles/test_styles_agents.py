@@ -439,7 +439,7 @@ async def test_client_by_hand() -> None:
     )
     assert isinstance(client.global_config_dict, DictConfig)
     assert get_first_server_config_dict(client.global_config_dict, "res").port == 1
-    with patch("nemo_gym.global_config.get_global_config_dict", return_value=tree):
+    with patch("nemo_gym.server_utils.get_global_config_dict", return_value=tree):
         assert get_server_url("res") == "http://127.0.0.1:1"
     assert isinstance(ServerClient.load_from_global_config(), ServerClient)
     assert not is_nemo_gym_fastapi_entrypoint(__file__)
@@ -464,16 +464,21 @@ async def test_mocked_json_only() -> None:
 
 
 def test_observability() -> None:
+    call = ModelCallRef(model_call_id="1")
     bundle = AgentObservationBundle(
-        invocations=[AgentInvocation(name="main", model_calls=[ModelCallRef(id="1")])],
-        tool_calls=[ToolCallObservation(name="bash", arguments={"x": 1})],
-        gaps=[ObservationGap(reason="not seen")],
-        compactions=[ContextCompactionObservation(before=3, after=1)],
+        source="harness",
+        records=[
+            AgentInvocation(invocation_id="main", model_calls=[call]),
+            ToolCallObservation(invocation_id="main", tool_name="bash", status="completed"),
+            ContextCompactionObservation(tokens_before=3, tokens_after=1, before_model_call=call),
+        ],
+        gaps=[ObservationGap(code="no_timing", detail="not seen")],
     )
-    again = AgentObservationBundle.model_validate(bundle.model_dump())
-    assert again.tool_calls[0]["name"] == "bash" or again.tool_calls[0].name == "bash"
-    assert bundle.gaps[0].reason == "not seen"
-    assert AgentEpisode(invocation=bundle.invocations[0]).model_dump()["invocation"]["name"] == "main"
+    again = AgentObservationBundle.model_validate(bundle.model_dump(mode="json"))
+    assert again == bundle
+    assert again.records[1].tool_name == "bash"
+    assert bundle.gaps[0].code == "no_timing"
+    assert AgentEpisode(response="r", observations=bundle).observations.records[0].kind == "agent_invocation"
 
 
 def test_prompt(tmp_path) -> None:
@@ -487,9 +492,9 @@ def test_prompt(tmp_path) -> None:
 
 async def test_sandbox(tmp_path) -> None:
     spec = SandboxSpec(image="python:3.12", resources=SandboxResources(cpu=1), env={"A": "b"})
-    async with AsyncSandbox(resolve_provider_config({"provider": "process"}), spec) as sandbox:
+    async with AsyncSandbox(resolve_provider_config({"process": {}}), spec) as sandbox:
         result = await sandbox.exec("echo $A; exit 3")
-        assert (result.stdout, result.exit_code) == ("b\n", 3)
+        assert (result.stdout, result.return_code) == ("b\n", 3)
 
 
 def test_keys() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from palestra.cluster import Arguments, Submission, nemo_gym_rollouts, wrap_arguments
 from palestra.cluster import run_cmd as run_command
 from palestra.cluster.executors.here import to_stderr
-from palestra.compat.aliases import names_not_provided
+from palestra.compat.missing_names import names_not_provided
 
 __all__ = ["nemo_gym_rollouts", "run_cmd", "wrap_arguments"]
 

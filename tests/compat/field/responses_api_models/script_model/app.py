@@ -33,7 +33,7 @@ class ScriptModelConfig(BaseResponsesAPIModelConfig):
 
 
 class ScriptModel(SimpleResponsesAPIModel):
-    """Says what the first message after `say ` says, after calling the tools named before it."""
+    """Calls the tools of the first message's `call ` lines, then says its `say ` lines, one a turn."""
 
     config: ScriptModelConfig
 
@@ -58,7 +58,10 @@ class ScriptModel(SimpleResponsesAPIModel):
             ]
         else:
             said = [line[4:] for line in first.splitlines() if line.startswith("say ")]
-            text = said[0] if said else self.config.verdict
+            turns = [] if isinstance(items, str) else [
+                i for i in items if i.type == "message" and i.role == "assistant"
+            ]
+            text = said[min(len(turns), len(said) - 1)] if said else self.config.verdict
             if text == "the last output":
                 text = json.dumps(json.loads(done[-1].output))
             output = [

@@ -1,0 +1,158 @@
+"""Shows the failed rollouts: each in full beside its task, and all of them grouped by message."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.analysis.frame import RunFrame
+from palestra.analysis.report.markup import Markup, amount, tag, visible, visible_line
+from palestra.analysis.report.rows import failed_rows
+from palestra.analysis.report.tasks import task_label
+from palestra.analysis.report.transcript import ENTRY_CHARACTERS, transcript
+from palestra.schema import (
+    FAILURE_CLASS,
+    FAILURE_LAYER,
+    JsonDict,
+    JsonObject,
+    Remedy,
+    Unscored,
+    own_hint,
+    reverify_in,
+    the_command,
+)
+
+MOST_FAILURES = 5_000
+"""The largest number of failed rollouts whose rows are read."""
+MOST_GROUPS = 50
+MOST_LINKS = 12
+MESSAGE_CHARACTERS = 1_000
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRollout:
+    """A failed rollout, as the page shows it. `position`: that of its task on the page."""
+
+    position: int
+    task: str
+    block: JsonDict
+    """The rollout in the format of the page's script."""
+    remedy: Remedy
+    reverify: str
+    """The command that verifies the kept answer; empty without one."""
+
+    @property
+    def failure(self) -> JsonDict:
+        """Its class, layer, message and remedy."""
+        failure: JsonDict = self.block["failure"]
+        return failure
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What groups failures: the class, and the message without its numbers."""
+        return self.failure["class"], _NUMBER.sub("#", self.failure["message"])
+
+
+def read_failures(frame: RunFrame, by_task: Mapping[int, Sequence[int]]) -> list[FailedRollout]:
+    """Read the failed rollouts, in the order of the page's tasks. `by_task`: positions in
+    `frame.failed`, by task position.
+    """
+    position_of = {number: at for at, numbers in by_task.items() for number in numbers}
+    numbers = sorted(position_of, key=lambda number: (position_of[number], number))[:MOST_FAILURES]
+    rows = dict(failed_rows(frame, sorted(numbers)))
+    return [_failed(frame, number, rows[number], position_of[number]) for number in numbers]
+
+
+def _failed(frame: RunFrame, number: int, row: JsonObject, position: int) -> FailedRollout:
+    requests = frame.requests
+    request = frame.failed.requests[number]
+    hint = str(row.get("hint") or "")
+    remedy, reverify = frame.failed.remedies[number], reverify_in(hint)
+    hops = row.get("hops")
+    attempt = row.get("attempt")
+    failure = {
+        "class": visible_line(str(row.get(FAILURE_CLASS)), 80),
+        "layer": visible_line(str(row.get(FAILURE_LAYER) or ""), 80),
+        "cause": visible_line(str(row.get("cause") or ""), 80),
+        "message": visible(str(row.get("message") or ""))[:MESSAGE_CHARACTERS],
+        "hint": visible(own_hint(hint))[:MESSAGE_CHARACTERS],
+        "remedy": Unscored({remedy: 1}, reverify).what_helps(),
+        "attempts": attempt if isinstance(attempt, int) else 1,
+        "hops": [_hop(hop) for hop in hops] if isinstance(hops, list) else [],
+        "traceback": visible(str(row.get("traceback") or ""))[-ENTRY_CHARACTERS:],
+    }
+    block = {
+        "why": "failed",
+        "index": int(requests.keys.rollout[request]),
+        "failure": failure,
+        "fields": [],
+        "said": transcript(row),
+    }
+    task = task_label(requests.tasks[requests.keys.task[request]])
+    return FailedRollout(position, task, block, remedy, reverify)
+
+
+def _hop(hop: Any) -> list[str]:
+    """Return the server, the status and the answer of one hop."""
+    if not isinstance(hop, Mapping):
+        return [visible_line(str(hop), 200), "", ""]
+    return [
+        visible_line(str(hop.get("server") or ""), 80),
+        visible_line(str(hop.get("status") or ""), 20),
+        visible(str(hop.get("body") or ""))[:MESSAGE_CHARACTERS],
+    ]
+
+
+def failures_table(failures: Sequence[FailedRollout], failed: int) -> Markup | None:
+    """Return the failed rollouts, grouped by class and message; None without any. `failed`: how
+    many there are.
+    """
+    if not failures:
+        return None
+    groups: dict[tuple[str, str], list[FailedRollout]] = {}
+    for failure in failures:
+        groups.setdefault(failure.kind, []).append(failure)
+    largest = sorted(groups.values(), key=len, reverse=True)
+    items = [_group(members) for members in largest[:MOST_GROUPS]]
+    notes = []
+    if len(groups) > MOST_GROUPS:
+        notes.append(f"{amount(len(groups) - MOST_GROUPS, 'more kind')} of failure are left out.")
+    if len(failures) < failed:
+        notes.append(f"Grouped are the first {len(failures):,} of {failed:,} failed rollouts.")
+    note = tag("p", " ".join(notes), class_="quiet") if notes else None
+    return tag("div", tag("ul", *items, class_="failures"), note)
+
+
+def _group(members: Sequence[FailedRollout]) -> Markup:
+    failure = members[0].failure
+    remedies = Unscored(
+        Counter(member.remedy for member in members),
+        the_command({member.reverify for member in members if member.reverify}),
+    )
+    about = filter(None, (failure["layer"], failure["cause"]))
+    links = [
+        tag(
+            "a",
+            f"{member.task}:{member.block['index']}",
+            href=f"#task-{member.position}",
+            data_task=member.position,
+        )
+        for member in members[:MOST_LINKS]
+    ]
+    left_out = len(members) - MOST_LINKS
+    return tag(
+        "li",
+        tag(
+            "h3",
+            f"{failure['class']} ",
+            tag("span", amount(len(members), "rollout"), class_="quiet"),
+        ),
+        tag("p", " · ".join(about), class_="quiet"),
+        tag("pre", failure["message"]),
+        tag("p", failure["hint"]) if failure["hint"] else None,
+        tag("p", tag("b", "What helps: "), remedies.what_helps()),
+        tag("p", *links, f" and {left_out:,} more" if left_out > 0 else None, class_="links"),
+    )

@@ -1,0 +1,166 @@
+"""Says what a run is: its environment, its model, when it ran, and the settings that matter. All of
+it is read from the manifest.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.errors import InputDataError
+from palestra.rollouts import Manifest, read_manifest
+from palestra.schema import JsonDict, JsonObject, RunPaths, with_compressed
+
+_FILE_ENVIRONMENT: Final = "environment_file"
+_MODEL_SETTINGS: Final = ("model", "openai_model", "model_name", "deployment")
+_MODEL: Final = "responses_api_models"
+_RESOURCES: Final = "resources_servers"
+_DIGEST_CHARACTERS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class RunHead:
+    """What a run is. Texts are empty, and times None, when they are unknown."""
+
+    environment: str
+    """The environments, separated by commas."""
+    model: str
+    """The name of the policy."""
+    judge: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    version: str
+    """The version of Palestra that ran it."""
+    command: str
+    """The command or the Python call that started it."""
+    settings: Mapping[str, Any]
+    """Sampling parameters, repeats, prompt template and the settings of the environment."""
+    verifier: str
+    """The digest of the environment's code; empty for code that ships with Palestra."""
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "RunHead":
+        """Return the head of the run with this manifest."""
+        semantics = manifest.semantics
+        return cls(
+            environment=", ".join(environments_of(manifest)),
+            model=model_of(manifest),
+            judge=_judge_of(manifest),
+            started_at=_time(manifest.started_at),
+            ended_at=_time(manifest.ended_at),
+            version=manifest.version,
+            command=manifest.command,
+            settings=dict(_settings_that_matter(manifest)),
+            verifier=", ".join(
+                str(digest)[:_DIGEST_CHARACTERS]
+                for name, digest in (_object(semantics.get("code"))).items()
+                if _servers(manifest).get(name, {}).get("type") == _RESOURCES
+            ),
+        )
+
+    @property
+    def date(self) -> str:
+        """When the run was started, in UTC, to the minute; empty when unknown."""
+        return "" if self.started_at is None else f"{self.started_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def title(self) -> str:
+        """`environment · model · date`, of what is known."""
+        return " · ".join(filter(None, (self.environment, self.model, self.date)))
+
+
+def run_head(rollouts: Sequence[Path]) -> RunHead:
+    """Return the head of a run from the manifest beside its rollouts. Without a manifest, only the
+    time is known: that at which the inputs were written.
+    """
+    paths = RunPaths(rollouts[0])
+    try:
+        manifest = read_manifest(paths.manifest)
+    except InputDataError:
+        manifest = Manifest("", {}, 0, 0, "")
+    head = RunHead.of(manifest)
+    if head.started_at is not None:
+        return head
+    inputs = with_compressed(paths.materialized_inputs)
+    if not manifest.version or inputs is None:
+        return head
+    return replace(head, started_at=_time(inputs.stat().st_mtime))
+
+
+def environments_of(manifest: Manifest) -> list[str]:
+    """Return the names of a run's environments: of a file, or of the folder of a resources server."""
+    servers = _servers(manifest)
+    agent_name = manifest.semantics.get("agent_name")
+    agents = [servers[agent_name]] if agent_name in servers else list(servers.values())
+    names = [_reference(agent, "resources_server") for agent in agents]
+    return list(
+        dict.fromkeys(_environment_name(name, servers[name]) for name in names if name in servers)
+    )
+
+
+def model_of(manifest: Manifest) -> str:
+    """Return the name of a run's policy: as its endpoint knows it, else of its model server."""
+    servers = _servers(manifest)
+    names = dict.fromkeys(_reference(server, "model_server") for server in servers.values())
+    models = [_model_name(servers[name]) for name in names if name in servers]
+    return ", ".join(dict.fromkeys(models))
+
+
+def _judge_of(manifest: Manifest) -> str:
+    servers = _servers(manifest)
+    names = [
+        str(value.get("name"))
+        for server in servers.values()
+        if server.get("type") == _RESOURCES
+        for key, value in _object(server.get("settings")).items()
+        if "judge" in key and isinstance(value, Mapping) and value.get("type") == _MODEL
+    ]
+    return ", ".join(dict.fromkeys(_model_name(servers[name]) for name in names if name in servers))
+
+
+def _settings_that_matter(manifest: Manifest) -> Iterator[tuple[str, Any]]:
+    semantics = manifest.semantics
+    yield from _object(semantics.get("responses_create_params")).items()
+    if "num_repeats" in semantics:
+        yield "repeats", semantics["num_repeats"]
+    if semantics.get("num_repeats_add_seed"):
+        yield "seed", "the rollout's index"
+    for name in ("prompt", "skills"):
+        if semantics.get(name):
+            yield name, semantics[name]
+    for server in _servers(manifest).values():
+        if server.get("type") == _RESOURCES:
+            yield from _object(_object(server.get("settings")).get("settings")).items()
+
+
+def _servers(manifest: Manifest) -> dict[str, JsonDict]:
+    return dict(_object(manifest.semantics.get("servers")))
+
+
+def _object(value: Any) -> JsonObject:
+    """Return `value` when it is an object; else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _reference(server: JsonObject, setting: str) -> str:
+    """Return the name of the server that a setting refers to; empty without one."""
+    return str(_object(_object(server.get("settings")).get(setting)).get("name") or "")
+
+
+def _environment_name(name: str, server: JsonObject) -> str:
+    implementation = str(server.get("implementation") or name)
+    if implementation == _FILE_ENVIRONMENT:
+        return Path(str(_object(server.get("settings")).get("path") or name)).stem
+    return implementation
+
+
+def _model_name(server: JsonObject) -> str:
+    settings = _object(server.get("settings"))
+    fallback = str(server.get("implementation") or "").removesuffix("_model")
+    model_names = [str(settings[key]) for key in _MODEL_SETTINGS if settings.get(key)]
+    return model_names[0] if model_names else fallback
+
+
+def _time(seconds: float) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None

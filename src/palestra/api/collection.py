@@ -1,0 +1,157 @@
+"""Collects rollouts: plans the run, reaches the fleet, runs what remains, and records how a fleet
+that broke ended it.
+"""
+
+import shlex
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+
+import palestra
+from palestra.api.descriptors import check_descriptors, most_in_flight
+from palestra.api.fleet_connection import (
+    FROZEN_AFTER_S,
+    SILENT,
+    CommandObserver,
+    FleetChoice,
+    Tell,
+    unless,
+)
+from palestra.api.server_semantics import run_semantics
+from palestra.config import ServerType, is_secret_name
+from palestra.engine import to_its_end
+from palestra.errors import Hopeless, Outcome, PalestraError, ServerDied
+from palestra.fleet import raise_descriptor_limit
+from palestra.rollouts import (
+    AgentRoute,
+    Collected,
+    PreparedRun,
+    begin,
+    check_rows,
+    discard,
+    plan,
+    record_afterwards,
+)
+from palestra.settings import COMMAND_SETTINGS, CollectSettings
+from palestra.system import shown
+from palestra.transport import ServerClient
+
+RunCollection = Callable[[PreparedRun, CollectSettings, ServerClient, int], Awaitable[Collected]]
+"""Runs a prepared collection and shows its progress. The last argument is the largest number of
+rollouts in flight that the process can have."""
+
+_NOT_OF_THE_VERIFIER = COMMAND_SETTINGS | {"head_server"}
+_UNKNOWN = '"+config_paths=[…]"'
+
+
+def verified_by(
+    overrides: Sequence[str], secrets: Collection[str], environment: str | None = None
+) -> str:
+    """Return the arguments for `palestra reverify`: the run's own overrides that verifiers need.
+
+    Secrets are left out, because the text is printed and stored. `environment`: the environment
+    that the run evaluated.
+    """
+    environment_option = [] if environment is None else ["--environment", environment]
+    kept_overrides = [item for item in overrides if _is_kept(item, secrets)]
+    return shlex.join([*environment_option, *kept_overrides]) or _UNKNOWN
+
+
+def _is_kept(override: str, secrets: Collection[str]) -> bool:
+    path = override.lstrip("+~").partition("=")[0].split(".")
+    if path[0] in _NOT_OF_THE_VERIFIER or any(map(is_secret_name, path)):
+        return False
+    return not any(secret in override for secret in secrets)
+
+
+def how_to_continue(settings: CollectSettings) -> str:
+    """Return a sentence for the user: how a stopped run goes on."""
+    instead = ", without overwrite," if settings.overwrite else ""
+    return (
+        f"the same command with --output {shown(settings.output_jsonl_fpath)} --resume "
+        f"(++resume_from_cache=true){instead} goes on from there"
+    )
+
+
+async def collect_with(
+    choice: FleetChoice,
+    settings: CollectSettings,
+    run: RunCollection,
+    observer: CommandObserver = SILENT,
+) -> tuple[Collected, PreparedRun]:
+    """Plan, reach the fleet and collect. `run`: runs the prepared collection.
+
+    Errors in the rows or in an earlier run are raised before any server starts. Until the first
+    rollout starts, no file of an earlier run is changed.
+    """
+    open_files = raise_descriptor_limit()
+    agents = choice.config.instances_of(ServerType.AGENT)
+    planning = partial(
+        plan,
+        settings,
+        agents={agent.name for agent in agents},
+        semantics=run_semantics(choice.config, settings),
+        version=palestra.__version__,
+    )
+    planned = await to_its_end(planning, undo=discard)
+    has_begun = False
+    try:
+        async with choice.open() as fleet:
+            await check_rows(planned, fleet.client, map(AgentRoute.of, agents))
+            targets = fleet.client.targets.values()
+            if warning := check_descriptors(settings, planned.remaining, targets, open_files):
+                observer.tell(f"warning: {warning}")
+            observer.note(
+                output=str(settings.output_jsonl_fpath),
+                max_attempts=settings.max_attempts,
+                verified_by=settings.verified_by,
+                again=how_to_continue(settings),
+                limit_s=settings.rollout_timeout + FROZEN_AFTER_S,
+            )
+            has_begun = True  # from here on what is there can be continued, whoever stops us
+            prepared = await to_its_end(partial(begin, planned))
+            _introduce(prepared, observer.tell)
+            try:
+                collected = await unless(
+                    fleet.watch(),
+                    run(prepared, settings, fleet.client, most_in_flight(targets, open_files)),
+                    doubtful=lambda it: it.accounting.ended[Outcome.INFRA_ERROR] > 0,
+                )
+            except ServerDied as died:
+                _record(died, settings)
+                raise
+            except Hopeless as hopeless:
+                if settings.output_jsonl_fpath.exists():
+                    _add_hint(hopeless, how_to_continue(settings))
+                raise
+    finally:
+        if not has_begun:
+            discard(planned)
+    return collected, prepared
+
+
+def _introduce(prepared: PreparedRun, report: Tell) -> None:
+    for text in prepared.notices:
+        report(text)
+    manifest = prepared.manifest
+    share = f", shard {manifest.shard.index}/{manifest.shard.of}" if manifest.shard else ""
+    report(
+        f"{manifest.requested} rollouts of {manifest.tasks} tasks{share} "
+        f"-> {shown(prepared.paths.output)}"
+    )
+
+
+def _record(died: ServerDied, settings: CollectSettings) -> None:
+    """Record the failed attempt whose call made the fleet end a server process."""
+    if died.failure is not None:
+        _add_hint(died, how_to_continue(settings))
+        record_afterwards(
+            settings.output_jsonl_fpath,
+            died.failure,
+            max_attempts=settings.max_attempts,
+            elapsed_s=settings.rollout_timeout,
+            verified_by=settings.verified_by,
+        )
+
+
+def _add_hint(error: PalestraError, hint: str) -> None:
+    error.hint = "; ".join(filter(None, [error.hint, hint]))

@@ -1,0 +1,113 @@
+"""Diagnoses a run: the signatures, the request models and the masking that it needs."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.api.doors import doors_of_agents
+from palestra.config import (
+    MASK,
+    Redactor,
+    ServerType,
+    config_from_tree,
+    find_secrets,
+    secrets_in,
+)
+from palestra.datasets import RowEndpoint
+from palestra.doctor import Diagnosis, SignatureTable
+from palestra.doctor import diagnose as diagnose_run
+from palestra.errors import InputDataError, PalestraError
+from palestra.rollouts import Manifest
+from palestra.schema import JsonDict
+from palestra.settings import load
+
+
+def diagnose(
+    run: str, *, inputs: Sequence[Path] = (), logs: Sequence[Path] = (), folder: Path | None = None
+) -> Diagnosis:
+    """Return what went wrong with a run, without secrets.
+
+    `run`: an output or its stem, a folder, a log, or a Slurm job. `inputs`: its input files, if the
+    run does not record them. `logs`: additional logs. `folder`: where relative paths start, by
+    default the working directory. Raises InputDataError: a file cannot be read.
+    """
+    for path in (*logs, *inputs):
+        if not path.is_file():
+            raise InputDataError(f"{path} does not exist")
+    return diagnose_run(
+        run,
+        folder=folder or Path.cwd(),
+        table=SignatureTable.load(),
+        sources=tuple(inputs),
+        logs=tuple(logs),
+        doors_of=request_models,
+    ).masked(_mask())
+
+
+_KEYS: Final = re.compile(
+    r"\b(?:(?:sk|hf|ghp|glpat|nvapi)[-_]|Bearer )[\w.~+/-]{12,}", re.IGNORECASE
+)
+"""Matches API keys of well-known providers. Logs may contain keys that are not in this user's
+settings."""
+
+
+def _mask() -> Callable[[str], str]:
+    """Return a function that masks this user's secrets, and any text that looks like a key or a
+    password.
+    """
+    redact = Redactor(_own_secrets())
+    return lambda text: _PASSWORDS.sub(rf"\1{MASK}@", _KEYS.sub(MASK, redact(text)))
+
+
+def _own_secrets() -> frozenset[str]:
+    """Return the secrets of env.yaml and of the environment variables."""
+    try:
+        tree: Any = load([], ng=False, require_all=False).tree
+    except PalestraError:
+        tree = _roughly(Path("env.yaml"))
+    long = {name: value for name, value in os.environ.items() if len(value) >= SHORTEST_SECRET}
+    return secrets_in(tree, os.environ) | find_secrets(long)
+
+
+def _roughly(path: Path) -> dict[str, str]:
+    """Return the lines of a config that cannot be parsed: the text before the first colon -> the
+    text after it.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    parted = (line.partition(":") for line in lines)
+    return {name.strip(" -'\""): value.strip(" '\"") for name, _, value in parted}
+
+
+_PASSWORDS: Final = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
+SHORTEST_SECRET: Final = 8
+"""Shorter values of environment variables are not masked: they also occur in ordinary words."""
+
+
+def request_models(manifest: Manifest) -> Mapping[str, Sequence[RowEndpoint]]:
+    """Return the endpoints of a run's servers, with their request models, for each agent.
+
+    Empty when the servers' code is not installed, or does not fit the run's settings.
+    """
+    servers = manifest.semantics.get("servers")
+    if not isinstance(servers, Mapping):
+        return {}
+    tree: JsonDict = {
+        name: {
+            server["type"]: {
+                server["implementation"]: {"entrypoint": "app.py", **server["settings"]}
+            }
+        }
+        for name, server in servers.items()
+    }
+    try:
+        config = config_from_tree(tree)
+        agents = [i.name for i in config.instances_of(ServerType.AGENT)]
+        return doors_of_agents(config, agents, report=lambda _: None)
+    except PalestraError:
+        # Other code than the run's, or none: the rows cannot be compared then.
+        return {}

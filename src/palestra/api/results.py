@@ -1,0 +1,422 @@
+"""A run as a value: what it is, how it ended, its rollouts, and what can be computed from it."""
+
+import glob
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palestra.analysis import (
+    RateBand,
+    RunFrame,
+    Selection,
+    SelectionCriteria,
+    html_table,
+    load_run,
+    rollout_files,
+    run_head,
+    write_report,
+)
+from palestra.api.diagnosis import diagnose
+from palestra.api.queries import parse_query
+from palestra.api.reverification import prepared_reverification
+from palestra.api.rollout_reading import read_rollouts, values_of
+from palestra.api.rollout_records import RolloutRecord, rollout_record
+from palestra.api.run_entries import RunState, run_entry
+from palestra.api.run_table import NOT_ENDED, arrow_table, data_frame
+from palestra.api.runs import RunProfile, profile, select
+from palestra.api.waiting import away_from_loop, run_blocking
+from palestra.config import ENVIRONMENT_FILE
+from palestra.doctor import Diagnosis
+from palestra.errors import ConfigError, PalestraError
+from palestra.metrics import TaskIndex
+from palestra.rollouts import Manifest, outputs_of, read_manifest
+from palestra.rollouts import merge as merge_shards
+from palestra.schema import JsonDict, JsonObject, RunPaths
+from palestra.settings import ReverifyArgs
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Run:
+    """A run on disk. The values are those of the moment at which it was opened; `refresh` reads it
+    again.
+    """
+
+    path: Path
+    """The file with the scored rows; of a run in shards, the first one."""
+    name: str
+    environment: str
+    model: str
+    settings: Mapping[str, Any]
+    """Sampling parameters, repeats, prompt template and the settings of the environment."""
+    started_at: datetime | None
+    ended_at: datetime | None
+    requested: int
+    outcomes: Mapping[str, int]
+    """The number of rollouts by outcome: `scored`, the failure classes, `not ended`."""
+    mean_reward: float | None
+    """The mean over the scored rollouts; None without one."""
+    live: bool
+    """Whether a command or a process was working on it."""
+    outputs: Sequence[Path] = field(default=())
+    """All files with scored rows: one, or one per shard."""
+
+    @property
+    def scored(self) -> int:
+        """The number of rollouts with a reward."""
+        return self.outcomes.get("scored", 0)
+
+    @property
+    def failed(self) -> int:
+        """The number of rollouts that ended without a reward."""
+        return self.requested - self.scored - self.outcomes.get(NOT_ENDED, 0)
+
+    def __repr__(self) -> str:
+        """Return one line: name, environment, model, counts and mean reward."""
+        mean = "" if self.mean_reward is None else f", mean reward {self.mean_reward:.3f}"
+        state = ", running" if self.live else ""
+        return (
+            f"<Run {self.name}: {self.environment}, {self.model}, {self.scored} of "
+            f"{self.requested} scored, {self.failed} failed{mean}{state}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [(name, value) for name, value in self.to_dict().items() if value not in ("", None)]
+        return html_table(("", ""), rows, caption=self.name)
+
+    def to_dict(self) -> JsonDict:
+        """Return the fields as JSON values."""
+        times = {
+            name: None if value is None else value.isoformat()
+            for name, value in (("started_at", self.started_at), ("ended_at", self.ended_at))
+        }
+        return {
+            **asdict(self),
+            **times,
+            "path": str(self.path),
+            "outputs": [str(path) for path in self.outputs],
+        }
+
+    def refresh(self) -> "Run":
+        """Return the run as it is now."""
+        return _opened(list(self.outputs))
+
+    # Rollouts
+
+    def rollouts(self, filter: str | None = None) -> Iterator[RolloutRecord]:  # noqa: A002
+        """Yield the rollouts, one at a time, in the order of the tasks.
+
+        `filter`: a query, such as `reward<1 tools:search`; see `palestra.api.queries`. Raises
+        ConfigError: the query cannot be read.
+        """
+        condition = parse_query(filter or "")
+        records = read_rollouts(self.outputs)
+        return (record for record in records if condition(partial(values_of, record)))
+
+    def rollout(self, task: TaskIndex, index: int) -> RolloutRecord:
+        """Return one rollout. Raises InputDataError: the run has no such rollout."""
+        return rollout_record(self.outputs, task, index)
+
+    def failures(self) -> list[RolloutRecord]:
+        """Return the rollouts that ended without a reward, each with what helps."""
+        return [
+            record
+            for record in read_rollouts(self.outputs)
+            if record.result is None and record.attempts
+        ]
+
+    # Analysis
+
+    def profile(self, *, group_by: str | None = None) -> RunProfile:
+        """Return the statistics of the run; they and the report are also written beside it."""
+        return profile(self.outputs, allow_partial=True, group_by=group_by)
+
+    def diagnose(self) -> Diagnosis:
+        """Return what went wrong, with evidence and the next action."""
+        return away_from_loop(lambda: diagnose(str(self.path)))
+
+    def report(self) -> Path:
+        """Write the HTML report beside the run, and return its path."""
+        frame = self._frame()
+        path = RunPaths.for_files(frame.rollout_places.files).report
+        write_report(frame, path)
+        return path
+
+    def select(
+        self,
+        *,
+        band: tuple[float, float] | None = None,
+        min_rollouts: int = 1,
+        max_tokens: float | None = None,
+        by_learnability: bool = False,
+        decided_only: bool = False,
+        solved_at: float = 1.0,
+        limit: int | None = None,
+    ) -> "TaskSelection":
+        """Choose tasks to train on. `band`: the pass rates to keep, both ends included.
+
+        `by_learnability`: the most learnable first. The other parameters are the options of
+        `palestra select`. Raises ConfigError: neither `band` nor `by_learnability` is set.
+        """
+        criteria = SelectionCriteria(
+            band=None if band is None else RateBand(*band),
+            min_rollouts=min_rollouts,
+            max_tokens=max_tokens,
+            solved_at=solved_at,
+            by_learnability=by_learnability,
+            decided_only=decided_only,
+            limit=limit,
+        )
+        return TaskSelection(select(self._one_output(), criteria), criteria, self._one_output())
+
+    def reverify(
+        self,
+        output: Path | str | None = None,
+        *,
+        environment: str | None = None,
+        with_failures: bool = True,
+        fresh_judge: bool = False,
+        limit: int | None = None,
+        concurrency: int = 64,
+        timeout_s: float = 600.0,
+        overwrite: bool = False,
+        resume: bool = False,
+    ) -> "Reverified":
+        """Run today's verifier over the stored answers, without the model.
+
+        `output`: where the new rows go, by default beside the run. `environment`: by default that
+        of the run. The other parameters are the options of `palestra reverify`. Raises BadInput: an
+        argument or a row cannot be used.
+        """
+        manifest = read_manifest(RunPaths(self.path).manifest)
+        destination = (
+            self.path.with_name(f"{self.path.stem}_reverified.jsonl")
+            if output is None
+            else Path(output)
+        )
+        args = ReverifyArgs(
+            rollouts=Path(self._one_output()),
+            output=destination,
+            environment=environment or _environment_argument(manifest),
+            with_failures=with_failures,
+            fresh_judge=fresh_judge,
+            limit=limit,
+            concurrency=concurrency,
+            timeout_s=timeout_s,
+            overwrite=overwrite,
+            resume=resume,
+        )
+
+        def verify() -> "Reverified":
+            with prepared_reverification(args, []) as prepared:
+                return Reverified(prepared.paths.output, run_blocking(prepared.run()))
+
+        return away_from_loop(verify)
+
+    # Tables
+
+    def to_arrow(self) -> "pa.Table":
+        """Return one row per requested rollout: task, rollout, outcome, and every numeric field.
+
+        Raises ConfigError: PyArrow is not installed.
+        """
+        return arrow_table(self._frame())
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return one row per requested rollout, as `to_arrow`, in a data frame.
+
+        Raises ConfigError: pandas is not installed.
+        """
+        return data_frame(self._frame())
+
+    def _frame(self) -> RunFrame:
+        return _frame_of(self.outputs)
+
+    def _one_output(self) -> str:
+        if len(self.outputs) == 1:
+            return str(self.path)
+        raise ConfigError(
+            f"{self.name} has {len(self.outputs)} shards",
+            hint="merge them first: palestra.merge(run.outputs, FILE)",
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TaskSelection:
+    """The tasks that were chosen from a run, and why each was kept or not."""
+
+    selection: Selection
+    criteria: SelectionCriteria
+    rollouts: str
+
+    @property
+    def kept(self) -> Sequence[TaskIndex]:
+        """The chosen tasks, in the order of the export."""
+        return [self.selection.tasks[at].task for at in self.selection.kept]
+
+    def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
+        """Write the chosen tasks to a `.jsonl` file, and where they come from beside it.
+
+        Raises RunFailed or InputDataError: no task was chosen, or the file exists.
+        """
+        if not self.selection.kept:
+            raise ConfigError("no task was chosen", hint="widen the band, or lower min_rollouts")
+        select(
+            self.rollouts,
+            self.criteria,
+            out=Path(path),
+            overwrite=overwrite,
+            command="palestra.api",
+        )
+        return Path(path)
+
+    def __len__(self) -> int:
+        return len(self.selection.kept)
+
+    def __repr__(self) -> str:
+        """Return one line: how many tasks were chosen of how many."""
+        return f"<TaskSelection: {len(self)} of {len(self.selection.tasks)} tasks>"
+
+    def _repr_html_(self) -> str:
+        heads = ("task", "verdict", "scored", "pass rate")
+        rows = ((t.task, t.verdict, t.scored, t.pass_rate) for t in self.selection.tasks)
+        return html_table(heads, rows, caption=repr(self))
+
+    def to_dict(self) -> JsonDict:
+        """Return the criteria and each task's verdict as JSON values."""
+        return {
+            "criteria": asdict(self.criteria),
+            "kept": list(self.kept),
+            "tasks": [
+                {**asdict(task), "verdict": task.verdict.value} for task in self.selection.tasks
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Reverified:
+    """The result of a re-verification. `output`: the file with the new rows."""
+
+    output: Path
+    result: JsonObject
+    """The counts and the changes, as `palestra reverify --json` prints them."""
+
+    @property
+    def failed(self) -> int:
+        """The number of rows that could not be verified."""
+        return sum(self.result["failed"].values())
+
+    @property
+    def changed(self) -> int:
+        """The number of rows whose reward changed."""
+        return sum(changes["changed"] for changes in self.result["environments"].values())
+
+    def __repr__(self) -> str:
+        """Return one line: how many rows were verified, and how many changed."""
+        return (
+            f"<Reverified: {self.result['verified']} of {self.result['rows']} rows, "
+            f"{self.changed} changed, {self.failed} failed>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, c["rows"], c["changed"], c["failed"], c["mean_before"], c["mean_after"])
+            for name, c in self.result["environments"].items()
+        ]
+        heads = ("environment", "rows", "changed", "failed", "mean before", "mean after")
+        return html_table(heads, rows, caption=repr(self))
+
+    def to_dict(self) -> JsonDict:
+        """Return the counts and the changes as JSON values."""
+        return {"output": str(self.output), **self.result}
+
+
+def merge(
+    shards: Sequence[Path | str],
+    output: Path | str,
+    *,
+    allow_partial: bool = False,
+    overwrite: bool = False,
+) -> Run:
+    """Merge the shards of a run into one output, and return the merged run.
+
+    `shards`: their outputs, or folders or globs of them. `allow_partial`: merge what is there of an
+    unfinished run. Raises MergeIncomplete: rollouts are missing. Raises InputDataError: the shards
+    are damaged, or of different runs.
+    """
+    merge_shards(Path(output), shards, allow_partial=allow_partial, overwrite=overwrite)
+    return open_run(output)
+
+
+def open_run(path: Path | str) -> Run:
+    """Open a run: by its output, its stem, its folder, or a glob of shards; a running one, too.
+
+    Raises InputDataError: there is no such run, or its files cannot be read.
+    """
+    is_glob = glob.has_magic(str(path)) and not Path(path).exists()
+    return _opened(rollout_files(path) if is_glob else outputs_of(path))
+
+
+def _opened(outputs: Sequence[Path]) -> Run:
+    frame = _frame_of(outputs)
+    output = outputs[0].absolute()
+    head = run_head(outputs)
+    requests = frame.requests
+    codes, counts = np.unique(requests.outcome, return_counts=True)
+    names = (*requests.outcome_names, NOT_ENDED)
+    reward = frame.rollouts.reward
+    return Run(
+        path=output,
+        name=output.parent.name if output.name == "rollouts.jsonl" else output.stem,
+        environment=head.environment,
+        model=head.model,
+        settings=head.settings,
+        started_at=head.started_at,
+        ended_at=head.ended_at,
+        requested=len(requests),
+        outcomes={
+            names[code]: count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
+        },
+        mean_reward=float(reward.mean()) if len(reward) else None,
+        live=_is_live(output),
+        outputs=tuple(path.absolute() for path in outputs),
+    )
+
+
+def _is_live(output: Path) -> bool:
+    try:
+        return run_entry(output).state is RunState.RUNNING
+    except PalestraError:
+        return False
+
+
+def _frame_of(outputs: Sequence[Path]) -> RunFrame:
+    return load_run(None, list(outputs), allow_partial=True, allow_unscored=True)
+
+
+def _environment_argument(manifest: Manifest) -> str:
+    """Return how `palestra reverify --environment` names the environment of a run.
+
+    Raises ConfigError: it is not the only one.
+    """
+    servers = manifest.semantics.get("servers") or {}
+    resources = [s for s in servers.values() if s.get("type") == "resources_servers"]
+    if len(resources) != 1:
+        raise ConfigError(
+            f"the run has {len(resources)} environments",
+            hint="name the one that verifies: run.reverify(environment=…)",
+        )
+    [server] = resources
+    settings = server.get("settings") or {}
+    if server.get("implementation") != ENVIRONMENT_FILE:
+        return str(server.get("implementation"))
+    class_name = settings.get("class_name")
+    return f"{settings['path']}:{class_name}" if class_name else str(settings["path"])

@@ -1,0 +1,291 @@
+"""Finds one rollout in the files of a run: its prompt, its transcript, its reward, and why it
+failed. `palestra show RUN TASK:ROLLOUT` prints it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.analysis import Entry, html_table, output_entries, prompt_entries
+from palestra.datasets import open_rows
+from palestra.errors import InputDataError
+from palestra.metrics import TaskIndex
+from palestra.schema import (
+    CREATE_PARAMS,
+    FAILURE_CLASS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    FailedAttempts,
+    JsonDict,
+    JsonObject,
+    RunPaths,
+    finite_reward,
+    own_hint,
+    with_compressed,
+)
+
+COMPONENTS: Final = "reward_components"
+_LAYER: Final = "_ng_failure_layer"
+_PROTOCOL: Final = frozenset(
+    {TASK_INDEX, ROLLOUT_INDEX, CREATE_PARAMS, COMPONENTS, "reward", "response", "agent_ref"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """One attempt that failed."""
+
+    number: int
+    failure_class: str
+    layer: str
+    message: str
+    """The innermost message."""
+    hint: str
+    hops: tuple[str, ...]
+    """The servers that the error passed through, the innermost last: `server: status`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRecord:
+    """Everything that the files of a run say about one rollout."""
+
+    task: TaskIndex
+    rollout: int
+    row: JsonObject
+    """The materialized row: the task, with the request to the model."""
+    result: JsonObject | None
+    """The scored row; None when the rollout has no reward."""
+    attempts: tuple[FailedAttempt, ...]
+    """The failed attempts, in order."""
+    kept: JsonObject | None
+    """The row of the last failed attempt that kept the model's answer; None without one."""
+    remedy: str
+    """What gives the rollout a reward; empty when it has one."""
+
+    @property
+    def outcome(self) -> str:
+        """`scored`, the class of the last failure, or `not ended`."""
+        if self.result is not None:
+            return "scored"
+        return self.attempts[-1].failure_class if self.attempts else "not ended"
+
+    @property
+    def reward(self) -> float | None:
+        return None if self.result is None else finite_reward(self.result.get("reward"))
+
+    @property
+    def components(self) -> Mapping[str, Any]:
+        """The components of the reward, by name; empty without any."""
+        components = (self.result or {}).get(COMPONENTS)
+        return components if isinstance(components, Mapping) else {}
+
+    @property
+    def reported(self) -> JsonDict:
+        """The fields that the verifier added to the row."""
+        added = (self.result or {}).items()
+        return {k: v for k, v in added if k not in _PROTOCOL and self.row.get(k) != v}
+
+    @property
+    def prompt(self) -> list[Entry]:
+        """What the model was asked."""
+        return prompt_entries(self.row)
+
+    @property
+    def tools(self) -> list[JsonDict]:
+        """The tools that the row offered to the model."""
+        return tools_of(self.row)
+
+    @property
+    def transcript(self) -> list[Entry]:
+        """What the model and the tools answered. Of a failed rollout, what was kept."""
+        return output_entries(self.result or self.kept or {})
+
+    def __repr__(self) -> str:
+        """Return one line: the rollout, and its reward or how it failed."""
+        end = f"reward {self.reward:g}" if self.reward is not None else self.outcome
+        if self.reward is None and self.attempts:
+            end += f": {self.attempts[-1].message}"
+        return f"<RolloutRecord {self.task}:{self.rollout}, {end}>"
+
+    def _repr_html_(self) -> str:
+        entries = [(e.kind, e.name, e.text) for e in (*self.prompt, *self.transcript)]
+        return html_table(("", "", ""), entries, caption=repr(self))
+
+    def to_dict(self) -> JsonDict:
+        """Return the fields as JSON values."""
+        return {
+            "task": self.task,
+            "rollout": self.rollout,
+            "outcome": self.outcome,
+            "reward": self.reward,
+            "components": dict(self.components),
+            "tools": [tool.get("name") for tool in self.tools],
+            "prompt": [_entry_json(entry) for entry in self.prompt],
+            "transcript": [_entry_json(entry) for entry in self.transcript],
+            "reported": self.reported,
+            "attempts": [
+                {
+                    "attempt": attempt.number,
+                    "failure_class": attempt.failure_class,
+                    "layer": attempt.layer,
+                    "message": attempt.message,
+                    "hint": attempt.hint,
+                    "hops": list(attempt.hops),
+                }
+                for attempt in self.attempts
+            ],
+            "remedy": self.remedy,
+            "row": dict(self.row),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """The rollouts of a run that failed in the same way."""
+
+    failure_class: str
+    message: str
+    """The message of the first one."""
+    count: int
+    task: TaskIndex
+    rollout: int
+    """The task and the rollout of the first one."""
+
+
+def tools_of(row: JsonObject) -> list[JsonDict]:
+    """Return the tools that a row offers to the model."""
+    params = row.get(CREATE_PARAMS)
+    tools = params.get("tools") if isinstance(params, Mapping) else None
+    return [dict(tool) for tool in tools or () if isinstance(tool, Mapping)]
+
+
+def rollout_record(outputs: Sequence[Path], task: TaskIndex, rollout: int) -> RolloutRecord:
+    """Return one rollout of a run. `outputs`: the run's output, or those of its shards.
+
+    Raises InputDataError: the run has no such rollout; the message says which it has.
+    """
+    paths = [RunPaths(output) for output in outputs]
+    inputs = [path for p in paths if (path := with_compressed(p.materialized_inputs))]
+    row = next(_rows_of(inputs, task, rollout), None)
+    if row is None:
+        raise _no_such_rollout(inputs, task, rollout)
+    scored = [path for p in paths if (path := with_compressed(p.output))]
+    result = next(_rows_of(scored, task, rollout), None)
+    failures = [path for p in paths if (path := with_compressed(p.failures))]
+    return record_of(row, result, list(_rows_of(failures, task, rollout)))
+
+
+def record_of(
+    row: JsonObject, result: JsonObject | None, failures: Sequence[JsonObject]
+) -> RolloutRecord:
+    """Return a rollout from its rows. `failures`: its failed attempts, in order."""
+    failures_with_answer = [
+        failed for failed in failures if isinstance(failed.get("response"), Mapping)
+    ]
+    return RolloutRecord(
+        task=row[TASK_INDEX],
+        rollout=row[ROLLOUT_INDEX],
+        row=row,
+        result=result,
+        attempts=tuple(map(_attempt, failures)),
+        kept=failures_with_answer[-1] if failures_with_answer else None,
+        remedy="" if result is not None else _remedy(failures),
+    )
+
+
+def failure_groups(outputs: Sequence[Path]) -> list[FailureGroup]:
+    """Return the failed rollouts of a run by class, the most frequent first."""
+    last: dict[tuple[TaskIndex, int], JsonDict] = {}
+    for output in outputs:
+        path = with_compressed(RunPaths(output).failures)
+        for row in _all_rows(path) if path is not None else ():
+            last[row[TASK_INDEX], row[ROLLOUT_INDEX]] = row
+        path = with_compressed(output)
+        for row in _all_rows(path) if path is not None and last else ():
+            last.pop((row[TASK_INDEX], row[ROLLOUT_INDEX]), None)
+    groups: dict[str, list[tuple[TaskIndex, int]]] = {}
+    for key, row in last.items():
+        groups.setdefault(str(row.get(FAILURE_CLASS)), []).append(key)
+    failure_list = [
+        FailureGroup(name, _attempt(last[keys[0]]).message, len(keys), *keys[0])
+        for name, keys in groups.items()
+    ]
+    return sorted(failure_list, key=lambda group: -group.count)
+
+
+def _no_such_rollout(inputs: Sequence[Path], task: TaskIndex, rollout: int) -> InputDataError:
+    rollouts_of: dict[TaskIndex, int] = {}
+    for path in inputs:
+        for row in _all_rows(path):
+            index = row[TASK_INDEX]
+            rollouts_of[index] = max(rollouts_of.get(index, -1), row[ROLLOUT_INDEX])
+    if not rollouts_of:
+        return InputDataError(
+            "the run has no materialized inputs, so its rollouts are unknown",
+            hint="restore <stem>_materialized_inputs.jsonl beside the rollouts",
+        )
+    if task in rollouts_of:
+        return InputDataError(
+            f"task {task} has no rollout {rollout}: it has 0 to {rollouts_of[task]}",
+            hint=f"show {task}:{rollouts_of[task]}",
+        )
+    names = list(rollouts_of)
+    return InputDataError(
+        f"the run has no task {task}: it has {len(names)} tasks, {names[0]} to {names[-1]}",
+        hint=f"show {names[0]}:0",
+    )
+
+
+def _remedy(rows: Sequence[JsonObject]) -> str:
+    attempts = FailedAttempts()
+    for row in rows:
+        attempts.note(row)
+    return attempts.unscored(missing=0 if rows else 1).what_helps()
+
+
+def _attempt(row: JsonObject) -> FailedAttempt:
+    hops = row.get("hops")
+    number = row.get("attempt")
+    return FailedAttempt(
+        number=number if isinstance(number, int) else 1,
+        failure_class=str(row.get(FAILURE_CLASS)),
+        layer=str(row.get(_LAYER) or ""),
+        message=str(row.get("message") or ""),
+        hint=own_hint(str(row.get("hint") or "")),
+        hops=tuple(map(_hop, hops if isinstance(hops, list) else ())),
+    )
+
+
+def _hop(hop: Any) -> str:
+    if not isinstance(hop, Mapping):
+        return str(hop)
+    body = str(hop.get("body") or "")
+    return f"{hop.get('server')}: {hop.get('status')}" + (f" {body}" if body else "")
+
+
+def _entry_json(entry: Entry) -> JsonDict:
+    return {"kind": entry.kind, "name": entry.name, "text": entry.text}
+
+
+def _rows_of(paths: Sequence[Path], task: TaskIndex, rollout: int) -> Iterator[JsonDict]:
+    """Yield the rows of one rollout. Lines without the text of its index are not decoded."""
+    value = json.dumps(task).encode()
+    for path in paths:
+        for row in _all_rows(path, needed=value):
+            if row[TASK_INDEX] == task and row[ROLLOUT_INDEX] == rollout:
+                yield row
+
+
+def _all_rows(path: Path, *, needed: bytes = b"") -> Iterator[JsonDict]:
+    """Yield the rows of a file that have both indices. A line that is cut off is left out."""
+    with open_rows(path) as lines:
+        for line in lines:
+            if needed in line:
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(row, dict) and {TASK_INDEX, ROLLOUT_INDEX} <= row.keys():
+                    yield row

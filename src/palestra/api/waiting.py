@@ -1,0 +1,46 @@
+"""Runs coroutines and functions for callers without an event loop, and beside one that runs."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from palestra.fleet import rare_collections
+from palestra.training import LoopThread
+
+T = TypeVar("T")
+
+
+def is_in_loop() -> bool:
+    """Whether an event loop runs in this thread, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def run_blocking(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end and return its result. Where a loop runs already, use a thread.
+
+    After Ctrl-C the coroutine is cancelled and waited for.
+    """
+    if is_in_loop():
+        with LoopThread() as loop:
+            return loop.run(main)
+    import uvloop
+
+    async def run() -> T:
+        async with rare_collections():
+            return await main
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run())
+
+
+def away_from_loop(function: Callable[[], T]) -> T:
+    """Call a function that runs event loops of its own. Where a loop runs already, use a thread."""
+    if not is_in_loop():
+        return function()
+    with ThreadPoolExecutor(1, thread_name_prefix="palestra") as thread:
+        return thread.submit(function).result()

@@ -1,0 +1,39 @@
+"""`palestra list`, `show`, `runs`, `completion`: the flags of the commands that show what there is."""
+
+import typer
+
+from palestra.cli.flags import Flags, run, settings_command
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    settings_command(app, "ListArgs", name="list")(list_components)
+    settings_command(app, "ShowArgs", name="show")(show)
+    settings_command(app, "RunsArgs", name="runs")(list_runs)
+    settings_command(app, "CompletionArgs", name="completion")(completion)
+
+
+def list_components(flags: Flags) -> None:
+    """List environments, agents, models and benchmarks: what they are, and what they need.
+
+    Without --kind and without words, lists environments.
+    """
+    run("palestra.cli.listing:list_components", "ListArgs", flags)
+
+
+def show(flags: Flags) -> None:
+    """Show a component, a run, or one rollout of a run with its transcript.
+
+    In a terminal, a long text opens in $PAGER.
+    """
+    run("palestra.cli.showing:show", "ShowArgs", flags)
+
+
+def list_runs(flags: Flags) -> None:
+    """List the runs in a folder, the newest first: what ran, how far it came, its mean reward."""
+    run("palestra.cli.listing:list_runs", "RunsArgs", flags)
+
+
+def completion(flags: Flags) -> None:
+    """Print the script that completes palestra's commands and flags in your shell."""
+    run("palestra.cli.completing:completion", "CompletionArgs", flags)

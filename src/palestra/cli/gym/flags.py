@@ -1,0 +1,57 @@
+"""The flags that several `gym` commands share."""
+
+from typing import Final
+
+from palestra.cli.gym.grammar import FlagKind, GymFlag
+
+ENTRYPOINT: Final = GymFlag(
+    ("--resources-server",),
+    "The resources server, by its folder's name.",
+    "entrypoint",
+    prefix="resources_servers/",
+)
+CONFIGS: Final = (
+    GymFlag(("--config",), "A config file; repeatable.", kind=FlagKind.PATHS),
+)  # fmt: skip
+BENCHMARK: Final = GymFlag(
+    ("--benchmark",), "The config of a benchmark, by name.", kind=FlagKind.PATHS
+)
+RESOURCES_SERVER: Final = GymFlag(
+    ("--resources-server",), "The config of a resources server, by name.", kind=FlagKind.PATHS
+)
+MODEL_TYPE: Final = GymFlag(
+    ("--model-type",), "The config of a model server, by name.", kind=FlagKind.PATHS
+)
+SELECTED: Final = (
+    BENCHMARK,
+    GymFlag(("--environment",), "The config of an environment, by name.", kind=FlagKind.PATHS),
+    RESOURCES_SERVER,
+    MODEL_TYPE,
+)
+MODEL: Final = (
+    GymFlag(("--model", "-m"), "The name of the model.", "policy_model_name"),
+    GymFlag(("--model-url",), "The URL of the model's endpoint.", "policy_base_url"),
+    GymFlag(("--model-api-key",), "The key of the model's endpoint.", "policy_api_key"),
+)
+
+
+def switch(name: str, about: str, setting: str = "") -> GymFlag:
+    """Return a flag without a value."""
+    return GymFlag((name,), about, setting, FlagKind.SWITCH)
+
+
+def value(names: str, about: str, setting: str) -> GymFlag:
+    """Return a flag with a value in the grammar of overrides. `names`: separated by spaces."""
+    return GymFlag(tuple(names.split()), about, setting, FlagKind.VALUE)
+
+
+def text(
+    names: str,
+    about: str,
+    setting: str = "",
+    *,
+    choices: tuple[str, ...] = (),
+    required: bool = False,
+) -> GymFlag:
+    """Return a flag with a text. `names`: separated by spaces."""
+    return GymFlag(tuple(names.split()), about, setting, choices=choices, required=required)

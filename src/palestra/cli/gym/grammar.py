@@ -1,0 +1,277 @@
+"""The grammar of the `gym` command line: `gym GROUP ACTION [flags] [overrides]`.
+
+A flag becomes an override: `--split train` is `+split=train`, and a switch is `+key=true`. Words
+that are neither flags nor the command's own names are overrides in Hydra's grammar, unchanged.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from palestra.config import nearest, parse_overrides
+from palestra.errors import ConfigError, PalestraError
+
+PROGRAM: Final = "gym"
+HELP: Final = frozenset({"-h", "--help"})
+VERBOSE: Final = frozenset({"-v", "--verbose"})
+
+
+class UsageError(PalestraError):
+    """The command line has an unknown flag, an unknown name or a flag without a value."""
+
+    exit_code = 2
+
+
+class FlagKind(StrEnum):
+    """What follows a flag."""
+
+    SWITCH = "switch"
+    """Nothing: the flag itself is the value true."""
+    TEXT = "text"
+    """One text, which is a string even where it looks like a number."""
+    VALUE = "value"
+    """One value in the grammar of overrides: a number, a list, a mapping, or a text."""
+    PATHS = "paths"
+    """One text; the flag may be repeated."""
+    RANGE = "range"
+    """Two numbers, the lowest and the highest."""
+
+
+@dataclass(frozen=True, slots=True)
+class GymFlag:
+    """A flag of a command. `names`: the long name first."""
+
+    names: tuple[str, ...]
+    about: str
+    setting: str = ""
+    """The key of the override that the flag becomes; empty: the flag is only in
+    `Invocation.flags`."""
+    kind: FlagKind = FlagKind.TEXT
+    prefix: str = ""
+    """A text in front of the value in the override."""
+    required: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name in `Invocation.flags`: the long name, with underscores and without dashes."""
+        return self.names[0].lstrip("-").replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its place in the command line, its flags and the function that does its work."""
+
+    group: str
+    action: str
+    about: str
+    function: str
+    """`module:attribute`. It is called with the `Invocation` and the list of overrides, and returns
+    the exit code."""
+    flags: tuple[GymFlag, ...] = ()
+    name: str = ""
+    """How the help writes the command's own name or query, such as `[NAME]`; empty: it takes none.
+    """
+    json: bool = False
+    """Whether the command takes `--json`."""
+    runs_authors_code: bool = False
+    replaces: str = ""
+    """The `ng_*` command with the same work; empty when there is none."""
+
+    @property
+    def words(self) -> str:
+        """The words that call the command, such as `env start`."""
+        return f"{self.group} {self.action}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A parsed command line."""
+
+    group: str
+    action: str
+    name: str | None
+    """The NAME or QUERY of the command; None when the user gave none."""
+    flags: Mapping[str, Any]
+    """The given flags by long name, with underscores: `reuse_verifier`. A switch is True, a
+    repeatable flag is a tuple of texts, a range is a tuple of two floats, any other a text."""
+    overrides: tuple[str, ...]
+    """Hydra overrides: those made from flags first, then those that the user typed. All config
+    files are in one `+config_paths`."""
+    json: bool = False
+    verbose: bool = False
+    search_dirs: tuple[str, ...] = ()
+    """The folders of `--search-dir`, as the user typed them."""
+
+
+@dataclass(slots=True)
+class _Scanned:
+    """The words of a command line, sorted by what they are."""
+
+    flags: dict[str, Any] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    overrides: list[str] = field(default_factory=list)
+    verbose: bool = False
+    json: bool = False
+
+
+JSON: Final = "--json"
+SEARCH_DIR: Final = GymFlag(
+    ("--search-dir",), "A folder searched before the working directory; repeatable.",
+    kind=FlagKind.PATHS,
+)  # fmt: skip
+
+
+def parse(command: Command, words: Sequence[str]) -> Invocation:
+    """Return the invocation of `command` with `words`, the words after group and action.
+
+    The overrides hold the flags, but not yet the files that selectors such as `--benchmark` name.
+    Raises UsageError: a flag is unknown, lacks its value, or is required and missing.
+    """
+    scanned = _scan(command, words)
+    for flag in command.flags:
+        if flag.required and flag.key not in scanned.flags:
+            raise UsageError(f"{PROGRAM} {command.words} needs {'/'.join(flag.names)}")
+    search_dirs = scanned.flags.pop(SEARCH_DIR.key, ())
+    made_overrides = [
+        override
+        for flag in command.flags
+        if flag.setting and flag.key in scanned.flags
+        for override in [override_of(flag, scanned.flags[flag.key])]
+    ]
+    verbose = ["+verbose=true"] if scanned.verbose else []
+    return Invocation(
+        command.group,
+        command.action,
+        " ".join(scanned.names) or None,
+        scanned.flags,
+        (*made_overrides, *verbose, *scanned.overrides),
+        json=scanned.json,
+        verbose=scanned.verbose,
+        search_dirs=search_dirs,
+    )
+
+
+def _scan(command: Command, words: Sequence[str]) -> _Scanned:
+    by_name = {name: flag for flag in (*command.flags, SEARCH_DIR) for name in flag.names}
+    scanned = _Scanned()
+    remaining_words = iter(words)
+    for word in remaining_words:
+        if word in VERBOSE:
+            scanned.verbose = True
+        elif word == JSON and command.json:
+            scanned.json = True
+        elif word.startswith("-"):
+            name, equals, text = word.partition("=")
+            flag = by_name.get(name)
+            if flag is None:
+                raise _unknown(command, name, by_name)
+            _add(scanned, flag, _value(flag, text if equals else None, remaining_words))
+        elif command.name and not _is_override(word):
+            scanned.names.append(word)
+        else:
+            scanned.overrides.append(word)
+    return scanned
+
+
+def _is_override(word: str) -> bool:
+    return "=" in word or word.startswith(("+", "~"))
+
+
+def _unknown(command: Command, name: str, by_name: Mapping[str, GymFlag]) -> UsageError:
+    flag_names = [*by_name, *VERBOSE, *HELP, *([JSON] if command.json else [])]
+    near = nearest(name, flag_names)
+    return UsageError(
+        f"{PROGRAM} {command.words} has no flag {name}"
+        + (f". Did you mean {near}?" if near else ""),
+        hint=f"{PROGRAM} {command.words} --help lists its flags; a setting without a flag is an "
+        "override: +key=value",
+    )
+
+
+def _value(flag: GymFlag, attached: str | None, remaining_words: Iterator[str]) -> Any:
+    """Return the value of a flag: `attached` to it by `=`, else from the following words."""
+    if flag.kind is FlagKind.SWITCH:
+        if attached is not None:
+            raise UsageError(f"{flag.names[0]} takes no value")
+        return True
+    if flag.kind is FlagKind.RANGE:
+        low = attached if attached is not None else _next(flag, remaining_words)
+        return _number(flag, low), _number(flag, _next(flag, remaining_words))
+    text = attached if attached is not None else _next(flag, remaining_words)
+    if flag.choices and text not in flag.choices:
+        near = nearest(text, flag.choices)
+        raise UsageError(
+            f"{flag.names[0]} {text}: not one of {', '.join(flag.choices)}"
+            + (f". Did you mean {near}?" if near else "")
+        )
+    return text
+
+
+def _next(flag: GymFlag, remaining_words: Iterator[str]) -> str:
+    word = next(remaining_words, None)
+    if word is None or (word.startswith("-") and not _is_number(word)):
+        raise UsageError(f"{flag.names[0]} needs a value")
+    return word
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(flag: GymFlag, text: str) -> float:
+    if not _is_number(text):
+        raise UsageError(f"{flag.names[0]} takes numbers, got {text}")
+    return float(text)
+
+
+def _add(scanned: _Scanned, flag: GymFlag, value: Any) -> None:
+    if flag.kind is FlagKind.PATHS:
+        value = (*scanned.flags.get(flag.key, ()), value)
+    scanned.flags[flag.key] = value
+
+
+def override_of(flag: GymFlag, value: Any) -> str:
+    """Return the override that a flag with this value becomes."""
+    if flag.kind is FlagKind.SWITCH:
+        return f"+{flag.setting}=true"
+    if flag.kind is FlagKind.VALUE:
+        return f"+{flag.setting}={value}"
+    return f"+{flag.setting}={as_text(f'{flag.prefix}{value}')}"
+
+
+def as_text(text: str) -> str:
+    """Return `text` as the value of an override that is read as this string: quoted where it would
+    be read otherwise.
+    """
+    return text if _reads_as(f"+key={text}", text) else quoted(text)
+
+
+def as_item(text: str) -> str:
+    """Return `text` as an item of a list in an override, quoted where needed."""
+    return text if _reads_as(f"+key=[{text},end]", [text, "end"]) else quoted(text)
+
+
+def _reads_as(override: str, value: Any) -> bool:
+    try:
+        [parsed] = parse_overrides([override])
+    except ConfigError:
+        return False
+    return bool(parsed.value == value)
+
+
+def quoted(text: str) -> str:
+    """Return `text` in quotes. Backslashes are escaped in front of a quote only: elsewhere they stand
+    for themselves.
+    """
+    return "'" + re.sub(r"(\\*)('|$)", _escaped, text) + "'"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[1] * 2 + ("\\'" if match[2] else "")

@@ -1,0 +1,157 @@
+"""Runs a `gym` command line: finds the command, parses its words, and sets the exit code.
+
+Exit codes: 0 for success; 1 for an error in the configuration, an unknown component and a group
+without an action; 2 for a wrong flag and for a setting of the command that is missing or invalid.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+from palestra.cli.console import guarded, notice, say, show_error
+from palestra.cli.flags import imported
+from palestra.cli.guard import fork_under_guard
+from palestra.cli.gym.commands import GROUPS, actions_of, command_at
+from palestra.cli.gym.explanation import command_help, group_help, program_help
+from palestra.cli.gym.grammar import (
+    HELP,
+    JSON,
+    PROGRAM,
+    SEARCH_DIR,
+    VERBOSE,
+    Command,
+    Invocation,
+    UsageError,
+    parse,
+)
+from palestra.cli.gym.selection import with_config_files
+from palestra.config import EXTRA_ROOTS, SearchPaths, nearest
+from palestra.errors import ConfigError, PalestraError
+from palestra.settings import InvalidSettings
+
+VERSION: Final = "--version"
+VERSION_COMMAND: Final = Command(
+    "dev", "version", "", "palestra.cli.gym.development:version", json=True
+)
+
+
+def main() -> NoReturn:
+    """Run the console scripts `gym` and `ng`."""
+    run(sys.argv[1:], program=Path(sys.argv[0]).name or PROGRAM)
+
+
+def run(words: Sequence[str], *, program: str = PROGRAM) -> NoReturn:
+    """Run the command line `words`, and exit with its code. `program`: its name in the help."""
+    try:
+        request = _request(words, program)
+    except UsageError as error:
+        raise SystemExit(show_error(error)) from None
+    if isinstance(request, _Answer):
+        say(request.text)
+        raise SystemExit(request.code)
+    command, invocation = request
+    if command.runs_authors_code:
+        fork_under_guard()
+    guarded(lambda: _exit_code(command, invocation))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A text that answers the command line without running a command."""
+
+    text: str
+    code: int = 0
+
+
+def _request(words: Sequence[str], program: str) -> _Answer | tuple[Command, Invocation]:
+    """Return the command with its parsed words, or a help text.
+
+    Raises UsageError: a group, an action, a flag or a component is unknown.
+    """
+    leading, words_left = _leading(words)
+    if VERSION in leading:
+        return VERSION_COMMAND, parse(VERSION_COMMAND, [w for w in leading if w != VERSION])
+    wants_help = bool(HELP & {*leading, *words_left})
+    if not words_left:
+        return _Answer(program_help(program), 0 if wants_help else 1)
+    group, *words_left = words_left
+    if group not in GROUPS:
+        raise _unknown(f"{program} has no group {group}", group, GROUPS)
+    action = ""
+    if command_at(group, "") is None:
+        further, words_left = _leading(words_left)
+        leading += further
+        if not words_left:
+            return _Answer(group_help(program, group), 0 if wants_help else 1)
+        action, *words_left = words_left
+    command = command_at(group, action)
+    if command is None:
+        raise _unknown(f"{program} {group} has no action {action}", action, actions_of(group))
+    if wants_help:
+        return _Answer(command_help(program, command))
+    invocation = parse(command, [*leading, *words_left])
+    _add_extra_roots(invocation)
+    return command, with_config_files(invocation, SearchPaths.of())
+
+
+def _leading(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split off the general flags in front of a group or an action."""
+    words_left = list(words)
+    leading: list[str] = []
+    general = {*VERBOSE, *HELP, VERSION, JSON}
+    while words_left and words_left[0].startswith("-"):
+        word = words_left.pop(0)
+        name, equals, _ = word.partition("=")
+        if name not in {*general, *SEARCH_DIR.names}:
+            raise _unknown(f"unknown flag {name}", name, [*general, *SEARCH_DIR.names])
+        leading.append(word)
+        if name in SEARCH_DIR.names and not equals and words_left:
+            leading.append(words_left.pop(0))
+    return leading, words_left
+
+
+def _unknown(message: str, word: str, words: Sequence[str] | dict[str, str]) -> UsageError:
+    near = nearest(word, words)
+    listed = ", ".join(words)
+    return UsageError(
+        message + (f". Did you mean {near}?" if near else ""), hint=f"there are {listed}"
+    )
+
+
+def _add_extra_roots(invocation: Invocation) -> None:
+    """Put the folders of `--search-dir` in front of those in the environment variable, which child
+    processes get too.
+    """
+    if invocation.search_dirs:
+        folders = [str(Path(folder).expanduser().absolute()) for folder in invocation.search_dirs]
+        before = [os.environ[EXTRA_ROOTS]] if os.environ.get(EXTRA_ROOTS) else []
+        os.environ[EXTRA_ROOTS] = os.pathsep.join([*folders, *before])
+
+
+def _exit_code(command: Command, invocation: Invocation) -> int:
+    """Call the function of a command, and return the exit code of `gym` for how it ended."""
+    if invocation.verbose:
+        logging.getLogger("palestra").setLevel(logging.DEBUG)
+    try:
+        code: int = imported(command.function)(invocation, list(invocation.overrides))
+    except (UsageError, InvalidSettings) as error:
+        show_error(error)
+        return 2
+    except ConfigError as error:
+        _show_config_error(error, as_json=invocation.json)
+        return 1
+    except PalestraError as error:
+        show_error(error)
+        return 1
+    return code
+
+
+def _show_config_error(error: ConfigError, *, as_json: bool) -> None:
+    """Print an error on standard output, or on standard error where only JSON may be on the other."""
+    (notice if as_json else say)(f"Error: {error.message}")
+    if error.hint:
+        notice(f"hint: {error.hint}")

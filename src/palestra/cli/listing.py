@@ -1,0 +1,148 @@
+"""`list` and `runs`: tables of the components and of the runs that there are."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from palestra import api
+from palestra.api import ComponentKindName, ComponentSummary, RunEntry, RunState
+from palestra.cli.console import notice, say, say_json
+from palestra.cli.tables import print_table
+from palestra.settings import ListArgs, RunsArgs
+from palestra.system import shown
+
+_HAVE_TASKS: Final = frozenset({"environments", "benchmarks"})
+
+
+def list_components(args: ListArgs) -> int:
+    """Print one table for each kind of component, first of the project, then of Palestra."""
+    kinds: Sequence[ComponentKindName] = api.KINDS
+    if args.kind is not None:
+        kinds = (args.kind,)
+    elif not args.words:
+        kinds = ("environments",)
+    summaries = api.list_components(args.words, kinds)
+    if args.as_json:
+        say_json([summary.to_dict() for summary in summaries])
+        return 0
+    if not summaries:
+        like = f" is like {' '.join(args.words)!r}" if args.words else " is there"
+        say(f"nothing{like}")
+        return 0
+    for kind in kinds:
+        for is_own in (True, False):
+            chosen = [s for s in summaries if s.kind == kind and s.is_own == is_own]
+            _print_components(chosen, f"{kind} of {'this project' if is_own else 'Palestra'}")
+    if len(kinds) == 1:
+        others = " | ".join(kind for kind in api.KINDS if kind not in kinds)
+        notice(f"more: palestra list --kind {others}; palestra show NAME")
+    return 0
+
+
+def _print_components(summaries: Sequence[ComponentSummary], title: str) -> None:
+    if not summaries:
+        return
+    if summaries[0].kind in _HAVE_TASKS:
+        print_table(
+            ("name", "description", "domain", "turns", "rows", "needs", "licence"),
+            [
+                (
+                    s.name,
+                    s.description,
+                    s.domain,
+                    s.turns,
+                    _rows(s),
+                    _needs(s),
+                    ", ".join(s.licences),
+                )
+                for s in summaries
+            ],
+            title=title,
+            right="rows",
+            spare="licence,domain,needs,rows,turns",
+        )
+    else:
+        print_table(
+            ("name", "description", "needs"),
+            [(s.name, s.description, _needs(s)) for s in summaries],
+            title=title,
+            spare="needs",
+        )
+
+
+def _rows(summary: ComponentSummary) -> str:
+    if summary.makes_rows:
+        return "any"
+    return "" if summary.rows is None else str(summary.rows)
+
+
+def _needs(summary: ComponentSummary) -> str:
+    return ", ".join(summary.needs)
+
+
+def list_runs(args: RunsArgs) -> int:
+    """Print one line for each run, the newest first."""
+    entries = api.list_runs(args.folder)
+    if args.as_json:
+        say_json([entry.to_dict() for entry in entries])
+        return 0
+    if not entries:
+        where = args.folder or api.RUNS_FOLDER
+        say(f"no runs in {shown(where)}")
+        notice("hint: palestra eval NAME makes one; palestra runs FOLDER looks elsewhere")
+        return 0
+    in_folder = Counter(entry.path.parent for entry in entries)
+    print_table(
+        ("environment", "model", "state", "scored", "failed", "mean reward", "started", "path"),
+        [
+            (
+                entry.environment,
+                entry.model,
+                state_text(entry),
+                f"{entry.scored}/{entry.requested}",
+                entry.failed or "",
+                mean_text(entry),
+                started_text(entry),
+                shown(_short_path(entry, is_only=in_folder[entry.path.parent] == 1)),
+            )
+            for entry in entries
+        ],
+        right="scored,failed,mean reward,started",
+        spare="started,model,failed,environment",
+    )
+    for entry in entries:
+        if entry.problem:
+            notice(f"warning: {shown(entry.path)}: {entry.problem}")
+    return 0
+
+
+def _short_path(entry: RunEntry, *, is_only: bool) -> Path:
+    """Return the folder of the only run in it, which `palestra show` accepts too."""
+    is_folder = is_only and entry.path.parent not in {Path(), Path("/")}
+    return entry.path.parent if is_folder else entry.path
+
+
+def state_text(entry: RunEntry) -> str:
+    """Return the state of a run, with the part that has ended unless it is done."""
+    match entry.state:
+        case RunState.DONE:
+            return "done"
+        case RunState.RUNNING:
+            return f"running {entry.ended:.0%}"
+    return f"stopped at {entry.ended:.0%}"
+
+
+def mean_text(entry: RunEntry) -> str:
+    """Return the mean reward with its interval; `-` without a scored rollout."""
+    if entry.mean_reward is None:
+        return "-"
+    interval = entry.interval
+    return f"{entry.mean_reward:.3f}" + (
+        "" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]"
+    )
+
+
+def started_text(entry: RunEntry) -> str:
+    """Return when a run was started, in the user's time zone."""
+    return f"{entry.started_at.astimezone():%Y-%m-%d %H:%M}"

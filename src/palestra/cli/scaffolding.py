@@ -1,0 +1,79 @@
+"""`init`: make a new environment, and say what to do next."""
+
+from pathlib import Path, PurePath
+from typing import Final
+
+from palestra.api import read_rows
+from palestra.authoring import Template, folder_from_file, scaffold, scaffold_file, write_config
+from palestra.cli.console import notice, say
+from palestra.config import PACKAGE_ROOT, NamedFile
+from palestra.errors import ConfigError
+from palestra.fleet import requirements_of, start_timeout_of, unsatisfied
+from palestra.settings import InitArgs, existing_path
+from palestra.system import shown
+
+_FILE: Final = "file"
+
+
+def init(args: InitArgs) -> int:
+    """Make the folder or the file of a new environment, and print what to do next."""
+    if args.source is not None:
+        return _from_file(args.source, args)
+    if not args.name:
+        raise ConfigError("the new environment has no name", hint="palestra init my_env")
+    if args.config_only:
+        say(f"made {shown(write_config(args.name, Path.cwd()))}")
+        return 0
+    if args.template == _FILE:
+        path = scaffold_file(args.name, Path.cwd())
+        say(f"made {shown(path)}")
+        _say_next(shown(path), "edit it")
+        return 0
+    if not args.shadow:
+        _refuse_built_in(PurePath(args.name).name)
+    folder = scaffold(args.name, Path.cwd(), Template(args.template))
+    say(f"made {shown(folder)}:")
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        say(f"  {path.relative_to(folder)}")
+    _say_next(folder.name, "edit app.py and data/example.jsonl")
+    return 0
+
+
+def _from_file(source: str, args: InitArgs) -> int:
+    """Make a folder of an environment in one file, with recorded examples where it has a gold."""
+    from palestra.cli.authoring import record
+
+    source_file = NamedFile.parse(source)
+    if source_file is None or not existing_path(source_file.path).is_file():
+        raise ConfigError(f"--from {source}: there is no such Python file")
+    where = args.name or Path(source_file.path).stem
+    if not args.shadow:
+        _refuse_built_in(PurePath(where).name)
+    contents = read_rows(source_file, {}, start_timeout_of({}), notice)
+    folder = folder_from_file(source_file, contents, where, Path.cwd())
+    # Examples are recorded in this process, which may lack what the file imports.
+    runs_here = not unsatisfied(requirements_of(existing_path(source_file.path)))
+    recorded = bool(contents.rows) and contents.has_gold and runs_here
+    if recorded:
+        record(str(folder))
+    say(f"made {shown(folder)}:")
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        say(f"  {path.relative_to(folder)}")
+    _say_next(folder.name, "edit app.py" if recorded else f"palestra test {folder.name} --record")
+    return 0
+
+
+def _say_next(name: str, edit: str) -> None:
+    say(f"next: {edit}, then")
+    say(f"  palestra test {name}")
+    say(f"  palestra verify-env {name}")
+    say(f"  palestra eval {name} --model local")
+
+
+def _refuse_built_in(name: str) -> None:
+    """Raise ConfigError when Palestra has an environment of this name."""
+    if (PACKAGE_ROOT / "resources_servers" / name).is_dir():
+        raise ConfigError(
+            f"Palestra has an environment {name!r}, and one of yours with this name would hide it",
+            hint="choose another name, or hide it with --shadow",
+        )

@@ -1,0 +1,258 @@
+"""`show`: a component, a run, or one rollout of a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from palestra import api
+from palestra.analysis import load_run, summarize
+from palestra.api import ComponentDetails, FailureGroup, RolloutRecord
+from palestra.cli.console import notice, say, say_json
+from palestra.cli.listing import mean_text, started_text, state_text
+from palestra.cli.paging import paged
+from palestra.cli.profiling_commands import show_summary
+from palestra.cli.tables import plain_console, print_table
+from palestra.cli.transcripts import print_entries, print_fields, print_heading, print_tools
+from palestra.errors import ConfigError, InputDataError, PalestraError
+from palestra.schema import CREATE_PARAMS, RunPaths
+from palestra.settings import ShowArgs
+from palestra.system import shown
+
+_RUN_ENDINGS: Final = (".jsonl", ".gz", ".zst", ".json", ".html")
+
+
+def show(args: ShowArgs) -> int:
+    """Show what the first argument names: the files of a run, else a component."""
+    with paged():
+        if _is_run(args):
+            _show_run(args)
+        else:
+            _show_component(args)
+    return 0
+
+
+def _is_run(args: ShowArgs) -> bool:
+    """Whether the arguments are about a run. Raises ConfigError: they are about both."""
+    of_component = [
+        flag
+        for flag, is_given in (("--config", args.config), ("--row", args.row is not None))
+        if is_given
+    ]
+    path = Path(args.subject)
+    is_path = path.suffix in _RUN_ENDINGS or (path.is_dir() and _has_run(path))
+    is_run = (
+        args.rollout is not None
+        or is_path
+        or RunPaths(path.with_suffix(".jsonl")).manifest.is_file()
+    )
+    if is_run and of_component:
+        raise ConfigError(
+            f"{of_component[0]} is for a component, and {args.subject} is a run",
+            hint=f"palestra show {args.subject} TASK:ROLLOUT shows one rollout",
+        )
+    return is_run
+
+
+def _has_run(folder: Path) -> bool:
+    return next(folder.rglob("*_manifest.json"), None) is not None
+
+
+# A component
+
+
+def _show_component(args: ShowArgs) -> None:
+    details = api.component_details(args.subject, row=args.row)
+    if args.as_json:
+        say_json(details.to_dict())
+    elif args.config:
+        if not details.config:
+            raise ConfigError(
+                f"{args.subject} has no config file",
+                hint="a one-file environment needs none"
+                if args.subject.endswith(".py")
+                else f"palestra init {args.subject} --config-only writes one",
+            )
+        say(details.config.rstrip())
+    elif args.row is not None:
+        _show_example(details)
+    else:
+        _show_details(details)
+
+
+def _show_details(details: ComponentDetails) -> None:
+    summary = details.summary
+    facts = {
+        "kind": summary.kind.removesuffix("s"),
+        "domain": summary.domain,
+        "turns": summary.turns,
+        "rows": "any number, made on demand" if summary.makes_rows else summary.rows,
+        "needs": ", ".join(summary.needs),
+        "licences": ", ".join(summary.licences),
+        "path": shown(summary.path),
+    }
+    say(f"{summary.name}: {summary.description}" if summary.description else summary.name)
+    print_fields({name: value for name, value in facts.items() if value not in (None, "")})
+    if details.readme:
+        print_heading("README")
+        _print_markdown(details.readme)
+    if details.settings:
+        print_table(
+            ("setting", "value", "type", "meaning"),
+            [(s.name, s.value, s.type, s.meaning) for s in details.settings],
+            title="settings:",
+            spare="type",
+        )
+    _show_example(details)
+    print_heading("run it")
+    for command in details.commands:
+        say(f"  {command}")
+    for text in details.notices:
+        notice(f"warning: {text}")
+
+
+def _print_markdown(text: str) -> None:
+    """Print a README: formatted on a terminal, else as it is."""
+    console = plain_console()
+    if not console.is_terminal:
+        say(text.rstrip())
+        return
+    from rich.markdown import Markdown
+
+    console.print(Markdown(text, hyperlinks=False))
+
+
+def _show_example(details: ComponentDetails) -> None:
+    example = details.example
+    if example is None:
+        return
+    print_heading(f"row {example.number} of {shown(example.source)}, as the model sees it")
+    print_entries(example.prompt)
+    if example.tools:
+        print_heading("tools that it offers")
+        print_tools(example.tools)
+    fields = {name: value for name, value in example.row.items() if name != CREATE_PARAMS}
+    if fields:
+        print_heading("other fields of the row")
+        print_fields(fields)
+    if details.summary.turns == "multi":
+        notice("the environment may add messages of its own when a rollout starts")
+
+
+# A run
+
+
+def _show_run(args: ShowArgs) -> None:
+    outputs = _outputs(args.subject)
+    if args.rollout is not None:
+        record = api.rollout_record(outputs, *_key(args.rollout))
+        if args.as_json:
+            say_json(record.to_dict())
+        else:
+            _show_rollout(record, args.subject)
+    else:
+        _show_summary(args, outputs)
+
+
+def _outputs(subject: str) -> list[Path]:
+    """Return the outputs of a run. Raises InputDataError, with the nearest run: there is none."""
+    try:
+        return api.outputs_of(subject)
+    except InputDataError:
+        below = api.RUNS_FOLDER / subject
+        if not Path(subject).exists() and below.exists():
+            return api.outputs_of(below)
+        raise
+
+
+def _key(text: str) -> tuple[int | str, int]:
+    """Return the key in `17:3`; `17` is short for `17:0`. Raises ConfigError: it is no key."""
+    task, colon, rollout = text.rpartition(":")
+    if not colon:
+        task, rollout = text, "0"
+    if not (task and rollout.isdigit()):
+        raise ConfigError(
+            f"{text!r} is not a rollout", hint="TASK:ROLLOUT, such as 17:3; both count from 0"
+        )
+    return (int(task) if task.isdigit() else task), int(rollout)
+
+
+def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
+    entry = api.run_entry(args.subject if Path(args.subject).exists() else outputs[0])
+    groups = api.failure_groups(outputs)
+    if args.as_json:
+        failures = [
+            {
+                "failure_class": group.failure_class,
+                "count": group.count,
+                "message": group.message,
+                "task": group.task,
+                "rollout": group.rollout,
+            }
+            for group in groups
+        ]
+        say_json({**entry.to_dict(), "failures": failures})
+        return
+    say(f"{entry.environment or shown(entry.path)} with {entry.model or 'an unknown model'}")
+    report = RunPaths(outputs[0]).report
+    print_fields(
+        {
+            "state": state_text(entry),
+            "rollouts": f"{entry.requested} requested, {entry.scored} scored, {entry.failed} failed",
+            "mean reward": mean_text(entry),
+            "started": started_text(entry),
+            "path": shown(entry.path),
+            **({"report": shown(report)} if report.is_file() else {}),
+        }
+    )
+    try:
+        rollouts = [path for path in outputs if path.is_file() and path.stat().st_size]
+        if rollouts:
+            show_summary(summarize(load_run(None, rollouts, allow_partial=True)), by_family=False)
+    except PalestraError as error:
+        notice(f"warning: {error.message}")
+    _show_failures(groups)
+    if groups:
+        key = f"{groups[0].task}:{groups[0].rollout}"
+        notice(f"one of them: palestra show {args.subject} {key}")
+    else:
+        notice(f"one rollout: palestra show {args.subject} TASK:ROLLOUT")
+
+
+def _show_failures(groups: Sequence[FailureGroup]) -> None:
+    if groups:
+        print_table(
+            ("failures", "class", "first", "message"),
+            [(g.count, g.failure_class, f"{g.task}:{g.rollout}", g.message) for g in groups],
+            right="failures,first",
+        )
+
+
+def _show_rollout(record: RolloutRecord, subject: str) -> None:
+    reward = "" if record.reward is None else f", reward {record.reward:g}"
+    say(f"task {record.task}, rollout {record.rollout} of {subject}: {record.outcome}{reward}")
+    if record.components:
+        print_heading("reward components")
+        print_fields(record.components)
+    print_heading("prompt")
+    print_entries(record.prompt)
+    if record.tools:
+        print_heading("tools that were offered")
+        print_tools(record.tools)
+    if record.transcript:
+        print_heading("transcript" if record.result is not None else "answer that was kept")
+        print_entries(record.transcript)
+    if record.reported:
+        print_heading("what the verifier reports")
+        print_fields(record.reported)
+    for attempt in record.attempts:
+        print_heading(f"attempt {attempt.number} failed: {attempt.failure_class}")
+        fields = {
+            "layer": attempt.layer,
+            "message": attempt.message,
+            "passed through": " -> ".join(attempt.hops),
+            "hint": attempt.hint,
+        }
+        print_fields({name: value for name, value in fields.items() if value})
+    if record.remedy:
+        print_heading("what helps")
+        say(f"  {record.remedy}")

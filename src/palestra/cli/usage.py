@@ -1,0 +1,87 @@
+"""Errors in a command line, as one line in the words that were typed, and exit code 2."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, cast
+
+import typer
+
+from palestra.cli.console import notice
+
+UsageError: Final = cast(type[Exception], typer.BadParameter.__base__)
+"""The base class of Typer's errors in a command line, which has no public name."""
+_NO_COMMAND: Final = "NoArgsIsHelpError"
+"""The error of a group of commands that was called without a command: its text is the help."""
+EXIT_CODE: Final = 2
+
+
+def run_command_line(command: Callable[..., Any], **options: Any) -> NoReturn:
+    """Run a command of Typer (its `main`), and exit with its code."""
+    try:
+        code = command(standalone_mode=False, **options)
+    except typer.Abort:
+        raise SystemExit(1) from None
+    except UsageError as error:
+        if type(error).__name__ == _NO_COMMAND:
+            notice(str(getattr(error, "message", error)))
+        else:
+            show_usage_error(error, sys.argv[1:])
+        raise SystemExit(EXIT_CODE) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def show_usage_error(error: Any, arguments: list[str]) -> None:
+    """Print what is wrong with a command line, and which help to read."""
+    notice(f"error: {_message(error, arguments)}")
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "palestra"
+    notice(f"hint: {path} -h lists what it takes")
+
+
+def _message(error: Any, arguments: list[str]) -> str:
+    """Return the message about an error of Typer. `arguments`: the command line."""
+    parameter = getattr(error, "param", None)
+    kind = type(error).__name__
+    if kind == "NoSuchOption":
+        near = error.possibilities or ()
+        suggestion = f"; did you mean {' or '.join(near)}?" if near else ""
+        return f"there is no option {error.option_name}{suggestion}"
+    if kind == "MissingParameter" and parameter is not None:
+        return f"{_name(parameter, [])} is required"
+    if kind == "BadParameter" and parameter is not None:
+        return _about_value(error, parameter, arguments)
+    if kind == "BadOptionUsage" and "requires an argument" in error.message:
+        return f"{error.option_name} needs a value"
+    return _plain(error.message).replace("extra argument(s)", "further words")
+
+
+def _about_value(error: Any, parameter: Any, arguments: list[str]) -> str:
+    """Return the message about a value that a parameter does not take, with its range."""
+    from pydantic import ValidationError
+
+    from palestra.settings import is_bound, range_text, sentence_of
+
+    name, cause = _name(parameter, arguments), error.__cause__
+    if not isinstance(cause, ValidationError):
+        return f"{name}: {_plain(error.message)}"
+    details = cause.errors(include_url=False)[0]
+    limits = {"ge": getattr(parameter, "min", None), "le": getattr(parameter, "max", None)}
+    bounds = range_text(limits) if is_bound(details) else ""
+    sentence = f"should be {bounds}" if bounds else sentence_of(details)
+    return f"{name}: {sentence}, got {details['input']!r}"
+
+
+def _name(parameter: Any, arguments: list[str]) -> str:
+    """Return the name of a parameter: the flag that was typed, else its usual one."""
+    from palestra.settings import is_typed
+
+    names = [str(name) for name in parameter.opts]
+    typed = next((name for name in names if is_typed(name, arguments)), names[0])
+    if typed.startswith("-"):
+        return typed
+    return getattr(parameter, "metavar", None) or typed.upper()
+
+
+def _plain(message: str) -> str:
+    """Return a sentence of Typer as the middle of a message."""
+    text = message.strip().removesuffix(".").replace(". Did you mean", "; did you mean")
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,1 @@
+"""`local_vllm_model`: a vLLM that this server starts on its own machine."""

@@ -1,0 +1,84 @@
+"""Finds the runs in a folder, and the files of one run, by their manifests."""
+
+from pathlib import Path
+from typing import Final
+
+from palestra.errors import InputDataError
+from palestra.rollouts.manifest import Manifest, read_manifest
+from palestra.schema import RunPaths, bare_name, with_compressed
+
+MANIFEST_SUFFIX: Final = "_manifest.json"
+_INPUTS_SUFFIX: Final = "_materialized_inputs.jsonl"
+
+RunManifests = list[tuple[Path, Manifest | None]]
+"""The manifests of one run: one, or one per shard. None for one that cannot be read."""
+
+
+def outputs_of(name: Path | str) -> list[Path]:
+    """Return the outputs of the run that `name` refers to: an output, its stem, any other file of
+    the run, or a folder with the files of one run. Several outputs are the shards of one run.
+
+    Raises InputDataError: there is no such run, or the folder holds several.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return _outputs_in(path)
+    stem = bare_name(path).removesuffix(".jsonl")
+    for ending in (MANIFEST_SUFFIX, "_materialized_inputs", "_failures", "_report.html"):
+        stem = stem.removesuffix(ending)
+    output = path.with_name(f"{stem}.jsonl")
+    recorded = (with_compressed(file) for file in RunPaths(output).recorded())
+    if any(file is not None for file in recorded):
+        return [with_compressed(output) or output]
+    raise InputDataError(f"there is no run {name}", hint="palestra runs lists the runs")
+
+
+def _outputs_in(folder: Path) -> list[Path]:
+    runs = [[output_beside(path) for path, _ in manifests] for manifests in runs_in(folder)]
+    if not runs:  # of a program that writes no manifest
+        inputs = (path for path in sorted(folder.iterdir()) if path.is_file())
+        names = [bare_name(path) for path in inputs if _INPUTS_SUFFIX in path.name]
+        outputs = [folder / f"{name.removesuffix(_INPUTS_SUFFIX)}.jsonl" for name in names]
+        runs = [[with_compressed(output) or output] for output in outputs]
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        raise InputDataError(
+            f"{folder} has no files of a run: neither *{MANIFEST_SUFFIX} nor *{_INPUTS_SUFFIX}",
+            hint="palestra runs lists the runs",
+        )
+    raise InputDataError(
+        f"{folder} has the files of {len(runs)} runs",
+        hint=f"choose one of them: {', '.join(str(run[0]) for run in runs[:3])}; "
+        f"palestra runs {folder} lists them",
+    )
+
+
+def runs_in(root: Path) -> list[RunManifests]:
+    """Return the manifests of each run in a folder and below it. Shards of a run are together, and
+    left out where the merged run exists.
+    """
+    paths = sorted(root.rglob(f"*{MANIFEST_SUFFIX}"))
+    manifests = [read_if_valid(path) for path in paths if path.is_file()]
+    merged_digests = {m.digest for _, m in manifests if m is not None and m.shard is None}
+    groups: dict[object, RunManifests] = {}
+    for path, manifest in manifests:
+        if manifest is None or manifest.shard is None:
+            groups[path] = [(path, manifest)]
+        elif manifest.digest not in merged_digests:
+            groups.setdefault(manifest.digest, []).append((path, manifest))
+    return list(groups.values())
+
+
+def read_if_valid(path: Path) -> tuple[Path, Manifest | None]:
+    """Return the path of a manifest, and the manifest; None when it cannot be read."""
+    try:
+        return path, read_manifest(path)
+    except InputDataError:
+        return path, None
+
+
+def output_beside(manifest: Path) -> Path:
+    """Return the output of the run whose manifest this is."""
+    output = manifest.with_name(manifest.name.removesuffix(MANIFEST_SUFFIX) + ".jsonl")
+    return with_compressed(output) or output

@@ -1,0 +1,15 @@
+"""Environments in one file: a class, or the function form of it.
+
+environment    what an author writes: the class `Environment`, `@environment`, `call`
+parameters     fill an author's parameters by name
+task           the task row, read-only
+own_settings   the annotated attributes of a class, as settings
+records        read the rows of `data`: a list, a file, the hub, a function
+prompts        make the messages of a row from the templates
+definition     a class with its settings: its checks and its task rows
+rewards        what `verify` returned, as a reward with its components
+services       what a rollout's object may use: judge, sandbox, random numbers
+tool_methods   an author's tool, as a method of the server
+interface      the server's settings, and what it exchanges with agent and workers
+server         the resources server of a class
+"""

@@ -1,0 +1,304 @@
+"""A class of an environment with its settings: what it consists of, its checks and its task rows."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Self
+
+import orjson
+
+from palestra.errors import ConfigError, InputDataError
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, encode_json, response_of
+from palestra.server.environments.environment import Environment, class_of, made
+from palestra.server.environments.own_settings import checked, settings_of
+from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
+from palestra.server.environments.prompts import Template, checked_messages
+from palestra.server.environments.records import rows_of
+from palestra.server.environments.rewards import weights_problem
+from palestra.server.environments.services import RolloutServices
+from palestra.server.environments.task import read_only, reserved_fields, task_fields
+from palestra.server.tools import is_tool, tool_schema
+
+START, VERIFY, REPLY, GOLD, MESSAGES, DATA = "start", "verify", "reply", "gold", "messages", "data"
+
+FILLED: Final[Mapping[str, frozenset[str]]] = {
+    START: frozenset({TASK}),
+    VERIFY: frozenset({TASK, ANSWER, RESPONSE}),
+    REPLY: frozenset({TASK, ANSWER, RESPONSE}),
+    GOLD: frozenset({TASK}),
+    MESSAGES: frozenset({TASK}),
+}
+"""The parameters of each method that are filled besides the fields of the row."""
+OWN_PATHS: Final = frozenset(
+    {"aggregate_metrics", "close_session", "reset", "seed_session", "step", "verify"}
+)
+"""Paths of an environment's server, which no tool may have."""
+_NEVER_AWAITED: Final = (DATA, GOLD, MESSAGES)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling `function` returns an awaitable: the function, its `__call__` or the function
+    that it wraps is async.
+    """
+    called = getattr(function, "__call__", function)  # noqa: B004  # of an object
+    return any(map(inspect.iscoroutinefunction, (function, called, inspect.unwrap(function))))
+
+
+@dataclass(frozen=True)
+class EnvironmentDefinition:
+    """An environment: its class with the settings of a run, its name and the folder of its file."""
+
+    cls: type[Environment]
+    name: str
+    folder: Path = field(default_factory=Path)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """All settings with their values."""
+
+    @classmethod
+    def of(
+        cls,
+        subject: Any,
+        *,
+        name: str = "",
+        folder: Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return the definition of a class or of a decorated function.
+
+        `settings`: values that replace those of the class. Raises ConfigError: it is no
+        environment, has no `verify`, or a setting does not fit.
+        """
+        own_class = class_of(subject)
+        if own_class is None:
+            raise ConfigError(
+                f"{subject!r} is not an environment",
+                hint="subclass palestra.Environment, or decorate a function with "
+                "@palestra.environment",
+            )
+        values = checked(own_class, Environment, settings or {})
+        defaults = {key: getattr(own_class, key) for key in settings_of(own_class, Environment)}
+        configured: Any = type(
+            own_class.__name__,
+            (own_class,),
+            {**values, "__module__": own_class.__module__, "__doc__": own_class.__doc__},
+        )
+        label = name or own_class.__name__
+        definition = cls(configured, label, folder or Path(), {**defaults, **values})
+        definition._check_parts()
+        return definition
+
+    def _check_parts(self) -> None:
+        cls = self.cls
+        if not self.has(VERIFY):
+            raise ConfigError(
+                f"{self.name} has no verify: nothing says how good an answer is",
+                hint="def verify(self, answer, task): return …",
+            )
+        awaited = [name for name in _NEVER_AWAITED if self.has(name) and is_async(self.plain(name))]
+        if awaited:
+            raise ConfigError(f"{self.name}: {awaited[0]} must be a plain function, not async")
+        if problem := weights_problem(cls.weights):
+            raise ConfigError(f"{self.name}: {problem}", hint='weights = {"correct": 1.0}')
+        reserved_names = sorted(OWN_PATHS & self.tools.keys())
+        if reserved_names:
+            raise ConfigError(
+                f"{self.name}: a tool cannot be named {reserved_names[0]}, which is a path of the server",
+                hint="give the method another name",
+            )
+        limit = cls.max_turns
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
+        ):
+            raise ConfigError(f"{self.name}: max_turns must be a number from 1 on, not {limit!r}")
+
+    def has(self, name: str) -> bool:
+        """Whether the author has written the method `name`."""
+        return callable(getattr(self.cls, name, None))
+
+    def plain(self, name: str) -> Any:
+        """Return the author's function, as an attribute of the class."""
+        return getattr(self.cls, name)
+
+    def parameters(self, name: str) -> Parameters:
+        """Return the parameters of the author's method `name`, without `self`."""
+        label = getattr(self.plain(name), "__name__", name) if self.is_function else name
+        return Parameters.of(getattr(self._unused, name), label)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the environment is a decorated function, so that there is no object."""
+        return isinstance(inspect.getattr_static(self.cls, VERIFY), staticmethod)
+
+    @cached_property
+    def _unused(self) -> Environment:
+        """An object that no rollout uses, whose methods tell their parameters."""
+        return self.cls.__new__(self.cls)
+
+    @cached_property
+    def tools(self) -> dict[str, Any]:
+        """The author's tools by name, as attributes of the class."""
+        members = inspect.getmembers(self.cls, is_tool)
+        return {name: function for name, function in members if callable(function)}
+
+    @property
+    def has_state(self) -> bool:
+        """Whether a rollout has an object before it is verified."""
+        return bool(self.tools) or self.has(START) or self.has(REPLY)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the user answers the model."""
+        return self.has(REPLY)
+
+    def is_blocking(self) -> bool:
+        """Whether some method of a rollout is a plain function."""
+        names = [name for name in (START, VERIFY, REPLY) if self.has(name)]
+        functions = [self.plain(name) for name in names]
+        return not all(map(is_async, [*functions, *self.tools.values()]))
+
+    def made(self, services: RolloutServices) -> Environment:
+        """Return the object of a new rollout."""
+        return made(self.cls, services)
+
+    # Rows
+
+    def rows(
+        self, records: Iterable[JsonObject] | None = None, *, cache: Path = Path()
+    ) -> Iterator[JsonDict]:
+        """Yield the task rows: of `records`, else of `data`. `cache`: where rows of the hub are kept.
+
+        Raises InputDataError: rows lack fields that the prompt or a method asks for, or have fields
+        that the verify response adds.
+        """
+        if records is None:
+            raw_rows = self.records(cache)
+            self._refuse_reserved(raw_rows)
+        else:  # they may be rows of an earlier run
+            raw_rows = list(records)
+        fields = [task_fields(row) for row in raw_rows]
+        self._check(raw_rows, fields)
+        tools = [tool_schema(function) for function in self.tools.values()]
+        for number, (row, own_fields) in enumerate(zip(raw_rows, fields, strict=True)):
+            params = dict(row.get(CREATE_PARAMS) or {})
+            messages = self._messages(own_fields, number)
+            if messages is not None:
+                params["input"] = messages
+            if tools:
+                params["tools"] = tools
+            yield _plain({CREATE_PARAMS: params, **own_fields}, self.name, number)
+
+    def _refuse_reserved(self, rows: Sequence[JsonObject]) -> None:
+        reserved = reserved_fields(name for row in rows for name in row)
+        if reserved:
+            raise InputDataError(
+                f"the rows of {self.name} have a field {reserved[0]!r}, which the scored row has too",
+                hint="rename the field",
+            )
+
+    def records(self, cache: Path = Path()) -> list[JsonObject]:
+        """Return the rows of `data`. Raises InputDataError: they cannot be read."""
+        data = self.cls.data
+        if callable(data) and inspect.signature(data).parameters:
+            data = self.made(RolloutServices()).data  # a method, which reads settings of `self`
+        return rows_of(data, folder=self.folder, owner=self.name, cache=cache)
+
+    def _check(self, rows: Sequence[JsonObject], fields: Sequence[JsonObject]) -> None:
+        for name, filled_names in FILLED.items():
+            if self.has(name):
+                self.parameters(name).check(fields, filled_names)
+        for template in self._templates:
+            template.check(fields)
+        lacking = [n for n, row in enumerate(rows) if not _has_input(row)]
+        if lacking and not self._has_prompt:
+            raise InputDataError(
+                f"{self.name} has no prompt, and row {lacking[0]} has no {CREATE_PARAMS}.input",
+                hint='prompt = "{question}", or write messages(self, task)',
+            )
+
+    @property
+    def _has_prompt(self) -> bool:
+        return bool(self.cls.prompt) or self.has(MESSAGES)
+
+    @property
+    def _templates(self) -> tuple[Template, ...]:
+        return tuple(filter(None, (self._prompt, self._system)))
+
+    @property
+    def _prompt(self) -> Template | None:
+        text = self.cls.prompt
+        return Template(text, f"the prompt of {self.name}") if text else None
+
+    @property
+    def _system(self) -> Template | None:
+        text = self.cls.system
+        return Template(text, f"the system message of {self.name}") if text else None
+
+    def _messages(self, row: JsonObject, number: int) -> list[JsonDict] | None:
+        """Return the messages of a row; None when the row brings its own."""
+        if self.has(MESSAGES):
+            returned = self.call_plainly(MESSAGES, row, where=f"row {number}")
+            messages = checked_messages(returned, self.name, number)
+        elif self._prompt is not None:
+            messages = [{"role": "user", "content": self._prompt.filled(row, number)}]
+        else:
+            return None
+        if self._system is not None:
+            messages.insert(0, {"role": "system", "content": self._system.filled(row, number)})
+        return messages
+
+    def call_plainly(self, name: str, row: JsonObject, *, where: str) -> Any:
+        """Return what the author's plain method `name` returns for a row, on an object of its own.
+
+        Raises InputDataError: it raised an exception.
+        """
+        task = read_only(row)
+        environment = self.made(RolloutServices(task=task))
+        arguments = self.parameters(name).filled({**row, TASK: task})
+        try:
+            return getattr(environment, name)(**arguments)
+        except Exception as error:
+            raise InputDataError(
+                f"{name} of {self.name} raised {type(error).__name__} for {where}: {error}"
+            ) from error
+
+    def gold(self, row: JsonObject) -> Response | None:
+        """Return the right answer to a task row; None when the author has not given one."""
+        own_fields = task_fields(row)
+        answer = getattr(self.cls, GOLD, None)
+        if not answer:
+            return None
+        if isinstance(answer, str):
+            return response_of(Template(answer, f"gold of {self.name}").filled(own_fields, 0))
+        returned = self.call_plainly(GOLD, own_fields, where="a row")
+        if returned is None:
+            return None
+        if isinstance(returned, Response):
+            return returned
+        return response_of(*([returned] if isinstance(returned, str) else returned))
+
+
+def _has_input(row: JsonObject) -> bool:
+    params = row.get(CREATE_PARAMS)
+    return isinstance(params, Mapping) and bool(params.get("input"))
+
+
+def _plain(row: JsonDict, owner: str, number: int) -> JsonDict:
+    """Return the row as plain JSON values. Raises InputDataError: a field is none."""
+    try:
+        return orjson.loads(encode_json(row))  # type: ignore[no-any-return]
+    except (TypeError, ValueError) as error:
+        bad = next((name for name, value in row.items() if not _is_json(value)), "")
+        raise InputDataError(
+            f"row {number} of {owner} cannot be written as JSON: field {bad!r}: {error}",
+            hint="rows hold texts, numbers, booleans, lists and mappings",
+        ) from None
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        encode_json(value)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""The settings of an environment: the annotated attributes of its class that have a value.
+
+    class Shelf(Environment):
+        difficulty: int = 3
+
+`--set difficulty=5` replaces the value. It is checked against the annotation.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, get_origin, get_type_hints
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from palestra.config import did_you_mean
+from palestra.errors import ConfigError
+
+
+def settings_of(cls: type[Any], base: type[Any]) -> dict[str, Any]:
+    """Return the types of a class's settings, by name. Attributes that `base` has are none of them.
+
+    Raises ConfigError: an annotation names a type that does not exist.
+    """
+    try:
+        hints = get_type_hints(cls, include_extras=True)
+    except Exception as error:
+        raise ConfigError(f"{cls.__name__}: an annotation cannot be read: {error}") from error
+    return {name: hints[name] for name in _annotated(cls, base) if _is_setting(cls, name, hints)}
+
+
+def _annotated(cls: type[Any], base: type[Any]) -> Iterator[str]:
+    for ancestor in reversed(cls.__mro__):
+        if issubclass(ancestor, base) and ancestor is not base:
+            yield from (n for n in inspect.get_annotations(ancestor) if n not in dir(base))
+
+
+def _is_setting(cls: type[Any], name: str, hints: Mapping[str, Any]) -> bool:
+    is_constant = hints[name] is ClassVar or get_origin(hints[name]) is ClassVar
+    return not name.startswith("_") and hasattr(cls, name) and not is_constant
+
+
+def checked(cls: type[Any], base: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values`, converted to the types of the class's settings.
+
+    Raises ConfigError: there is no such setting, or a value does not fit its type.
+    """
+    kinds = settings_of(cls, base)
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in kinds:
+            names = ", ".join(kinds) or "none; annotate an attribute: difficulty: int = 3"
+            raise ConfigError(
+                f"{cls.__name__} has no setting {name!r}{did_you_mean(name, kinds)}",
+                hint=f"its settings: {names}",
+            )
+        result[name] = _converted(cls, name, kinds[name], value)
+    return result
+
+
+def _converted(cls: type[Any], name: str, kind: Any, value: Any) -> Any:
+    try:
+        # A text setting may look like a number: --set version=3
+        if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        reasons = "; ".join(str(problem["msg"]) for problem in error.errors(include_url=False))
+        raise ConfigError(f"setting {name}={value!r} of {cls.__name__}: {reasons}") from None
+    except PydanticUserError as error:
+        raise ConfigError(
+            f"setting {name} of {cls.__name__} has a type that cannot be checked: {error}",
+            hint="use plain types for settings: int, float, bool, str, list, dict, Literal",
+        ) from None

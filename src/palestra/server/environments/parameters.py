@@ -1,0 +1,84 @@
+"""Fill the parameters of an author's function by name."""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from palestra.config import did_you_mean
+from palestra.errors import InputDataError, RowError
+
+TASK: Final = "task"
+ANSWER: Final = "answer"
+RESPONSE: Final = "response"
+
+_SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The parameters of a function that an author wrote. `self` is not one of them."""
+
+    function: str
+    """The function's name, with its parameters, for messages."""
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    takes_all: bool
+    """Whether the function has a `**` parameter."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], name: str) -> Self:
+        """Return the parameters of a function without `self`, such as a bound method."""
+        parameters = inspect.signature(function).parameters
+        ordinary = {key: p for key, p in parameters.items() if p.kind not in _SPREAD}
+        return cls(
+            function=f"{name}({', '.join(parameters)})",
+            required=tuple(k for k, p in ordinary.items() if p.default is p.empty),
+            optional=tuple(k for k, p in ordinary.items() if p.default is not p.empty),
+            takes_all=any(p.kind is p.VAR_KEYWORD for p in parameters.values()),
+        )
+
+    def asks_for(self, name: str) -> bool:
+        """Whether the function has a parameter of this name."""
+        return name in self.required or name in self.optional
+
+    def filled(self, offered: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call: those of `offered` that the function has parameters for.
+
+        Raises RowError: the row lacks a field for a parameter without a default.
+        """
+        missing = [name for name in self.required if name not in offered]
+        if missing:
+            raise RowError(
+                f"{self.function.partition('(')[0]} asks for {', '.join(missing)}, which the row "
+                "does not have",
+                hint=f"this row has: {', '.join(sorted(offered))}",
+            )
+        if self.takes_all:  # the whole row is in `task` a second time
+            return {n: value for n, value in offered.items() if n != TASK or self.asks_for(TASK)}
+        return {name: offered[name] for name in (*self.required, *self.optional) if name in offered}
+
+    def check(self, rows: Collection[Mapping[str, Any]], filled_names: Iterable[str]) -> None:
+        """Raise InputDataError for parameters that nothing fills, with the nearest names.
+
+        `filled_names`: the names that are filled besides the fields of the rows.
+        """
+        filled_names = frozenset(filled_names)
+        fields = frozenset[str]().union(*rows)
+        problems: list[str] = []
+        for name in self.required:
+            lacking = [
+                n for n, row in enumerate(rows) if name not in filled_names and name not in row
+            ]
+            if not lacking:
+                continue
+            if len(lacking) == len(rows):
+                near = did_you_mean(name, (filled_names | fields) - set(self.required))
+                problems.append(f"{name!r}, which no row has{near}")
+            else:
+                problems.append(f"{name!r}, which row {lacking[0]} of data does not have")
+        if problems:
+            raise InputDataError(
+                f"{self.function} asks for " + "; for ".join(problems),
+                hint=f"its parameters may be: {', '.join(sorted(filled_names | fields))}",
+            )

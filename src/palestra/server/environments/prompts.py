@@ -1,0 +1,83 @@
+"""Make the messages of a task row from an environment's templates."""
+
+import re
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from palestra.config import did_you_mean
+from palestra.errors import InputDataError
+from palestra.schema import JsonDict
+
+MOST_NAMED: Final = 10
+_BRACES: Final = "a brace that is meant as one is written twice: {{ or }}"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with `{field}` placeholders. `name`: what it is, for messages: `the prompt of shelf`."""
+
+    text: str
+    name: str
+
+    def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Raise InputDataError when the text is no template, or rows lack its fields."""
+        names = self._fields()
+        row_fields = frozenset[str]().union(*rows)
+        unknown = [name for name in names if name not in row_fields]
+        if unknown and rows:
+            odd = any(not name.isidentifier() for name in unknown)
+            near = "" if odd else did_you_mean(unknown[0], row_fields)
+            raise InputDataError(
+                f"{self.name} cannot be filled: no row has the field {unknown[0]!r}{near}",
+                hint=_BRACES
+                if odd
+                else f"the fields: {', '.join(sorted(row_fields)) or 'none'}; {_BRACES}",
+            )
+        bad = [
+            f"row {number}: no field {name!r}"
+            for number, row in enumerate(rows)
+            for name in names
+            if name not in row
+        ]
+        if bad:
+            raise InputDataError(f"{self.name} cannot be filled: " + "; ".join(bad[:MOST_NAMED]))
+
+    def filled(self, row: Mapping[str, Any], number: int) -> str:
+        """Return the text with the fields of the row. `number`: the row's, for messages."""
+        try:
+            return self.text.format_map(row)
+        except (LookupError, ValueError, AttributeError, TypeError) as error:
+            raise InputDataError(
+                f"{self.name} cannot be filled: row {number}: {type(error).__name__}: {error}",
+                hint=_BRACES,
+            ) from None
+
+    def _fields(self) -> list[str]:
+        try:
+            parsed = list(string.Formatter().parse(self.text))
+        except ValueError as error:
+            raise InputDataError(
+                f"{self.name} is not a format string: {error}", hint=_BRACES
+            ) from None
+        # What follows a dot or a bracket is looked up in the row's field.
+        fields = [re.split(r"[.\[]", name)[0] for _, name, _, _ in parsed if name is not None]
+        if not all(fields) or any(name.isdigit() for name in fields):
+            raise InputDataError(
+                f"{self.name} has a placeholder without a field's name",
+                hint="write {question}, not {} or {0}; " + _BRACES,
+            )
+        return list(dict.fromkeys(fields))
+
+
+def checked_messages(messages: Any, owner: str, number: int) -> list[JsonDict]:
+    """Return what an author's `messages` returned. Raises InputDataError: it is no list of messages."""
+    items = list(messages) if isinstance(messages, Iterable) else []
+    is_chat = all(isinstance(item, Mapping) and "role" in item for item in items)
+    if not items or isinstance(messages, str | Mapping) or not is_chat:
+        raise InputDataError(
+            f"messages of {owner} returned {messages!r:.200} for row {number}",
+            hint='return a list such as [{"role": "user", "content": "2 + 2 = ?"}]',
+        )
+    return [dict(item) for item in items]

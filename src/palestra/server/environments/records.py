@@ -1,0 +1,83 @@
+"""Read the rows that an environment's `data` names: a list, a file, a split of the hub, a function."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.errors import InputDataError
+from palestra.schema import JsonObject
+
+HUB: Final = "hf:"
+_KINDS: Final = "a list of rows, a path, hf:org/name[@revision][:config][/split], or a function that yields rows"
+
+
+def rows_of(data: Any, *, folder: Path, owner: str, cache: Path) -> list[JsonObject]:
+    """Return the rows of `data`. `folder`: where relative paths begin; `cache`: where rows of the
+    hub are kept.
+
+    `data` may be a function without parameters. Raises InputDataError: the rows cannot be read.
+    """
+    if isinstance(data, str | Path):
+        return list(_named_rows(str(data), folder, cache))
+    rows = _called(data, owner) if callable(data) else data
+    if isinstance(rows, Mapping | str) or not isinstance(rows, Iterable):
+        raise InputDataError(
+            f"data of {owner} is of type {type(rows).__name__}", hint=f"data is {_KINDS}"
+        )
+    return list(_mappings(rows, owner))
+
+
+def _called(function: Callable[[], Any], owner: str) -> Any:
+    try:
+        rows = function()
+        return list(rows) if isinstance(rows, Iterator) else rows
+    except InputDataError:
+        raise
+    except Exception as error:
+        raise InputDataError(
+            f"data of {owner} raised {type(error).__name__}: {error}{_error_place(error)}"
+        ) from error
+
+
+def _error_place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    return f" ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
+
+
+def _mappings(rows: Iterable[Any], owner: str) -> Iterator[JsonObject]:
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
+            raise InputDataError(
+                f"row {number} of the data of {owner} is not a mapping of fields: {row!r:.80}",
+                hint='a row is a mapping such as {"question": "2 + 2 = ?", "expected": "4"}',
+            )
+        yield row
+
+
+def _named_rows(text: str, folder: Path, cache: Path) -> Iterator[JsonObject]:
+    if text.startswith(HUB):
+        from palestra.datasets import HubReference, Sources
+
+        path = Sources({}, os.environ).split(HubReference.parse(text), cache)
+    else:
+        path = folder / Path(text).expanduser()
+    yield from rows_in(path)
+
+
+def rows_in(path: Path) -> Iterator[JsonObject]:
+    """Yield the rows of a file. Raises InputDataError that lists all lines without a row."""
+    # With numpy, which servers that read no rows do without.
+    from palestra.datasets import RowProblems, records_of
+
+    problems = RowProblems()
+    for record in records_of(path):
+        if record.error or not isinstance(record.row, Mapping):
+            problems.add(path, record.number, record.error or "is not an object")
+        else:
+            yield record.row
+    problems.raise_if_any()

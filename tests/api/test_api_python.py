@@ -1,0 +1,287 @@
+"""`palestra.evaluate` and the run that it returns, as scripts and notebooks use them."""
+
+import asyncio
+import json
+import logging
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import palestra
+from palestra import Run
+from palestra.errors import BadInput, ConfigError, InputDataError
+from palestra.testing import scripted_endpoint
+
+SHELF = """
+from palestra import environment
+
+@environment(
+    data=[{"question": f"1+{at}", "total": 1 + at, "topic": "even" if at % 2 else "odd"}
+          for at in range(4)],
+    prompt="Add the two numbers, and answer with the sum alone: {question}",
+)
+def verify(answer: str, total: int) -> dict[str, float]:
+    if total == 4:
+        raise ValueError("four is not liked")
+    return {"right": float(answer == str(total)), "short": 0.5 * (len(answer) < 3)}
+"""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PALESTRA_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "shelf.py"
+    path.write_text(SHELF)
+    return path
+
+
+@pytest.fixture
+def model() -> Iterator[str]:
+    with scripted_endpoint(*["1"] * 40) as endpoint:
+        yield f"vllm:{endpoint.url}"
+
+
+def evaluated(shelf: Path, model: str, **options: object) -> Run:
+    return palestra.evaluate(shelf, model=model, progress=False, **options)  # type: ignore[arg-type]
+
+
+def test_an_evaluation_returns_the_run_and_prints_nothing(
+    shelf: Path, model: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # commands of other tests in this process have set up logging
+    monkeypatch.setattr(logging.getLogger("palestra"), "handlers", [])
+    run = evaluated(shelf, model, repeats=2)
+
+    assert (run.environment, run.model, run.requested) == ("shelf", "scripted", 8)
+    assert run.outcomes == {"scored": 6, "verifier_error": 2}
+    assert run.mean_reward == pytest.approx((2 * 1.5 + 4 * 0.5) / 6)
+    assert run.path.parent.parent == shelf.parent / "runs"
+    assert run.path.with_name("rollouts_report.html").exists()
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+
+
+def test_a_run_is_one_line_a_table_and_json(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    assert "shelf, scripted, 3 of 4 scored, 1 failed, mean reward" in repr(run)
+    assert "\n" not in repr(run)
+    assert "<table>" in run._repr_html_()
+    assert json.loads(json.dumps(run.to_dict()))["outcomes"] == {"scored": 3, "verifier_error": 1}
+
+
+def test_results_can_be_pickled(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    for result in (run, run.profile(), run.rollout(0, 0), run.select(band=(0.0, 1.0))):
+        assert pickle.loads(pickle.dumps(result)) == result
+
+
+def test_rollouts_are_filtered_by_a_query(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    assert [(r.task, r.rollout) for r in run.rollouts("reward>=1")] == [(0, 0)]
+    assert [r.task for r in run.rollouts("topic:even outcome:scored")] == [1]
+    assert [r.task for r in run.rollouts("class:verifier_error")] == [3]
+    assert [r.task for r in run.rollouts("-has:reward or reward_components.right:1")] == [0, 3]
+
+
+def test_a_query_that_cannot_be_read_names_the_place(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model, limit=1)
+
+    with pytest.raises(ConfigError, match="wrong at character"):
+        run.rollouts("(reward<1")
+
+
+def test_a_failure_says_what_helps(shelf: Path, model: str) -> None:
+    [failure] = evaluated(shelf, model).failures()
+
+    assert failure.outcome == "verifier_error"
+    assert failure.attempts[-1].message == "shelf/verify raised ValueError: four is not liked"
+    assert "palestra reverify" in failure.remedy
+    assert failure.transcript[-1].text == "1"
+
+
+def test_a_profile_has_the_groups_of_a_field(shelf: Path, model: str) -> None:
+    profile = evaluated(shelf, model).profile(group_by="topic")
+
+    assert [(group.name, group.requested) for group in profile.groups] == [("even", 2), ("odd", 2)]
+    assert profile.to_dict()["scored"] == 3
+
+
+def test_a_diagnosis_names_the_cause(shelf: Path, model: str) -> None:
+    diagnosis = evaluated(shelf, model).diagnose()
+
+    assert [finding.cause for finding in diagnosis.findings] == ["verifier.raises"]
+
+
+def test_stored_answers_are_verified_again_without_the_model(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+    shelf.write_text(SHELF.replace('raise ValueError("four is not liked")', "return {'right': 0}"))
+
+    again = run.reverify()
+
+    assert (again.result["rows"], again.failed) == (4, 0)
+    assert again.output == run.path.with_name("rollouts_reverified.jsonl")
+
+
+def test_chosen_tasks_are_saved_and_run_again(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+    chosen = run.select(band=(0.0, 0.5)).save("learn.jsonl")
+
+    again = evaluated(shelf, model, data=chosen)
+
+    assert again.requested == len(chosen.read_text().splitlines()) == 2
+
+
+def test_rows_in_memory_replace_the_data(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model, data=[{"question": "1+0", "total": 1}])
+
+    assert (run.requested, run.mean_reward) == (1, 1.5)
+
+
+def test_two_runs_are_compared_and_scored(shelf: Path, model: str) -> None:
+    before, after = evaluated(shelf, model), evaluated(shelf, model, sampling={"temperature": 0.5})
+    comparison = palestra.compare(before, after)
+
+    assert comparison.reward.difference.value == 0.0
+    assert "reward_components.right" in [metric.name for metric in comparison.metrics]
+    table = palestra.scores([("a", before), ("b", after.path)], k=1)
+    assert [scores.name for scores in table.models] == ["a", "b"]
+
+
+def test_a_run_becomes_a_table_with_a_row_per_request(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+    frame = run.to_pandas()
+
+    assert list(frame["outcome"]) == ["scored", "scored", "scored", "verifier_error"]
+    assert frame["reward"].isna().sum() == 1
+
+
+def test_an_evaluation_works_inside_a_running_loop(shelf: Path, model: str) -> None:
+    async def notebook() -> Run:
+        return evaluated(shelf, model)
+
+    assert asyncio.run(notebook()).requested == 4
+
+
+def test_an_evaluation_can_be_awaited(shelf: Path, model: str) -> None:
+    run = asyncio.run(palestra.aevaluate(str(shelf), model=model, limit=1, progress=False))
+
+    assert run.requested == 1
+
+
+def test_an_edited_file_is_read_again(shelf: Path, model: str) -> None:
+    evaluated(shelf, model, limit=1)
+    shelf.write_text(SHELF.replace("range(4)", "range(2)"))
+
+    assert evaluated(shelf, model).requested == 2
+
+
+def test_a_function_of_a_file_is_an_environment(shelf: Path, model: str) -> None:
+    namespace: dict[str, object] = {"__name__": "shelf"}
+    exec(compile(SHELF, str(shelf), "exec"), namespace)
+
+    assert (
+        palestra.evaluate(namespace["verify"], model=model, progress=False).environment == "shelf"
+    )
+
+
+def test_a_class_of_a_cell_is_an_environment(
+    shelf: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import linecache
+
+    cell = (
+        "from palestra import Environment\n"
+        "class TinySums(Environment):\n"
+        "    data = [{'q': '1+0'}]\n"
+        "    prompt = '{q}'\n"
+        "    def verify(self, answer):\n"
+        "        return answer == '1'\n"
+    )
+    name = "/tmp/ipykernel_1/2.py"
+    monkeypatch.setitem(linecache.cache, name, (len(cell), None, cell.splitlines(True), name))
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(cell, name, "exec"), namespace)
+
+    run = palestra.evaluate(namespace["TinySums"], model=model, progress=False)
+
+    assert (run.environment, run.mean_reward) == ("tiny_sums", 1.0)
+
+
+def test_an_object_that_is_no_environment_is_refused(model: str) -> None:
+    with pytest.raises(ConfigError, match="is no environment"):
+        palestra.evaluate(object(), model=model)
+
+
+def test_a_name_that_is_wrong_is_an_error_of_the_tree(shelf: Path, model: str) -> None:
+    with pytest.raises(BadInput, match="does not exist; did you mean"):
+        palestra.evaluate("shelff.py", model=model)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), [({"repeats": 0}, "repeats=0"), ({"limit": -1}, "limit=-1")]
+)
+def test_a_number_out_of_range_is_named_as_it_was_written(
+    shelf: Path, model: str, options: dict[str, int], named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        evaluated(shelf, model, **options)
+
+
+def test_an_output_that_exists_is_kept(shelf: Path, model: str) -> None:
+    evaluated(shelf, model, output="a.jsonl")
+
+    with pytest.raises(InputDataError, match="exists already"):
+        evaluated(shelf, model, output="a.jsonl")
+
+
+def test_a_whole_run_that_is_resumed_stays_as_it_is(shelf: Path, model: str) -> None:
+    first = evaluated(shelf, model, output="a.jsonl")
+
+    assert evaluated(shelf, model, output="a.jsonl", resume=True).outcomes == first.outcomes
+
+
+def test_the_key_of_a_model_is_in_no_file(shelf: Path) -> None:
+    with scripted_endpoint(*["1"] * 40) as endpoint:
+        model = palestra.Model(f"vllm:{endpoint.url}", api_key="sk-very-secret-123456")
+        run = palestra.evaluate(shelf, model=model, progress=False)
+
+    assert "secret" not in repr(model)
+    for path in run.path.parent.iterdir():
+        assert "sk-very-secret" not in path.read_text()
+
+
+def test_progress_goes_to_standard_error(
+    shelf: Path, model: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    palestra.evaluate(shelf, model=model, progress=True)
+
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert "requested 4 = scored 3 + failed 1 (verifier_error 1), mean reward" in printed.err
+
+
+def test_a_run_is_opened_by_any_of_its_names(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model, output="out/a.jsonl")
+
+    for name in ("out/a.jsonl", "out/a", "out", "out/a*.jsonl"):
+        assert palestra.open_run(name) == run
+
+
+def test_a_run_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError, match="there is no run"):
+        palestra.open_run(tmp_path / "none")
+
+
+def test_rows_go_through_the_agent_of_a_configuration(shelf: Path, model: str) -> None:
+    rows = [{"question": "1+0", "total": 1}, {"question": "1+1", "total": 2}]
+    run = palestra.collect(
+        str(shelf), agent="shelf_agent", data=rows, model=model, output="b.jsonl", progress=False
+    )
+
+    assert (run.requested, run.scored, run.name) == (2, 2, "b")

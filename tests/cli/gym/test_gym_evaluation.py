@@ -1,0 +1,304 @@
+"""`gym env start`, `env status`, `eval run`, `eval profile`, `eval aggregate` and `eval reverify`
+together.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_world import AGENT, KEY, MULTI_STEP, TASKS, Done, FakeEndpoint, World, reply
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+
+SERVER = "example_multi_step"
+
+
+def model(fake: FakeEndpoint) -> tuple[str, ...]:
+    """The flags that choose the endpoint as the model."""
+    return (
+        *("--model-type", "openai_model", "--model", "tiny"),
+        *("--model-url", fake.url, "--model-api-key", KEY),
+    )
+
+
+def gym(world: World, *words: str) -> Done:
+    return world.run("palestra", "gym", *words, timeout_s=150)
+
+
+def test_servers_start_answer_collect_and_profile(world: World, fake: FakeEndpoint) -> None:
+    fleet = world.start(
+        *("palestra", "gym", "env", "start", "--resources-server", SERVER, *model(fake)),
+        world.head,
+    )
+    fleet.until("servers ready!")
+    status = gym(world, "env", "status", "--json", world.head)
+    assert [item["state"] for item in json.loads(status.out)] == ["healthy"] * 3
+    collected = gym(
+        world,
+        *("eval", "run", "--no-serve", "--agent", AGENT, "--input", TASKS),
+        *("--output", "out/rollouts.jsonl", "--num-repeats", "2", "--concurrency", "4"),
+        *("--max-output-tokens", "8", world.head),
+    )
+    assert collected.code == 0, collected.err
+    assert "requested 10 = scored 10" in collected.out
+    profiled = gym(
+        world,
+        *("eval", "profile", "--inputs", "out/rollouts_materialized_inputs.jsonl"),
+        *("--rollouts", "out/rollouts.jsonl"),
+    )
+    assert profiled.code == 0, profiled.err
+    assert {"out/rollouts_reward_profiling.jsonl", "out/rollouts_agent_metrics.json"} < set(
+        world.files()
+    )
+    merged = gym(
+        world,
+        *("eval", "aggregate", "-i", "out/rollouts.jsonl", "-o", "all/rollouts.jsonl", world.head),
+    )
+    assert merged.code == 0, merged.err
+    assert "all/rollouts_aggregate_metrics.json" in world.files()
+    fleet.interrupt()
+    assert fleet.ended(timeout_s=10) == 0
+
+
+def test_start_waits_for_the_endpoint_of_the_model(world: World) -> None:
+    fleet = world.start(
+        *("palestra", "gym", "env", "start", "--resources-server", SERVER),
+        *("--model-type", "openai_model", "--model", "tiny"),
+        *("--model-url", "http://127.0.0.1:9/v1", "--model-api-key", KEY, world.head),
+        "+model_endpoint_readiness_timeout_seconds=2",
+    )
+
+    assert fleet.ended(timeout_s=60) == 1
+    assert "servers ready!" not in fleet.text()
+    assert "has no endpoint after 2 s" in fleet.text()
+
+
+def test_no_serve_starts_no_server(world: World, fake: FakeEndpoint) -> None:
+    done = gym(
+        world,
+        *("eval", "run", "--no-serve", "--resources-server", SERVER, *model(fake)),
+        *("--agent", AGENT, "-i", TASKS, "-o", "out/rollouts.jsonl", world.head),
+    )
+
+    assert done.code == 1
+    assert "not running" in done.err
+    assert fake.asked == 0
+
+
+def write_dataset(world: World) -> str:
+    """A config whose agent has the example tasks as its benchmark; return its name."""
+    rows = Path("benchmarks/steps/rows.jsonl")
+    (world.folder / rows.parent).mkdir(parents=True)
+    source = Path(__file__).parents[3] / "src/palestra" / TASKS
+    if not source.is_file():
+        import palestra
+
+        source = Path(palestra.__path__[0]) / TASKS
+    shutil.copyfile(source, world.folder / rows)
+    world.write(
+        "benchmarks/steps/config.yaml",
+        f"""
+config_paths: [{MULTI_STEP}]
+{AGENT}:
+  responses_api_agents:
+    simple_agent:
+      datasets:
+      - {{name: steps, type: benchmark, jsonl_fpath: {rows}, num_repeats: 2}}
+""",
+    )
+    return "steps"
+
+
+def run_split(world: World, fake: FakeEndpoint, *words: str) -> Done:
+    return gym(
+        world,
+        *("eval", "run", "--benchmark", write_dataset(world), *model(fake)),
+        *("--split", "benchmark", "-o", "out/rollouts.jsonl", world.head, *words),
+    )
+
+
+def test_a_split_is_collated_and_collected(world: World, fake: FakeEndpoint) -> None:
+    done = run_split(world, fake)
+
+    assert done.code == 0, done.err
+    collated = world.rows("out/rollouts/preprocessed_datasets/benchmark.jsonl")
+    assert {row["agent_ref"]["name"] for row in collated} == {AGENT}
+    keys = {(r["_ng_task_index"], r["_ng_rollout_index"]) for r in world.rows("out/rollouts.jsonl")}
+    assert keys == {(task, rollout) for task in range(5) for rollout in range(2)}
+    assert "out/rollouts_aggregate_metrics.json" in world.files()
+
+
+def test_prepared_data_are_used_again_on_demand(world: World, fake: FakeEndpoint) -> None:
+    prepared = world.folder / "out/rollouts/preprocessed_datasets/benchmark.jsonl"
+    prepared.parent.mkdir(parents=True)
+    row = {
+        "responses_create_params": {"input": "hi"},
+        "agent_ref": {"type": "responses_api_agents", "name": AGENT},
+        "expected_synonyms": [],
+        "expected_synonym_values": [],
+        "id": 1,
+        "minefield_label": "x",
+        "minefield_label_value": 1,
+    }
+    prepared.write_text(json.dumps(row) + "\n")
+    done = run_split(world, fake, "+reuse_existing_data_preparation=true")
+
+    assert done.code == 0, done.err
+    assert len(world.rows("out/rollouts.jsonl")) == 1
+
+
+DRIVER = """
+import json
+from pathlib import Path
+
+
+async def drive(config):
+    rows = Path(config.input_jsonl_fpath).read_text().splitlines()
+    Path(config.output_jsonl_fpath).write_text(json.dumps({"rows": len(rows)}) + "\\n")
+"""
+
+
+def test_a_driver_replaces_the_collection(world: World, fake: FakeEndpoint) -> None:
+    world.write("my_driver.py", DRIVER)
+    done = run_split(world, fake, "+rollout_collection_driver=my_driver:drive")
+
+    assert done.code == 0, done.err
+    assert world.rows("out/rollouts.jsonl") == [{"rows": 10}]
+    assert fake.asked == 0
+
+
+@pytest.mark.parametrize("name", ["my_driver", "my_driver:fly", "not_there:drive"])
+def test_a_driver_that_is_not_there_is_an_error(
+    world: World, fake: FakeEndpoint, name: str
+) -> None:
+    world.write("my_driver.py", DRIVER)
+    done = run_split(world, fake, f"+rollout_collection_driver={name}")
+
+    assert done.code == 1
+    assert done.out.splitlines()[-1].startswith(f"Error: +rollout_collection_driver={name}")
+
+
+MCQA = "resources_servers/mcqa/configs/mcqa.yaml"
+
+
+def stored_rows(world: World) -> list[dict[str, Any]]:
+    """Stored rollouts of mcqa, whose answers are right."""
+    rows = [
+        {
+            "_ng_task_index": number,
+            "_ng_rollout_index": 0,
+            "agent_ref": {"type": "responses_api_agents", "name": "mcqa_simple_agent"},
+            "responses_create_params": {"input": "Which?"},
+            "options": [{"A": "yes"}, {"B": "no"}],
+            "expected_answer": "A",
+            "reward": 0.0,
+            "response": reply(r"\boxed{A}"),
+        }
+        for number in range(2)
+    ]
+    write_rows(world, "rollouts.jsonl", rows)
+    return rows
+
+
+def write_rows(world: World, name: str, rows: list[dict[str, Any]]) -> None:
+    world.write(name, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def reverify(world: World, fake: FakeEndpoint, *words: str) -> Done:
+    return gym(
+        world,
+        *("eval", "reverify", "--resources-server", "mcqa", *_model_of(fake)),
+        *("--rollouts", "rollouts.jsonl", *words, world.head),
+    )
+
+
+def _model_of(fake: FakeEndpoint) -> tuple[str, ...]:
+    return ("--model-type", "openai_model", *fake.policy)
+
+
+def test_stored_responses_are_verified_again(world: World, fake: FakeEndpoint) -> None:
+    stored_rows(world)
+    done = reverify(world, fake, "-o", "again.jsonl")
+
+    assert done.code == 0, done.err
+    assert [row["reward"] for row in world.rows("again.jsonl")] == [1.0, 1.0]
+    assert "again_aggregate_metrics.json" in world.files()
+    assert fake.asked == 0
+
+
+def test_disabled_aggregation_makes_no_metrics(world: World, fake: FakeEndpoint) -> None:
+    stored_rows(world)
+    done = reverify(world, fake, "-o", "again.jsonl", "--disable-aggregation", "--limit", "1")
+
+    assert done.code == 0, done.err
+    assert len(world.rows("again.jsonl")) == 1
+    assert "again_aggregate_metrics.json" not in world.files()
+
+
+def test_forced_rewards_are_in_a_file_called_unsafe(world: World, fake: FakeEndpoint) -> None:
+    stored_rows(world)
+    done = reverify(world, fake, "-o", "again.jsonl", "--force", "--disable-aggregation")
+
+    assert done.code == 0, done.err
+    assert "again.jsonl" not in world.files()
+    assert len(world.rows("unsafe_again.jsonl")) == 2
+
+
+@pytest.fixture
+def judged(world: World) -> World:
+    """A run in which the judge of the second rollout failed, and the model of the third."""
+    first, second = stored_rows(world)
+    write_rows(world, "rollouts.jsonl", [first])
+    failure = {**second, "_ng_failure_class": "judge_failed", "_ng_failure_terminal": True}
+    other = {**failure, "_ng_task_index": 2, "_ng_failure_class": "sandbox_timeout"}
+    write_rows(world, "rollouts_failures.jsonl", [failure, failure, other])
+    inputs = [{k: v for k, v in row.items() if k not in {"response", "reward", "_ng_failure_class", "_ng_failure_terminal"}} for row in (first, failure, other)]  # fmt: skip
+    write_rows(world, "rollouts_materialized_inputs.jsonl", inputs)
+    return world
+
+
+def test_only_rollouts_whose_judge_failed_are_judged_again(
+    judged: World, fake: FakeEndpoint
+) -> None:
+    done = reverify(
+        judged, fake, "-o", "again.jsonl", "--judge-failed-only", "--disable-aggregation"
+    )
+
+    assert done.code == 0, done.err
+    rows = judged.rows("again.jsonl")
+    assert [(row["_ng_task_index"], row["reward"]) for row in rows] == [(0, 0.0), (1, 1.0)]
+
+
+def test_new_rewards_are_appended_to_the_run(judged: World, fake: FakeEndpoint) -> None:
+    done = reverify(judged, fake, "--judge-failed-only", "--append", "--disable-aggregation")
+
+    assert done.code == 0, done.err
+    again = reverify(judged, fake, "--judge-failed-only", "--append", "--disable-aggregation")
+    assert again.code == 0, again.err
+    assert [row["_ng_task_index"] for row in judged.rows("rollouts.jsonl")] == [0, 1]
+
+
+def test_a_run_is_submitted_per_benchmark(world: World, fake: FakeEndpoint) -> None:
+    write_dataset(world)
+    world.write(
+        "jobs.yaml",
+        f"""
+benchmarks: [steps]
+output_path: results
+job: {{package: none}}
+services:
+  config_paths: [responses_api_models/openai_model/configs/openai_model.yaml]
+  server_address: {fake.url}
+  policy_model_name: tiny
+  policy_api_key: dummy
+""",
+    )
+    done = gym(world, "eval", "submit", "-c", "jobs.yaml", "--dry-run")
+
+    assert done.code == 0, done.out + done.err
+    [folder] = (world.folder / "results").glob("gym-job-*")
+    assert (folder / "steps" / "job.sh").is_file()
+    assert (folder / "steps" / "artifacts").is_dir()
+    assert fake.asked == 0

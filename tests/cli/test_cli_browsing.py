@@ -1,0 +1,204 @@
+"""What there is, as `list`, `show` and `runs` print it."""
+
+import json
+import os
+import pty
+import select
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_world import World
+
+from listed_runs import answered, failure, write_run
+from palestra.api import KINDS
+from palestra.cli.listing import list_components, list_runs
+from palestra.settings import ListArgs, RunsArgs
+
+
+def test_the_list_of_environments_names_what_each_is_like(world: World) -> None:
+    out = world.run("palestra", "list").out
+    [line] = [line for line in out.splitlines() if "code_gen" in line]
+
+    assert line.split()[:2] == ["code_gen", "Competitive"]
+    assert "sandbox" in line
+    assert "reasoning_gym" in out
+
+
+def test_a_misspelt_kind_is_refused_with_those_there_are(world: World) -> None:
+    error = world.run("palestra", "list", "--kind", "envs").refused()
+
+    assert "--kind" in error
+    assert all(kind in error for kind in KINDS)
+
+
+def test_a_kind_may_be_in_the_singular(world: World) -> None:
+    agents = json.loads(world.run("palestra", "list", "--kind", "agent", "--json").out)
+
+    assert {one["kind"] for one in agents} == {"agents"}
+
+
+def test_words_that_nothing_is_like_are_answered(world: World) -> None:
+    done = world.run("palestra", "list", "zzzzqqqq")
+
+    assert (done.code, done.out) == (0, "nothing is like 'zzzzqqqq'\n")
+
+
+def test_both_lists_have_the_same_components(world: World) -> None:
+    ours, theirs = (
+        json.loads(world.run("palestra", *words, "--json").out)
+        for words in (("list", "--kind", "agents"), ("gym", "list", "agents"))
+    )
+
+    assert [one["name"] for one in ours] == [one["name"] for one in theirs]
+
+
+def test_an_environment_is_shown_with_all_that_is_needed_to_run_it(world: World) -> None:
+    out = world.run("palestra", "show", "example_single_tool_call").out
+
+    assert out.startswith("example_single_tool_call: One tool")
+    for text in ("# example_single_tool_call", "get_weather(city)", "[system]"):
+        assert text in out
+    assert out.rstrip().endswith("palestra verify-env example_single_tool_call")
+
+
+def test_the_config_alone_can_be_shown(world: World) -> None:
+    assert world.run("palestra", "show", "mcqa", "--config").out.startswith("mcqa:\n")
+
+
+def test_a_row_alone_can_be_shown(world: World) -> None:
+    out = world.run("palestra", "show", "mcqa", "--row", "2").out
+
+    assert out.lstrip().startswith("row 2 of ")
+    assert "README" not in out
+
+
+def test_what_is_neither_a_run_nor_a_component_is_one_error(world: World) -> None:
+    error = world.run("palestra", "show", "mcqq").refused()
+
+    assert "no run, environment, agent, model or benchmark 'mcqq'; did you mean 'mcqa'?" in error
+
+
+def test_runs_are_listed_with_their_states(world: World) -> None:
+    write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=2, started_at=1e9)
+    out = world.run("palestra", "runs").out
+    [line] = [line for line in out.splitlines() if "runs/a" in line]
+
+    assert line.split()[:2] == ["sums", "tiny"]
+    assert "stopped at 50%" in line
+    assert "1/2" in line
+
+
+def test_no_runs_are_no_error(world: World) -> None:
+    done = world.run("palestra", "runs")
+
+    assert (done.code, done.out) == (0, "no runs in runs\n")
+    assert "palestra eval NAME" in done.err
+
+
+def test_a_run_is_shown_with_its_failures(world: World) -> None:
+    failures = [failure(1, "no number")]
+    write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=2, failures=failures)
+    done = world.run("palestra", "show", "runs/a")
+
+    assert done.out.startswith("sums with tiny\n")
+    assert "no number" in done.out
+    assert "palestra show runs/a 1:0" in done.err
+
+
+def test_a_run_is_found_by_its_name_alone(world: World) -> None:
+    write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=1)
+
+    assert "reward 1" in world.run("palestra", "show", "a", "0:0").out
+
+
+def test_a_rollout_is_shown_with_roles_calls_and_components(world: World) -> None:
+    row = answered(0, 1, reward_components={"right": 1.0})
+    write_run(world.folder / "runs" / "a", [row], requested=1)
+    out = world.run("palestra", "show", "runs/a", "0:0").out
+
+    for text in ("[user]", "[call add]", '{"a": 2}', "[result]", "[assistant]", "right: 1.0"):
+        assert text in out
+
+
+def test_a_failed_rollout_is_shown_with_its_remedy(world: World) -> None:
+    write_run(world.folder / "runs" / "a", [], requested=1, failures=[failure(0, "no number")])
+    out = world.run("palestra", "show", "runs/a", "0:0").out
+
+    for text in ("verifier_error", "message: no number", "sums: 500", "what helps"):
+        assert text in out
+
+
+def test_a_rollout_is_one_json_document(world: World) -> None:
+    write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=1)
+
+    assert json.loads(world.run("palestra", "show", "runs/a", "0:0", "--json").out)["reward"] == 1
+
+
+@pytest.mark.parametrize("key", ["x:y", "1:", ":1"])
+def test_what_is_no_rollout_is_refused(world: World, key: str) -> None:
+    write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=1)
+
+    assert "such as 17:3" in world.run("palestra", "show", "runs/a", key).refused()
+
+
+def test_flags_of_components_are_refused_for_runs(world: World) -> None:
+    write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=1)
+
+    assert (
+        "--row is for a component"
+        in world.run("palestra", "show", "runs/a", "--row", "1").refused()
+    )
+
+
+def test_a_model_cannot_colour_the_terminal(world: World) -> None:
+    row = answered(0, 1, text="\x1b[31mred\x1b]0;title\x07")
+    write_run(world.folder / "runs" / "a", [row], requested=1)
+
+    assert "\x1b" not in world.run("palestra", "show", "runs/a", "0:0").out
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize(
+    "show_table", [lambda: list_components(ListArgs()), lambda: list_runs(RunsArgs())]
+)
+def test_tables_fit_the_terminal(
+    show_table: Callable[[], int],
+    width: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", str(width)), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PALESTRA_RUN_DIR", str(tmp_path / "none"))
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "runs" / "sums-20260301-120000", [answered(0, 1)], requested=1)
+    show_table()
+
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.slow
+def test_a_long_text_opens_in_the_pager_of_a_terminal(world: World) -> None:
+    long_text = "\n".join(f"line {number}" for number in range(200))
+    write_run(world.folder / "runs" / "a", [answered(0, 1, text=long_text)], requested=1)
+    world.environment["PAGER"] = "tail -n 1"
+    ours, theirs = pty.openpty()
+    process = world.start_on(theirs, "palestra", "show", "runs/a", "0:0")
+    os.close(theirs)
+    text = b""
+    while select.select([ours], [], [], 50)[0]:
+        try:
+            block = os.read(ours, 65536)
+        except OSError:
+            break
+        if not block:
+            break
+        text += block
+    os.close(ours)
+
+    assert process.wait(timeout=20) == 0
+    assert text.decode().split() == ["line", "199"]

@@ -1,0 +1,234 @@
+"""An environment in one file, with tools and state, in every command that takes an environment."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_world import FakeEndpoint, World, reply
+
+from palestra.schema import called
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+SHELF = '''from palestra import Environment, ToolError, call, tool
+
+
+class Shelf(Environment):
+    """Bring a shelf into the wanted state."""
+
+    data = "tasks.jsonl"
+    prompt = "It holds {stock}. Leave exactly {wanted}."
+    bonus: float = 0.1
+
+    def start(self, task):
+        self.stock = dict(task["stock"])
+
+    @tool
+    def take(self, name: str, count: int = 1) -> dict[str, int]:
+        """Take things from the shelf."""
+        if self.stock.get(name, 0) < count:
+            raise ToolError(f"there are {self.stock.get(name, 0)} of {name}")
+        self.stock[name] -= count
+        return self.stock
+
+    def gold(self, task):
+        left = task["stock"]["apple"] - task["wanted"]["apple"]
+        return [call("take", name="apple", count=left), "Good."]
+
+    def verify(self, answer, task):
+        return {"state": self.stock == task["wanted"], "polite": self.bonus * ("done" in answer)}
+'''
+TASKS = [
+    {"stock": {"apple": 3}, "wanted": {"apple": 2}},
+    {"stock": {"apple": 4}, "wanted": {"apple": 2}},
+]
+
+
+@pytest.fixture
+def shelf(world: World, fake: FakeEndpoint) -> World:
+    """A folder with the file and its tasks; the model takes an apple, then answers."""
+    world.write("shelf.py", SHELF)
+    world.write("tasks.jsonl", "".join(json.dumps(task) + "\n" for task in TASKS))
+    taking = {**reply(), "output": [called("take", {"name": "apple"}).model_dump()]}
+
+    def next_answer(asked: int) -> None:
+        fake.body = taking if asked % 2 else reply()
+
+    fake.before_answer = next_answer
+    return world
+
+
+def model(fake: FakeEndpoint) -> list[str]:
+    return ["--model", "openai:tiny", *fake.policy]
+
+
+def evaluated(world: World, fake: FakeEndpoint, *more: str) -> list[dict[str, Any]]:
+    """The scored rows of an evaluation, in the order of the tasks."""
+    output = ["--output", "out/r.jsonl", "--concurrency", "1"]
+    done = world.run("palestra", "eval", "shelf.py", *model(fake), *output, *more)
+    assert done.code == 0, done.err
+    return sorted(world.rows("out/r.jsonl"), key=lambda row: row["_ng_task_index"])
+
+
+def test_eval_runs_tools_and_records_components(shelf: World, fake: FakeEndpoint) -> None:
+    first, second = evaluated(shelf, fake)
+
+    assert [first["reward_components"]["state"], second["reward_components"]["state"]] == [1.0, 0.0]
+    assert first["agent_ref"]["name"] == "shelf_agent"
+
+
+def test_a_setting_changes_the_reward_and_is_in_the_manifest(
+    shelf: World, fake: FakeEndpoint
+) -> None:
+    first, _ = evaluated(shelf, fake, "--set", "bonus=0.5")
+
+    assert first["reward"] == 1.5
+    assert '"bonus":0.5' in Path(shelf.folder / "out/r_manifest.json").read_text().replace(" ", "")
+
+
+def test_an_unknown_setting_is_refused_before_the_run(shelf: World, fake: FakeEndpoint) -> None:
+    refused = shelf.run("palestra", "eval", "shelf.py", *model(fake), "--set", "bonos=1").refused()
+
+    assert "Shelf has no setting 'bonos'; did you mean 'bonus'?" in refused
+
+
+def test_reverify_replays_the_calls(shelf: World, fake: FakeEndpoint) -> None:
+    evaluated(shelf, fake)
+    shelf.write(
+        "shelf.py",
+        SHELF.replace("self.stock == task", "2 * (self.stock == task").replace(
+            '["wanted"], "polite"', '["wanted"]), "polite"'
+        ),
+    )
+    done = shelf.run(
+        "palestra", "reverify", "-r", "out/r.jsonl", "-e", "shelf.py", "-o", "out/again.jsonl"
+    )
+
+    assert done.code == 0, done.err
+    rewards = [row["reward_components"]["state"] for row in shelf.rows("out/again.jsonl")]
+    assert sorted(rewards) == [0.0, 2.0]
+
+
+def test_selected_tasks_are_run_again_by_input(shelf: World, fake: FakeEndpoint) -> None:
+    shelf.write("shelf.py", SHELF.replace("bonus: float = 0.1", "bonus: float = 0.0"))
+    evaluated(shelf, fake)
+    selected = shelf.run(
+        "palestra", "select", "out/r.jsonl", "--band", "0.5..1", "--out", "out/learn.jsonl"
+    )
+    assert selected.code == 0, selected.err
+
+    done = shelf.run(
+        *("palestra", "eval", "shelf.py", *model(fake)),
+        *("--input", "out/learn.jsonl", "--output", "out/second.jsonl"),
+    )
+
+    assert done.code == 0, done.err
+    assert [row["stock"] for row in shelf.rows("out/second.jsonl")] == [{"apple": 3}]
+
+
+def test_collect_takes_the_file_as_a_config(shelf: World, fake: FakeEndpoint) -> None:
+    done = shelf.run(
+        *("palestra", "collect", "shelf.py", *model(fake), "--output", "out/c.jsonl"),
+    )
+
+    assert done.code == 0, done.err
+    assert len(shelf.rows("out/c.jsonl")) == 2
+
+
+def test_collect_renders_rows_of_its_own(shelf: World, fake: FakeEndpoint) -> None:
+    shelf.write("mine.csv", 'stock,wanted\n"a pear","nothing"\n')
+    shelf.write("shelf.py", SHELF.replace('dict(task["stock"])', "{}"))
+
+    done = shelf.run(
+        *("palestra", "collect", "shelf.py", *model(fake)),
+        *("--input", "mine.csv", "--output", "out/c.jsonl"),
+    )
+
+    assert done.code == 0, done.err
+    [row] = shelf.rows("out/c.jsonl")
+    prompt = row["responses_create_params"]["input"][0]["content"]
+    assert prompt == "It holds a pear. Leave exactly nothing."
+
+
+def test_doctor_examines_the_file(shelf: World, fake: FakeEndpoint) -> None:
+    done = shelf.run("palestra", "doctor", "shelf.py", *model(fake), "--json")
+
+    report = json.loads(done.out)
+    assert done.code == 0, done.out
+    assert not [check for check in report["findings"] if check.get("severity") == "error"]
+    assert not (shelf.folder / "runs").exists()
+
+
+def test_verify_env_and_test_begin_with_the_gold(shelf: World) -> None:
+    verified = shelf.run("palestra", "verify-env", "shelf.py", "--hostile-seconds", "5")
+    tested = shelf.run("palestra", "test", "shelf.py", "--json")
+
+    assert verified.code == 0, verified.out
+    [report] = json.loads(tested.out)
+    assert [check["check"] for check in report["checks"]] == ["rows", "gold", "tools", "tests"]
+    assert report["passed"]
+
+
+def test_tests_beside_the_file_are_run(shelf: World) -> None:
+    shelf.write(
+        "test_shelf.py", "from shelf import Shelf\n\ndef test_it():\n    assert not Shelf\n"
+    )
+
+    tested = shelf.run("palestra", "test", "shelf.py", "--json")
+
+    [report] = json.loads(tested.out)
+    assert tested.code == 1
+    assert report["checks"][-1]["passed"] is False
+
+
+def test_prepare_writes_the_rows(shelf: World) -> None:
+    done = shelf.run(
+        *("palestra", "prepare", "shelf.py"),
+        *("--output-dir", "prepared", "--mode", "train_preparation"),
+    )
+
+    assert done.code == 0, done.err
+    assert [row["stock"] for row in shelf.rows("prepared/train.jsonl")] == [
+        task["stock"] for task in TASKS
+    ]
+
+
+def test_a_folder_made_of_the_file_has_the_same_tasks_and_rewards(
+    shelf: World, fake: FakeEndpoint
+) -> None:
+    ours = evaluated(shelf, fake)
+    made = shelf.run("palestra", "init", "--from", "shelf.py")
+    assert made.code == 0, made.err
+
+    done = shelf.run(
+        *("palestra", "eval", "resources_servers/shelf", *model(fake)),
+        *("--output", "out/folder.jsonl", "--concurrency", "1"),
+    )
+
+    assert done.code == 0, done.err
+    theirs = sorted(shelf.rows("out/folder.jsonl"), key=lambda row: row["_ng_task_index"])
+    kept = ("stock", "wanted", "reward", "responses_create_params", "agent_ref")
+    assert [[row[k] for k in kept] for row in theirs] == [[row[k] for k in kept] for row in ours]
+    assert (shelf.folder / "resources_servers/shelf/tasks.jsonl").is_file()
+
+
+def test_one_of_several_classes_is_named(shelf: World, fake: FakeEndpoint) -> None:
+    shelf.write("shelf.py", SHELF + "\n\nclass Other(Environment):\n    verify = Shelf.verify\n")
+
+    refused = shelf.run("palestra", "eval", "shelf.py", *model(fake)).refused()
+    assert "name one of them: shelf.py:Shelf" in refused
+    done = shelf.run("palestra", "eval", "shelf.py:Shelf", *model(fake), "--output", "out/r.jsonl")
+
+    assert done.code == 0, done.err
+
+
+def test_script_metadata_names_requirements(shelf: World, fake: FakeEndpoint) -> None:
+    metadata = '# /// script\n# dependencies = ["numpy", "no-such-package-of-palestra"]\n# ///\n'
+    shelf.write("shelf.py", metadata + SHELF)
+
+    refused = shelf.run("palestra", "eval", "shelf.py", *model(fake))
+
+    assert "shelf.py runs in an environment of its own, with no-such-package" in refused.err
+    assert refused.code in {1, 2}
+    assert "numpy" not in refused.err.partition("environment of its own")[2].partition("\n")[0]

@@ -1,0 +1,341 @@
+"""The class form of an environment: rows, parameters, settings, components, services."""
+
+import asyncio
+import gzip
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+import zstandard
+
+from author_servers import TASK, ask, error_of, nobody, server_of, turn
+from palestra import Environment, ToolError, call, tool
+from palestra.errors import ConfigError, InputDataError, RowIdentity
+from palestra.schema import FunctionCall, OutputMessage
+from palestra.server import EnvironmentConfig, EnvironmentDefinition, server_class_of
+from palestra.transport import CallContext, calling
+
+ROWS = [{"stock": {"apple": 3}, "wanted": {"apple": 2}}]
+
+
+class Shelf(Environment):
+    """Bring a shelf into the wanted state."""
+
+    data: Any = ROWS
+    prompt = "It holds {stock}."
+    weights = {"state": 2.0}  # noqa: RUF012
+    difficulty: int = 3
+    names: list[str] = ["a"]  # noqa: RUF012
+
+    def start(self, task: Mapping[str, Any]) -> None:
+        self.stock = dict(task["stock"])
+
+    @tool
+    def take(self, name: str, count: int = 1) -> dict[str, int]:
+        """Take things."""
+        if self.stock.get(name, 0) < count:
+            raise ToolError(f"there are {self.stock.get(name, 0)} of {name}")
+        self.stock[name] -= count
+        return self.stock
+
+    def verify(self, answer: str, task: Mapping[str, Any]) -> dict[str, float]:
+        return {"state": self.stock == task["wanted"], "polite": 0.5 * ("please" in answer)}
+
+
+def defined(cls: Any, **settings: Any) -> EnvironmentDefinition:
+    return EnvironmentDefinition.of(cls, settings=settings)
+
+
+def with_verify(function: Any, **members: Any) -> type[Environment]:
+    """A class whose `verify` is `function`."""
+    return type(
+        "Made", (Environment,), {"data": ROWS, "prompt": "?", "verify": function, **members}
+    )
+
+
+def rewarded(cls: Any, text: str = "4", **row: Any) -> dict[str, Any]:
+    reply = ask(server_of(server_class_of(defined(cls))), "/verify", turn(text, **row))
+    body: dict[str, Any] = orjson.loads(reply.body)
+    assert reply.status == 200, body
+    return body
+
+
+async def in_a_session(cls: Any, *calls: tuple[str, dict[str, Any]], **row: Any) -> list[Any]:
+    """The answers of a server's endpoints to calls in one session, after its seeding."""
+    server = server_class_of(defined(cls))(
+        config=EnvironmentConfig(name="e"), server_client=nobody()
+    )
+    answers = []
+    for path, body in (("/seed_session", {**TASK, **row}), *calls):
+        endpoint = server.typed_endpoint(path)
+        assert endpoint is not None
+        answers.append(await endpoint.invoke(body, session_id="s"))
+    await server.shut_down()
+    return answers
+
+
+def test_a_rollout_has_an_object_whose_attributes_are_its_state() -> None:
+    _, taken, verdict = asyncio.run(
+        in_a_session(
+            Shelf, ("/take", {"name": "apple"}), ("/verify", turn("Done.", **ROWS[0])), **ROWS[0]
+        )
+    )
+
+    assert json.loads(taken) == {"apple": 2}
+    assert (verdict.reward, verdict.reward_components) == (2.0, {"state": 1.0, "polite": 0.0})
+
+
+def test_a_rejected_call_is_read_by_the_model() -> None:
+    _, refused = asyncio.run(in_a_session(Shelf, ("/take", {"name": "pear"}), **ROWS[0]))
+
+    assert json.loads(refused) == {"error": "there are 0 of pear"}
+
+
+def test_rows_have_the_prompt_and_the_tools() -> None:
+    [row] = defined(Shelf).rows()
+
+    params = row["responses_create_params"]
+    assert params["input"] == [{"role": "user", "content": "It holds {'apple': 3}."}]
+    assert params["tools"][0]["parameters"]["required"] == ["name"]
+    assert row["wanted"] == {"apple": 2}
+
+
+def test_the_task_is_read_only() -> None:
+    def verify(self: Any, task: Any) -> float:
+        task["stock"]["apple"] = 0
+        return 1.0
+
+    reply = ask(
+        server_of(server_class_of(defined(with_verify(verify)))), "/verify", turn(**ROWS[0])
+    )
+
+    assert "the task is read-only" in error_of(reply)["message"]
+
+
+def test_a_field_that_is_changed_is_a_copy() -> None:
+    def verify(self: Any, stock: dict[str, int]) -> float:
+        stock.clear()
+        return 1.0
+
+    assert rewarded(with_verify(verify), **ROWS[0])["stock"] == {"apple": 3}
+
+
+@pytest.mark.parametrize("name", ["start", "reply", "verify", "gold", "messages"])
+def test_a_parameter_that_nothing_fills_is_found_before_the_run(name: str) -> None:
+    def asks(self: Any, stok: Any) -> Any:
+        return 1.0
+
+    cls = with_verify(lambda self: 1.0, **{name: asks})
+
+    with pytest.raises(
+        InputDataError, match=r"asks for 'stok', which no row has; did you mean 'st"
+    ):
+        list(defined(cls).rows())
+
+
+def test_start_has_no_answer() -> None:
+    cls = with_verify(lambda self: 1.0, start=lambda self, answer: None)
+
+    with pytest.raises(InputDataError, match="asks for 'answer'"):
+        list(defined(cls).rows())
+
+
+def test_a_component_named_reward_is_the_reward() -> None:
+    result = rewarded(with_verify(lambda self: {"reward": 0.25, "format": True}))
+
+    assert (result["reward"], result["reward_components"]) == (0.25, {"format": 1.0})
+
+
+def test_components_of_numpy_count() -> None:
+    result = rewarded(with_verify(lambda self: {"a": np.float32(0.5), "b": np.bool_(True)}))
+
+    assert result["reward"] == 1.5
+
+
+@pytest.mark.parametrize("value", [None, "1", float("nan"), {}])
+def test_a_component_that_is_no_number_is_named(value: Any) -> None:
+    cls = with_verify(lambda self: {"good": value} if value != {} else {})
+    reply = ask(server_of(server_class_of(defined(cls))), "/verify", turn())
+
+    assert error_of(reply)["type"] == "verifier_error"
+    assert (
+        "'good'" in error_of(reply)["message"] or "names no component" in error_of(reply)["message"]
+    )
+
+
+def test_settings_are_converted_to_their_types() -> None:
+    env = defined(Shelf, difficulty="5", names=["x"])
+
+    assert env.settings == {"difficulty": 5, "names": ["x"]}
+    assert env.cls.difficulty == 5  # type: ignore[attr-defined]
+    assert Shelf.difficulty == 3
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="has no setting 'dificulty'; did you mean 'difficulty'"):
+        defined(Shelf, dificulty=5)
+
+
+def test_a_setting_of_the_wrong_type_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"setting difficulty='hard' of Shelf: .* valid integer"):
+        defined(Shelf, difficulty="hard")
+
+
+def test_annotated_state_without_a_value_is_no_setting() -> None:
+    class Stateful(Shelf):
+        stock: dict[str, int]
+        _hidden: int = 1
+
+    assert defined(Stateful).settings.keys() == {"difficulty", "names"}
+
+
+def test_data_may_be_a_method_that_reads_settings() -> None:
+    class Made(Shelf):
+        def data(self) -> Any:
+            for number in range(self.difficulty):
+                yield {"stock": {}, "wanted": {}, "n": number}
+
+    assert [row["n"] for row in defined(Made, difficulty=2).rows()] == [0, 1]
+
+
+@pytest.mark.parametrize("packing", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("kind", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
+def test_data_may_be_a_file_beside_the_environment(tmp_path: Path, kind: str, packing: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    plain = tmp_path / f"rows{kind}"
+    rows = [{"word": "a"}, {"word": "ü"}]
+    if kind == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), plain)
+    texts = {
+        ".jsonl": "\ufeff" + "".join(json.dumps(row) + "\n" for row in rows),
+        ".json": json.dumps(rows),
+        ".csv": "word\na\nü\n",
+        ".tsv": "word\na\nü\n",
+    }
+    if kind in texts:
+        plain.write_text(texts[kind], encoding="utf-8")
+    packers = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
+    (tmp_path / f"rows{kind}{packing}").write_bytes(packers[packing](plain.read_bytes()))
+
+    cls = with_verify(lambda self: 1.0, data=f"rows{kind}{packing}", prompt="{word}")
+    made = EnvironmentDefinition.of(cls, folder=tmp_path).rows()
+
+    assert [row["word"] for row in made] == ["a", "ü"]
+
+
+def test_rows_without_a_prompt_bring_their_own() -> None:
+    own = {"responses_create_params": {"input": "2 + 2 = ?", "temperature": 0.5}, "n": 1}
+    cls = with_verify(lambda self: 1.0, data=[own], prompt="")
+
+    assert list(defined(cls).rows()) == [own]
+
+
+def test_rows_of_an_earlier_run_get_todays_prompt() -> None:
+    stored = {
+        "responses_create_params": {"input": "before", "temperature": 0.5},
+        "word": "now",
+        "reward": 1.0,
+        "_ng_task_index": 3,
+        "agent_ref": {"name": "other"},
+    }
+    cls = with_verify(lambda self: 1.0, prompt="{word}")
+
+    [row] = defined(cls).rows([stored])
+
+    message = {"role": "user", "content": "now"}
+    assert row == {
+        "responses_create_params": {"input": [message], "temperature": 0.5},
+        "word": "now",
+    }
+
+
+def test_a_prompt_with_json_in_it_advises_two_braces() -> None:
+    cls = with_verify(lambda self: 1.0, prompt='Answer as {"name": "..."}: {stock}')
+
+    with pytest.raises(InputDataError) as caught:
+        list(defined(cls).rows())
+    assert "written twice: {{ or }}" in caught.value.hint
+
+
+def test_messages_are_made_by_a_method() -> None:
+    def messages(self: Any, task: Any) -> Any:
+        return [
+            {"role": "user", "content": str(task["stock"])},
+            {"role": "assistant", "content": "."},
+        ]
+
+    [row] = defined(with_verify(lambda self: 1.0, messages=messages, system="S {stock}")).rows()
+
+    roles = [message["role"] for message in row["responses_create_params"]["input"]]
+    assert roles == ["system", "user", "assistant"]
+
+
+def test_gold_may_call_tools() -> None:
+    cls = with_verify(
+        lambda self: 1.0, gold=lambda self, task: [call("take", name="apple"), "Done."]
+    )
+
+    gold = defined(cls).gold(ROWS[0])
+
+    assert gold is not None
+    assert [type(item) for item in gold.output] == [FunctionCall, OutputMessage]
+
+
+def test_random_numbers_are_those_of_the_rollout() -> None:
+    cls = with_verify(lambda self: self.rng.random())
+
+    def drawn(rollout: int, run: str = "r") -> dict[str, Any]:
+        with calling(CallContext(RowIdentity(0, rollout, run=run))):
+            return rewarded(cls)
+
+    assert drawn(0)["reward"] == drawn(0)["reward"]
+    assert len({drawn(0)["reward"], drawn(1)["reward"], drawn(0, "other")["reward"]}) == 3
+    seed = drawn(0)["rng_seed"]
+    assert random.Random(seed).random() == drawn(0)["reward"]
+    assert rewarded(cls, rng_seed=seed)["reward"] == drawn(0)["reward"]
+
+
+def test_an_environment_without_verify_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has no verify"):
+        defined(type("Bare", (Environment,), {}))
+
+
+def test_a_tool_with_the_name_of_a_path_is_refused() -> None:
+    @tool
+    def verify_(self: Any) -> str:
+        return ""
+
+    with pytest.raises(ConfigError, match="a tool cannot be named step"):
+        defined(with_verify(lambda self: 1.0, step=verify_))
+
+
+def test_an_object_made_by_hand_needs_no_server() -> None:
+    shelf = Shelf()
+    shelf.start(ROWS[0])
+
+    assert shelf.take("apple", count=3) == {"apple": 0}
+    assert 0 <= shelf.rng.random() < 1
+
+
+def test_data_with_a_field_of_the_verdict_is_refused() -> None:
+    cls = with_verify(lambda self: 1.0, data=[{"reward": 1.0}])
+
+    with pytest.raises(InputDataError, match="have a field 'reward'"):
+        list(defined(cls).rows())
+
+
+def test_a_tool_in_a_lost_session_is_no_reward_of_zero() -> None:
+    item = {"type": "function_call", "name": "take", "arguments": "{}", "call_id": "1"}
+    body = turn("Done.", **ROWS[0])
+    body["response"]["output"].insert(0, item)
+    reply = ask(server_of(server_class_of(defined(Shelf))), "/verify", body)
+
+    assert reply.status >= 400
+    assert "the state of this rollout does not exist" in error_of(reply)["message"]
