@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import orjson
-
 from palestra.cli.doors import doors_of_agents
+
 from palestra.config import load_config
 from palestra.datasets import AgentDataset, DatasetEntry
 from palestra.datasets.preparing.files import Located

@@ -1,6 +1,7 @@
 """`palestra.evaluate` and the run that it returns, as scripts and notebooks use them."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import pickle
@@ -285,3 +286,10 @@ def test_rows_go_through_the_agent_of_a_configuration(shelf: Path, model: str) -
     )
 
     assert (run.requested, run.scored, run.name) == (2, 2, "b")
+
+
+def test_a_collection_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path), pytest.raises(BadInput):
+        palestra.collect("none.yaml", agent="a", data=[{"a": 1}], progress=False)
+
+    assert list(tmp_path.iterdir()) == []

@@ -28,7 +28,7 @@ def test_a_server_whose_environment_is_not_made_yet_has_none_to_list(
     (folder / "requirements.txt").write_text("no-such-package-here==1\n")
     given = ["+entrypoint=resources_servers/mine", "+format=freeze", "+uv_venv_dir=venvs"]
 
-    with pytest.raises(RunFailed, match="no virtual environment .* no-such-package-here==1"):
+    with pytest.raises(RunFailed, match=r"no virtual environment .* no-such-package-here==1"):
         ng_pip_list(given)
 
 

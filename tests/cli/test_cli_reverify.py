@@ -262,7 +262,7 @@ def test_stopped_it_says_how_to_go_on_and_goes_on(world: World) -> None:
     running.interrupt()
 
     assert running.ended(timeout_s=10) == 130
-    assert "--resume continues it" in running.text()
+    assert "--resume goes on from there" in running.text()
     assert 0 < len(partial.read_bytes().splitlines()) < 2000
     done = world.run("palestra", *asked, "--concurrency", "2000", "--resume")
     assert done.code == 0, done.err

@@ -109,6 +109,7 @@ def test_the_table_of_servers_names_the_columns_it_has_no_room_for(
     server = SimpleNamespace(
         name="my_environment_agent",
         server_type="responses_api_agents",
+        role="agent",
         placement="process",
         urls=["http://127.0.0.1:54321"],
         state="ready",

@@ -75,7 +75,7 @@ def test_a_driver_asks_the_cluster_of_its_own_job_for_the_address(tmp_path: Path
     JobFiles(tmp_path).endpoint("ray").write_text(json.dumps(told))
     environment = {"PALESTRA_JOB_NAME": "collect", "PALESTRA_NONCE": KEY}
 
-    with pytest.raises(RunFailed, match="address of .* cannot be read"):
+    with pytest.raises(RunFailed, match=r"address of .* cannot be read"):
         _ray_settings(run, JobFiles(tmp_path), environment)
 
     assert _ray_settings(planned(), JobFiles(tmp_path), environment) == {}

@@ -99,7 +99,7 @@ def test_a_recorded_verdict_is_given_again_without_the_judge(
 def test_a_question_that_was_never_asked_gets_no_reward(tmp_path: Path, question: str) -> None:
     async def check(fleet: Fleet) -> None:
         row = recorded(question, "yes", **AGAIN) | {"question": f"{question} else"}
-        with pytest.raises(JudgeFailure, match="no stored answer of the judge") as refused:
+        with pytest.raises(JudgeFailure, match="no answer of the judge") as refused:
             await fleet.client.peer("judged").call("/verify", row, VerifyResponse)
         assert "--fresh-judge" in refused.value.hint
 

@@ -71,7 +71,7 @@ def a_value_of_the_wrong_kind(world: World) -> Steps:
     yield world.collect(f"{environment}.strictness=2.5")
 
 
-@seeded("config.no-judge", "no judge to ask", "out/run")
+@seeded("config.no-judge", "no judge model is configured", "out/run")
 def a_judge_that_nobody_names(world: World) -> Steps:
     config, judge = "configs/seeded.yaml", "{type: responses_api_models, name: judge_model}"
     world.edit(config, f"judge_model_server: {judge}", "judge_model_server: null")
@@ -99,13 +99,13 @@ def a_row_that_is_cut_off(world: World) -> Steps:
     yield world.collect()
 
 
-@seeded("data.not-json", "compressed (gzip)")
-def a_file_that_is_packed(world: World) -> Steps:
+@seeded("data.not-json", "UTF-16")
+def a_file_of_another_encoding(world: World) -> Steps:
     path = world.folder / "tasks.jsonl"
     plain = path.read_bytes()
-    path.write_bytes(gzip.compress(plain))
+    path.write_bytes(plain.decode().encode("utf-16"))
     yield world.collect()
-    path.write_bytes(plain)
+    path.write_bytes(gzip.compress(plain))
     yield world.collect()
 
 

@@ -192,13 +192,14 @@ def test_what_ended_a_command_is_heard_after_any_number_of_errors(tmp_path: Path
     assert log.observations[-1].text == "the disk is full"
 
 
-@pytest.mark.parametrize(
-    "content",
-    [gzip.compress(b"error: x\n"), "error: x\n".encode("utf-16")],
-    ids=["gzip", "UTF-16"],
-)
-def test_a_log_that_is_no_text_is_not_taken_for_a_clean_one(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "run.log").write_bytes(content)
+def test_a_packed_log_is_read(tmp_path: Path) -> None:
+    (tmp_path / "run.log.gz").write_bytes(gzip.compress(CHAINED.encode()))
+
+    assert read_log(tmp_path / "run.log.gz", TABLE).observations
+
+
+def test_a_log_that_is_no_text_is_not_taken_for_a_clean_one(tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_bytes("error: x\n".encode("utf-16"))
 
     [found] = read_log(tmp_path / "run.log", TABLE).observations
 

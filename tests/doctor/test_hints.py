@@ -14,6 +14,7 @@ from hints_in_source import (
 )
 from test_diagnose_signatures import FLAGS_OF_OTHERS
 
+from palestra.cli.gym.commands import COMMANDS
 from palestra.doctor import SignatureTable
 from palestra.doctor.faults import entry_of, finding_of
 from palestra.errors import ConfigError, PalestraError
@@ -69,7 +70,9 @@ def test_every_error_with_a_hint_has_an_entry_of_its_own_layer_or_of_its_words(
 
 
 def test_every_flag_and_command_that_a_hint_names_is_one(raised: list[Raised]) -> None:
-    others = FLAGS_OF_OTHERS | {"--artifacts-destination"}  # of MLflow's server
+    of_gym = {name for command in COMMANDS for flag in command.flags for name in flag.names}
+    of_gym |= {"--search-dir"}
+    others = FLAGS_OF_OTHERS | of_gym | {"--artifacts-destination"}  # of MLflow's server
     wrong = []
     for one in raised:
         flags = set(re.findall(r"(?<![\w-])--[a-z][\w-]+", one.hint))

@@ -90,7 +90,7 @@ def test_a_task_that_swallows_its_cancellation_is_left_behind_and_said_so(
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    assert "1 rollouts did not end within 0 s of being cancelled" in caplog.text
+    assert "1 rollouts did not end within 0 s after they were cancelled" in caplog.text
 
 
 def test_an_error_of_the_body_ends_its_tasks() -> None:

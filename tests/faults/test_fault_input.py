@@ -224,16 +224,16 @@ def test_rows_of_another_run_are_not_counted_as_ours(finished: World, name: str)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--num-repeats", "0"], "num_repeats: "),
-        (["--num-repeats=-2"], "num_repeats: "),
-        (["--limit=-1"], "limit: "),
-        (["--max-attempts", "0"], "max_attempts: "),
-        (["--rollout-timeout", "0"], "rollout_timeout: "),
-        (["--rollout-timeout", "nan"], "rollout_timeout: "),
-        (["--rollout-timeout", "inf"], "rollout_timeout: "),
-        (["--min-coverage", "1.5"], "min_coverage: "),
-        (["--min-coverage", "nan"], "min_coverage: "),
-        (["--concurrency", "0"], "num_samples_in_parallel: "),
+        (["--num-repeats", "0"], "--num-repeats: "),
+        (["--num-repeats=-2"], "--num-repeats: "),
+        (["--limit=-1"], "--limit: "),
+        (["--max-attempts", "0"], "--max-attempts: "),
+        (["--rollout-timeout", "0"], "--rollout-timeout: "),
+        (["--rollout-timeout", "nan"], "--rollout-timeout: "),
+        (["--rollout-timeout", "inf"], "--rollout-timeout: "),
+        (["--min-coverage", "1.5"], "--min-coverage: "),
+        (["--min-coverage", "nan"], "--min-coverage: "),
+        (["--concurrency", "0"], "--concurrency: "),
     ],
     ids=" ".join,
 )
@@ -309,15 +309,14 @@ def test_an_unreadable_input_is_named(world: World) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (gzip.compress(json.dumps(row()).encode() * 100, mtime=0), "compressed"),
+        (gzip.compress(json.dumps(row()).encode() * 100, mtime=0)[:-9], "compressed"),
         (json.dumps(row()).encode("utf-16"), "UTF-16"),
         (b"\x00" * 5000, "line 1: not JSON"),
-        (b"\xef\xbb\xbf" + json.dumps(row()).encode(), "byte order mark"),
         (json.dumps([row()], indent=1).encode(), "line 1"),
         (b"\n\n\n", "has no rows"),
         (json.dumps(row()).encode()[:-9], "line 1: not JSON"),
     ],
-    ids=["gzip", "utf-16", "nuls", "bom", "a list", "blank", "torn"],
+    ids=["gzip", "utf-16", "nuls", "a list", "blank", "torn"],
 )
 def test_a_file_that_is_no_jsonl_is_said_to_be_none(world: World, data: bytes, says: str) -> None:
     (world.folder / "tasks.jsonl").write_bytes(data)

@@ -49,7 +49,7 @@ def half_a_sleep() -> None:
 
 
 def search_of_an_author() -> None:
-    re.match(r"(a|a)*$", "a" * 23 + "b")
+    re.match(r"(a|a)*$", "a" * 25 + "b")
 
 
 def test_a_blocked_loop_is_told_with_the_line_that_blocked_it() -> None:

@@ -98,7 +98,7 @@ def test_an_index_that_is_none_is_refused_at_the_start(tmp_path: Path, line: str
     path = tmp_path / "pages.jsonl"
     path.write_text(line)
 
-    with pytest.raises(ConfigError, match=r"pages\.jsonl:1 is not a page"):
+    with pytest.raises(ConfigError, match=r"pages\.jsonl line 1 is not a page"):
         asyncio.run(server(index_fpath=str(path)).start())
     with pytest.raises(ConfigError, match="does not exist"):
         asyncio.run(server(index_fpath=str(tmp_path / "other")).start())

@@ -227,7 +227,9 @@ def test_a_regex_that_never_ends_is_stopped_and_is_no_answer() -> None:
 
 @pytest.mark.slow
 def test_a_regex_that_never_ends_on_the_rows_own_prompt_is_the_rows_fault() -> None:
-    prompt = {"input": "Which of the options is the right one? Think, and end with its letter!"}
+    prompt = {
+        "input": "Which of the options is the right one? " + "Think about each of them, " * 4 + "!"
+    }
     row = {**ROW, "template_metadata": {"output_regex": r"(\w+[\s,]*)+$"}}
 
     status, body = post_verify(

@@ -352,7 +352,7 @@ def test_without_pycosat_only_zebra_puzzles_are_missing() -> None:
     assert run_without("pycosat") == [
         "gcd",
         "False",
-        "zebra_puzzles needs pycosat pip install pycosat",
+        "zebra_puzzles needs pycosat, which is not installed pip install pycosat",
     ]
 
 

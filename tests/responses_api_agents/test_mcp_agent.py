@@ -248,7 +248,7 @@ def test_a_call_without_an_answer_in_time_and_wrong_arguments_are_told_to_the_mo
 def test_a_server_that_dies_ends_the_rollout_as_a_failure_of_the_infrastructure(
     outside: dict[str, Any],
 ) -> None:
-    with pytest.raises(InfraError, match="the MCP server outside gave no answer to leave"):
+    with pytest.raises(InfraError, match="outside gave no answer to the tool call leave"):
         played(outside, called("leave"))
 
 

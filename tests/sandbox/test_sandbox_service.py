@@ -417,7 +417,7 @@ def test_serving_without_isolation_takes_a_token_on_loopback_too(
 ) -> None:
     monkeypatch.delenv("PALESTRA_SANDBOX_TOKEN", raising=False)
 
-    with pytest.raises(ConfigError, match="without isolation.*without a token"):
+    with pytest.raises(ConfigError, match=r"without isolation.*without a token"):
         serve_sandbox(SandboxArgs(port=0, backend="process"))
 
 

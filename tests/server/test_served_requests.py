@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from palestra.fleet import assembled
 from palestra.fleet.sockets import listen, serving
 from palestra.responses_api_models.local_model.running import require_engine
 from palestra.responses_api_models.local_model.weights import find_weights
+from palestra.responses_api_models.local_servers import find_vllm
+from palestra.responses_api_models.local_vllm_model.engine import require_machine
 from palestra.testing import ScriptedModel, scripted_endpoint
 from palestra.transport import ASGIApp
 
@@ -225,6 +228,14 @@ def skip_without_the_local_model() -> None:
         pytest.skip(error.message)
 
 
+def skip_without_vllm() -> None:
+    """VLLM or the GPU that it needs may not be on this machine."""
+    try:
+        require_machine("policy_model", partial(find_vllm, None))
+    except ConfigError as error:
+        pytest.skip(error.message)
+
+
 @pytest.mark.parametrize("server", MODEL_SERVERS)
 def test_a_model_server_answers_as_it_says(
     server: str, requests: ProcessPoolExecutor, tmp_path: Path
@@ -236,6 +247,10 @@ def test_a_model_server_answers_as_it_says(
         if server == "inference_provider":
             prefix = f"++policy_model.responses_api_models.{server}"
             overrides += [f"{prefix}.base_url={endpoint.url}/v1", f"{prefix}.api_key=none"]
+        if server == "local_vllm_model":
+            skip_without_vllm()
+        if server == "anthropic_model":
+            pytest.skip("the scripted endpoint does not speak Messages; test_anthropic_model does")
         if server == "local_model":
             skip_without_the_local_model()
             prefix = f"++policy_model.responses_api_models.{server}"

@@ -134,7 +134,7 @@ def test_a_fleet_plays_the_scripted_turns(fleet: Fleets) -> None:
 def test_a_model_that_is_asked_too_often_says_so(fleet: Fleets) -> None:
     running = fleet(WEATHER, answers=[called("get_weather", {"city": "Rome"})])
 
-    with pytest.raises(CallError, match="given its 1 answers"):
+    with pytest.raises(CallError, match="only 1 answers"):
         running.run(task_row("?", expected_call={"name": "get_weather"}))
 
 

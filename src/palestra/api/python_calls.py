@@ -24,6 +24,7 @@ from palestra.errors import ConfigError, PalestraError, mask_error
 from palestra.rollouts import Collected, PreparedRun, run
 from palestra.schema import JsonDict, JsonObject
 from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, load
+from palestra.system import remove_empty
 from palestra.transport import ServerClient
 
 T = TypeVar("T")
@@ -252,7 +253,10 @@ async def acollect(
         repeats=repeats,
         sampling=sampling,
     )
-    with _as_file(data) as rows:
+    with contextlib.ExitStack() as stack:
+        if output is None:  # nothing stays of a run that did not begin
+            stack.callback(remove_empty, (destination.parent, destination.parent.parent))
+        rows = stack.enter_context(_as_file(data))
         collection_settings = {
             "config_paths": paths,
             "input_jsonl_fpath": str(rows),

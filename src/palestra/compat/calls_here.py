@@ -52,9 +52,9 @@ class CallsHere:
         if endpoint is None:
             return None
         cookie = self._server.session_cookie
-        sent = cookies.get(cookie.name)
-        session_id = None if sent is None else self._session_of(sent)
-        if sent is not None and session_id is None:
+        cookie_value = cookies.get(cookie.name)
+        session_id = None if cookie_value is None else self._session_of(cookie_value)
+        if cookie_value is not None and session_id is None:
             return None
         note_verify_request(path, body)
         # The receiver gets values of its own, with the fields that were set, as over HTTP.

@@ -177,8 +177,8 @@ class ServerClient(BaseModel):
         }
         async with asyncio.timeout(timeout_s):
             if method == "POST" and kwargs.keys() <= {"json"}:
-                here = self._calls_here(server_name)
-                answer = here and await here.post(url_path, kwargs.get("json"), cookies)
+                calls = self._calls_here(server_name)
+                answer = calls and await calls.post(url_path, kwargs.get("json"), cookies)
                 if answer:
                     reply = ServerReply(answer, server=server_name, url=f"in-process{url_path}")
                     return ClientResponse(reply, method=method, sent_cookies=cookies)
@@ -246,11 +246,11 @@ class ServerClient(BaseModel):
         if server not in self._here:
             fleet = self._fleet if self._in_fleet else None
             target = fleet.targets.get(server) if fleet is not None else None
-            here = None
+            calls = None
             if fleet is not None and not fleet.debug and target is not None:
                 local = target.local
-                here = CallsHere(target, local) if isinstance(local, Server) else None
-            self._here[server] = here
+                calls = CallsHere(target, local) if isinstance(local, Server) else None
+            self._here[server] = calls
         return self._here[server]
 
     def _client(self) -> FleetClient:

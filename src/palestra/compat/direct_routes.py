@@ -208,13 +208,13 @@ class DirectRoute:
             return await self._function(**arguments)
         return await run_in_threadpool(self._function, **arguments)
 
-    async def _through_app(self, session_id: str, raw: bytes, ended: Any = None) -> HttpReply:
+    async def _through_app(self, session_id: str, raw: bytes, ending: Any = None) -> HttpReply:
         app = self._whole_app()
 
-        async def ending(scope: Scope, receive: Receive, send: Send) -> None:
-            await app(scope if ended is None else {**scope, _ENDED: ended}, receive, send)
+        async def ended_app(scope: Scope, receive: Receive, send: Send) -> None:
+            await app(scope if ending is None else {**scope, _ENDED: ending}, receive, send)
 
-        return await call_asgi(ending, "POST", self.path, body=raw, session_id=session_id)
+        return await call_asgi(ended_app, "POST", self.path, body=raw, session_id=session_id)
 
     def needs_app(self, raw: bytes) -> bool:
         """Whether the app's middleware is needed for a request with the body `raw`."""
@@ -243,19 +243,19 @@ class DirectRoutes:
             await self._app(scope, receive, send)
             return
         session: JsonDict | None = scope.get("session")
-        kept = session is not None and (SESSION_SCOPE_KEY in scope or session in self._sessions)
-        if session is not None and kept:
+        is_kept = session is not None and (SESSION_SCOPE_KEY in scope or session in self._sessions)
+        if session is not None and is_kept:
             session |= self._sessions.opened(session[SESSION_ID_KEY])
         route = self.route(scope["path"]) if _is_plain_post(scope) else None
         if route is None:
             await self._app(scope, receive, send)
         else:
             await self._answer(route, scope, receive, send)
-        if session is not None and kept:
+        if session is not None and is_kept:
             self._sessions.keep(session)
 
     async def _answer(self, route: DirectRoute, scope: Scope, receive: Receive, send: Send) -> None:
-        raw = await _whole(receive)
+        raw = await _read_body(receive)
         if route.needs_app(raw):
             await self._app(scope, _received(raw), send)
             return
@@ -278,10 +278,10 @@ class _Ended(BaseRoute):
         return (Match.FULL, {}) if _ENDED in scope else (Match.NONE, {})
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ended = scope[_ENDED]
-        if isinstance(ended, BaseException):
-            raise ended
-        await ended(scope, receive, send)
+        ending = scope[_ENDED]
+        if isinstance(ending, BaseException):
+            raise ending
+        await ending(scope, receive, send)
 
 
 def let_end(app: FastAPI) -> None:
@@ -348,10 +348,10 @@ def _body_model(route: APIRoute) -> type[BaseModel] | None:
 
 def _comes_first(app: FastAPI, route: APIRoute) -> bool:
     scope = {"type": "http", "method": "POST", "path": route.path, "headers": []}
-    for other in app.routes:
-        match, _ = other.matches(scope)
+    for app_route in app.routes:
+        match, _ = app_route.matches(scope)
         if match is Match.FULL:
-            return other is route
+            return app_route is route
     return False
 
 
@@ -394,7 +394,7 @@ def _received(body: Any) -> Receive:
     return receive
 
 
-async def _whole(receive: Receive) -> bytes:
+async def _read_body(receive: Receive) -> bytes:
     chunks = []
     while True:
         message = await receive()

@@ -55,7 +55,9 @@ class _Reader:
 
     def read(self, path: str, wanted_by: str) -> None:
         source_file = NamedFile.parse(path)
-        path_found = self._places.find_file(source_file.path if source_file else path, wanted_by=wanted_by)
+        path_found = self._places.find_file(
+            source_file.path if source_file else path, wanted_by=wanted_by
+        )
         real = path_found.resolve()
         first = self._wanted_by.get(real)
         if first is not None:

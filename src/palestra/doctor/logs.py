@@ -26,7 +26,7 @@ from palestra.doctor.reading import (
 )
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import FAILURES, Layer, Outcome, RowIdentity, class_of, split_cause, with_cause
-from palestra.schema import JsonObject, other_than_text
+from palestra.schema import JsonObject, open_packed, other_than_text
 
 MOST_OBSERVED: Final = 2_000
 """Largest number of observations per log and rank. The first ones are kept: they are nearest the
@@ -69,14 +69,17 @@ _LAYER_OF: Final[Mapping[str, Layer]] = {
 
 
 def read_log(path: Path, table: SignatureTable) -> LogReading:
-    """Return the observations of the log at `path`. Raises OSError: it cannot be read."""
+    """Return the observations of the log at `path`, which may be compressed. Raises OSError: it
+    cannot be read.
+    """
     reader = _LogReader(path, table)
-    with path.open("rb") as file:
-        if kind := other_than_text(file.read(8)):
-            sentence = f"{path.name} is {kind}, and no text: nothing in it was read"
-            observation = LogObservation(sentence, (quote(path, sentence),), Rank.EXCEPTION)
-            return LogReading(path, 0, (observation,))
-        file.seek(0)
+    with open_packed(path) as file:
+        kind = other_than_text(file.read(8))
+    if kind:
+        sentence = f"{path.name} is {kind}, and not text: nothing in it was read"
+        observation = LogObservation(sentence, (quote(path, sentence),), Rank.EXCEPTION)
+        return LogReading(path, 0, (observation,))
+    with open_packed(path) as file:
         for number, raw in enumerate(file, start=1):
             reader.take(number, raw[:LONGEST_LINE].decode("utf-8", "replace").rstrip("\r\n"))
     return reader.ended()

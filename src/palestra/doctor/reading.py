@@ -7,6 +7,7 @@ run, `slurm` reads a job's state; `diagnose` concludes from them what went wrong
 import ast
 import itertools
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,7 +19,7 @@ import orjson
 from palestra.config import mask_line
 from palestra.doctor.findings import Quote, quote
 from palestra.errors import FieldProblem, Layer, RowIdentity
-from palestra.schema import JsonObject
+from palestra.schema import JsonObject, open_packed
 
 DEEPEST: Final = 20
 """Largest number of quoting layers that are removed."""
@@ -184,10 +185,12 @@ def chain(hops: list[JsonObject]) -> str:
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the line number and the value of each line of `path` that is JSON."""
-    with path.open("rb") as file:
+    """Yield the line number and the value of each line of `path` that is JSON. The file may be
+    compressed.
+    """
+    with open_packed(path) as file:
         for number, line in enumerate(file, start=1):
             try:
-                yield number, orjson.loads(line)
+                yield number, orjson.loads(line.removeprefix(BOM_UTF8))
             except orjson.JSONDecodeError:
                 continue

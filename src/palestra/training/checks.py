@@ -97,7 +97,8 @@ def require(name: str, value: object, rule: Rule) -> None:
 
 def chosen(name: str, value: object, choices: Iterable[Choice]) -> Choice:
     """Return the choice that `value` equals, or whose text it equals. Raises ConfigError: there is
-    none."""
+    none.
+    """
     for choice in choices:
         if choice == str(value):
             return choice

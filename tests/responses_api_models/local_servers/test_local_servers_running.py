@@ -108,7 +108,7 @@ def test_a_stranger_that_answers_at_the_port_is_not_taken_for_the_server(tmp_pat
             stack.callback(stranger.shutdown)
 
         hangs = installation(tmp_path, "import time; time.sleep(600)")
-        with pytest.raises(RunFailed, match=f"process {os.getpid()} .*not by the vllm"):
+        with pytest.raises(RunFailed, match=f"process {os.getpid()} .*not to the vllm"):
             asyncio.run(serve(hangs, tell=come_first, port=port, ready_timeout_s=30))
 
 

@@ -123,7 +123,8 @@ class EnvironmentDefinition:
 
     def parameters(self, name: str) -> Parameters:
         """Return the parameters of the author's method `name`, without `self`."""
-        label = getattr(self.plain(name), "__name__", name) if self.is_function else name
+        own_name = getattr(self.plain(name), "__name__", name)
+        label = own_name if self.is_function else f"{self.cls.__name__}.{name}"
         return Parameters.of(getattr(self._unused, name), label)
 
     @property
