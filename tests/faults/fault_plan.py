@@ -94,7 +94,7 @@ FATES = (
     policy("upstream truncated json"),
     policy("upstream wrong shape"),
     policy("upstream no choices", body=False),
-    policy("upstream empty", body=False, says="no chat completion"),
+    policy("upstream empty", body=False, says="chat completion"),
     policy("upstream invalid utf-8"),
     policy("upstream deep json"),
     policy("upstream surrogate"),
