@@ -38,6 +38,8 @@ from palestra.training import (
     Outcome,
     RolloutClient,
     RolloutRequest,
+    RolloutSource,
+    Submission,
     SyncRolloutClient,
     attached,
 )
@@ -220,6 +222,11 @@ class ShelfFile(palestra.Environment):
 async def runs_can_be_awaited(config: Path) -> None:
     assert_type(await palestra.aevaluate("mcqa", model="local", limit=5), Run)
     assert_type(await palestra.acollect([config], agent="agent", data=[{"a": 1}]), Run)
+
+
+def every_client_keeps_the_contract(client: RolloutClient) -> Submission:
+    source: RolloutSource = client
+    return source.submit([])
 
 
 def rollouts_have_types(rollout: RolloutRecord) -> None:

@@ -5,7 +5,8 @@ No trainer, tensor or cluster library is imported here; adapters to them are in
 """
 
 from palestra.training.attached import AttachedServers, attached
-from palestra.training.client import Health, RolloutClient
+from palestra.training.client import RolloutClient
+from palestra.training.contract import RolloutSource, Submission
 from palestra.training.errors import (
     BatchFailed,
     Cause,
@@ -15,6 +16,7 @@ from palestra.training.errors import (
     TokenDiscontinuity,
 )
 from palestra.training.handle import Handle
+from palestra.training.health import Health
 from palestra.training.outcomes import (
     Chain,
     Completed,
@@ -73,7 +75,9 @@ __all__ = [
     "RawRow",
     "RolloutClient",
     "RolloutRequest",
+    "RolloutSource",
     "Servers",
+    "Submission",
     "Summary",
     "SyncHandle",
     "SyncRolloutClient",

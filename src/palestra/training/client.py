@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Self, final
 
@@ -32,6 +32,7 @@ from palestra.training.checks import SECONDS, require, whole
 from palestra.training.errors import Cause
 from palestra.training.failing import hint_of
 from palestra.training.handle import Handle
+from palestra.training.health import Health
 from palestra.training.memory import Memory, MemoryGuard
 from palestra.training.policies import Outage
 from palestra.training.pool import Pool
@@ -66,32 +67,6 @@ RUN_DIGITS = 12
 FORGETTING_S = 1.0
 """The timeout in seconds of one attempt to make model servers forget turns: it must not delay the
 check for stuck servers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """The current state of a client."""
-
-    ok: bool
-    """Whether rollouts that are submitted now can come back."""
-    reason: str
-    """Why `ok` is false; else empty."""
-    in_flight: int
-    queued: int
-    waiting: int
-    """The number of outcomes that nobody has taken yet."""
-    paused: bool
-    held_back: str
-    """Why no other rollout starts now: `in_flight`, `max_waiting` (outcomes wait to be taken),
-    `paused`, `bytes`, or `memory: …`; empty when no rollout waits to start."""
-    weight_version: int | None
-    servers: dict[str, str] = field(default_factory=dict)
-    """The state of each instance, by name."""
-    retrying: str = ""
-    """The requests that rollouts in flight are retrying, and why: for example, an endpoint refuses
-    connections. Servers in their own processes do not report this."""
-    last_failure: str = ""
-    """The last attempt that failed, whether or not it was retried."""
 
 
 @final

@@ -18,8 +18,9 @@ from typing import Any, Final, Self, TypeVar, final
 from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError
 from palestra.training.checks import shown
-from palestra.training.client import Health, RolloutClient
+from palestra.training.client import RolloutClient
 from palestra.training.handle import Handle
+from palestra.training.health import Health
 from palestra.training.outcomes import Group, Outcome, Summary
 from palestra.training.requests import Key, RolloutRequest, requests_in
 from palestra.training.servers import OpenServers

@@ -22,8 +22,9 @@ from palestra.config import load_config
 from palestra.errors import ConfigError, PalestraError, RunFailed
 from palestra.fleet import PROCESS, Fleet
 from palestra.schema import JsonObject
-from palestra.training.client import Health, RolloutClient
+from palestra.training.client import RolloutClient
 from palestra.training.errors import LOWER_IN_TRAINER, Cause, IncompleteRollouts
+from palestra.training.health import Health
 from palestra.training.outcomes import Completed, Outcome, Timings
 from palestra.training.requests import Key, RolloutRequest, requests_in
 from palestra.training.servers import OpenServers

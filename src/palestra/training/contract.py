@@ -1,0 +1,79 @@
+"""What every client for a trainer offers, wherever its rollouts run.
+
+`RolloutClient` runs them on its own fleet. Whatever stands on a client (group sampling, a service, an
+adapter) needs only these protocols, so it works with every client.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Protocol, Self
+
+from palestra.training.health import Health
+from palestra.training.outcomes import Group, Outcome, Summary
+from palestra.training.requests import Key, RolloutRequest
+from palestra.training.settings import ClientSettings
+
+
+class Submission(Protocol):
+    """One submission. Take its outcomes in only one way: iterate, `groups`, or `gather`."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *raised: object) -> None: ...
+
+    def __aiter__(self) -> AsyncIterator[Outcome]: ...
+
+    async def next(self) -> Outcome | None:
+        """Return the next outcome, in the order in which they end; None after the last."""
+        ...
+
+    def groups(self, size: int, /) -> AsyncIterator[Group]:
+        """Yield each group as soon as all of its `size` members have ended."""
+        ...
+
+    async def gather(self) -> list[Outcome]:
+        """Return all outcomes, in the order of the requests."""
+        ...
+
+    def cancel(self, keys: Iterable[Key] | None = None) -> None:
+        """Cancel the rollouts with these keys, or all by default."""
+        ...
+
+    def summary(self) -> Summary:
+        """Return the counts of the submission so far."""
+        ...
+
+    async def aclose(self) -> None:
+        """Cancel the rollouts that have not ended, and wait for their end."""
+        ...
+
+
+class RolloutSource(Protocol):
+    """Runs rollouts for a trainer: N requested, N outcomes, or an error that says why."""
+
+    settings: ClientSettings
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *raised: object) -> None: ...
+
+    def submit(
+        self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
+    ) -> Submission:
+        """Submit rollouts; they start at once."""
+        ...
+
+    async def health(self) -> Health:
+        """Return the client's current state, and whether rollouts can come back."""
+        ...
+
+    def pause(self) -> None:
+        """Start no more rollouts until `resume`; running rollouts continue."""
+        ...
+
+    def resume(self) -> None:
+        """Start rollouts again."""
+        ...
+
+    async def set_weight_version(self, version: int) -> None:
+        """Set the version of the model's weights from now on."""
+        ...
