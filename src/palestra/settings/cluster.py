@@ -267,6 +267,17 @@ class LogsArgs(FollowArgs):
     )
 
 
+class MergeRunsArgs(Settings):
+    """The arguments of `cluster merge-runs`."""
+
+    runs: Annotated[tuple[str, ...], Flag(metavar="RUN", argument=True)] = Field(
+        min_length=2, description="Output folders, or names, of runs of one plan."
+    )
+    output_dir: Annotated[Path, flag("--output-dir", "-o")] = Field(
+        description="A new folder for the merged run."
+    )
+
+
 class MergeShardsArgs(Settings):
     """The arguments of `cluster merge-shards`."""
 
