@@ -73,13 +73,13 @@ def merge_shards(
     *,
     allow_partial: bool,
     overwrite: bool,
-    whole: RunSize | None = None,
+    run_size: RunSize | None = None,
     own_fleet: bool = False,
 ) -> int:
     """Merge `shards` into `output`, and get the metrics from their agents where these are
     reachable.
 
-    `whole`: the size of the run; default: the size that all shards name. `own_fleet`: do not use a
+    `run_size`: the size of the run; default: the size that all shards name. `own_fleet`: do not use a
     running fleet.
     """
     plan = merge(
@@ -87,7 +87,7 @@ def merge_shards(
         shards,
         allow_partial=allow_partial,
         overwrite=overwrite,
-        whole=whole,
+        run_size=run_size,
         report=notice,
     )
     if plan.accounting.scored:

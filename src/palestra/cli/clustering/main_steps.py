@@ -320,7 +320,7 @@ def merge_runs(args: MergeRunsArgs) -> int:
         [str(shard.output) for shard in joined.shards],
         allow_partial=False,
         overwrite=False,
-        whole=joined.size,
+        run_size=joined.size,
         own_fleet=True,
     )
     profile_files(
@@ -357,7 +357,7 @@ def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
         # Of an earlier, smaller merge: kept as .bak.
         overwrite=True,
         # Shards that were done before seeds were added name the size that the run had then.
-        whole=RunSize(run.rollouts or 0, run.tasks or 0),
+        run_size=RunSize(run.rollouts or 0, run.tasks or 0),
         own_fleet=True,
     )
     for text in write_completeness(run, files, allow_partial=allow_partial):

@@ -58,18 +58,18 @@ def merge(
     *,
     allow_partial: bool = False,
     overwrite: bool = False,
-    whole: RunSize | None = None,
+    run_size: RunSize | None = None,
     report: Callable[[str], object] = str,
 ) -> MergePlan:
     """Merge `shards` (files, folders, globs) into `output` and its companion files.
 
-    `whole`: the size of the run, for shards that were collected before the run grew; default: the
+    `run_size`: the size of the run, for shards that were collected before the run grew; default: the
     size that all shards name. `report`: receives each notice about the shards and about existing
     files. Raises
     MergeIncomplete: rollouts are missing and `allow_partial` is false. Other errors are those of
     `plan_merge` and `MergePlan.write`.
     """
-    with plan_merge(output, shards, whole) as plan:
+    with plan_merge(output, shards, run_size) as plan:
         for text in plan.notices:
             report(text)
         if not allow_partial:
@@ -81,7 +81,7 @@ def merge(
 
 @contextmanager
 def plan_merge(
-    output: Path, shards: Sequence[str | Path], whole: RunSize | None = None
+    output: Path, shards: Sequence[str | Path], run_size: RunSize | None = None
 ) -> Iterator[MergePlan]:
     """Read `shards` and plan the merge without writing. The plan can be written only inside the
     body.
@@ -90,11 +90,11 @@ def plan_merge(
     contradict each other.
     """
     paths = RunPaths(output)
-    merge_shards, notices = find_shards(shards, paths.output, whole)
+    merge_shards, notices = find_shards(shards, paths.output, run_size)
     _check_places(paths, merge_shards)
     with NumberedFiles() as sources:
         scanned = scan_shards(merge_shards, sources)
-        decision = decide(scanned, merge_shards, sources, whole)
+        decision = decide(scanned, merge_shards, sources, run_size)
         yield MergePlan(
             paths,
             decision.accounting,
@@ -102,7 +102,7 @@ def plan_merge(
             (*notices, *scanned.notices, *decision.notices),
             decision,
             sources,
-            _manifest(merge_shards, decision.accounting, whole or merge_shards[0].run_size),
+            _manifest(merge_shards, decision.accounting, run_size or merge_shards[0].run_size),
         )
 
 

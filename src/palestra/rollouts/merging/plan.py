@@ -88,13 +88,13 @@ def decide(
     scanned: Scanned,
     shards: Sequence[ShardToMerge],
     sources: NumberedFiles,
-    whole: RunSize | None = None,
+    run_size: RunSize | None = None,
 ) -> Decision:
-    """Order the rows and account for them. `whole`: the size of the run; default: as the shards say.
+    """Order the rows and account for them. `run_size`: the size of the run; default: as the shards say.
 
     Raises InputDataError: a row was not requested, or two rows with one key differ.
     """
-    merging = _Merging(scanned, shards, sources, whole or shards[0].run_size)
+    merging = _Merging(scanned, shards, sources, run_size or shards[0].run_size)
     inputs = merging.inputs()
     scored, notices = merging.scored()
     failures = merging.failures()

@@ -217,7 +217,7 @@ class ShardToMerge:
 
 
 def find_shards(
-    patterns: Sequence[str | Path], output: Path, whole: RunSize | None = None
+    patterns: Sequence[str | Path], output: Path, run_size: RunSize | None = None
 ) -> tuple[list[ShardToMerge], list[str]]:
     """Return the shards that match `patterns` (files, folders, globs), sorted by path, and notices.
 
@@ -239,7 +239,7 @@ def find_shards(
     twice = [path for path in first_names if len(names_of_file[path.resolve()]) > 1]
     notices = [f"given more than once, read once: {_names(twice)}"] if twice else []
     shards = [_shard(path) for path in first_names]
-    _check_manifests(shards, whole)
+    _check_manifests(shards, run_size)
     _check_inputs(shards)
     if shards[0].manifest is None:
         notices.append(
@@ -311,13 +311,13 @@ def _shard(path: Path) -> ShardToMerge:
         ) from error
 
 
-def _check_manifests(shards: Sequence[ShardToMerge], whole: RunSize | None) -> None:
+def _check_manifests(shards: Sequence[ShardToMerge], run_size: RunSize | None) -> None:
     """Raise InputDataError: only some shards have a manifest. OtherRun: the shards belong to
     different runs.
     """
 
     def run_of(shard: ShardToMerge) -> tuple[str, RunSize]:
-        return _digest(shard), whole or shard.run_size
+        return _digest(shard), run_size or shard.run_size
 
     without = [shard.paths.output for shard in shards if shard.manifest is None]
     if len(without) == len(shards):
