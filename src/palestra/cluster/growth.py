@@ -78,19 +78,19 @@ def join_runs(runs: Sequence[Run]) -> JoinedRuns:
     _check_once(done_in)
     rollouts = sum(shard.rows or 0 for shard in shards.values())
     return JoinedRuns(
-        tuple(places[0].shard(name) for name, places in done_in.items()),
+        tuple(folders[0].shard(name) for name, folders in done_in.items()),
         RunSize(rollouts, first.tasks or 0),
     )
 
 
-def _check_same(first: Run, other: Run) -> None:
-    old, new = dict(first.identity), dict(other.identity)
+def _check_same(first: Run, further_run: Run) -> None:
+    old, new = dict(first.identity), dict(further_run.identity)
     if "none" not in {old.get(SEEDS), new.get(SEEDS)}:
         old.pop(SEEDS, None)
         new.pop(SEEDS, None)
     if changed := differences(old, new):
         raise OtherRun(
-            f"{other.output_dir} was made from something else than {first.output_dir}:\n  "
+            f"{further_run.output_dir} was made from something else than {first.output_dir}:\n  "
             + "\n  ".join(changed),
             hint="merge each run by itself; `palestra compare` compares them",
         )
@@ -98,17 +98,17 @@ def _check_same(first: Run, other: Run) -> None:
 
 def _check_once(done_in: dict[str, list[RunFiles]]) -> None:
     """Raise unless each shard is done in exactly one folder."""
-    for name, places in done_in.items():
-        if len(places) > 1:
-            folders = " and ".join(str(files.output_dir) for files in places)
+    for name, folders in done_in.items():
+        if len(folders) > 1:
+            listed = " and ".join(str(files.output_dir) for files in folders)
             raise InputDataError(
-                f"{name} is done twice, in {folders}",
+                f"{name} is done twice, in {listed}",
                 hint="leave out one of the two folders, or collect other seeds in one of them",
             )
-    missing = [name for name, places in done_in.items() if not places]
+    missing = [name for name, folders in done_in.items() if not folders]
     if missing:
-        shown = ", ".join(missing[:MOST_NAMED])
+        missing_text = ", ".join(missing[:MOST_NAMED])
         raise MergeIncomplete(
-            f"{len(missing)} of {len(done_in)} shards are done in none of these runs: {shown}",
+            f"{len(missing)} of {len(done_in)} shards are done in none of these runs: {missing_text}",
             hint="`palestra cluster retry-failed FOLDER` runs them again",
         )
