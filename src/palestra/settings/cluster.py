@@ -195,6 +195,12 @@ class RolloutOptions(JobOptions):
     dependent_jobs: int = Field(
         default=0, ge=0, description="So many more jobs after each, to go on past a time limit."
     )
+    merge_partition: Line | None = Field(
+        default=None, description="Where to prepare, merge and profile; default the driver's."
+    )
+    merge_time: Time | None = Field(
+        default=None, description="Time limit of these; default --time, at most an hour."
+    )
     array_cap: int | None = Field(default=None, ge=1, description="Jobs at once, at most.")
     rerun_done: bool = Field(default=False, description="Collect again what is done.")
     serve_override: Texts = Field(
