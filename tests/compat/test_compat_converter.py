@@ -372,6 +372,7 @@ def test_state_flush_assistant_appends_the_buffered_message_and_clears_it() -> N
     assert state.messages == [{"role": "assistant", "content": "4", "tool_calls": [CALL], **TOKENS}]
     assert (state.content_buffer, state.tool_calls_buffer) == ("", [])
     assert (state.assistant_item_buffered, state.token_information) == (False, None)
+    assert type(state) is responses_converter.ResponsesConverterState
 
 
 def test_state_flush_assistant_leaves_out_what_is_empty() -> None:
