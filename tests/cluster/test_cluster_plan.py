@@ -132,7 +132,7 @@ def test_jobs_that_go_on_past_a_time_limit_follow_each_other_whatever_happened()
 
     names = [job.name for job in run.jobs]
     assert names == ["collect", "collect-again-1", "collect-again-2", "merge", "profile"]
-    assert run.jobs[2].after == (After("afterany", job="collect-again-1"),)
+    assert run.jobs[2].after == (After("aftercorr", job="collect-again-1"),)
     assert run.job("merge").after == (After("afterok", job="collect-again-2"),)
 
 

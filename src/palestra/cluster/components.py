@@ -8,6 +8,7 @@ from typing import Final
 from palestra.cluster.configs import ClusterConfig
 from palestra.cluster.places import merged, parse_mounts, same_place
 from palestra.cluster.plan import (
+    CLOSING_ROLES,
     After,
     Allocation,
     Component,
@@ -26,6 +27,10 @@ SERVER: Final = "server"
 SANDBOX: Final = "sandbox"
 DRIVER: Final = "driver"
 RAY: Final = "ray"
+MERGE: Final = "merge"
+"""The part of a cluster's configuration that holds for the jobs that prepare, merge and profile."""
+CLOSING_CPUS: Final = 2
+CLOSING_PARTS: Final = frozenset(role.value for role in CLOSING_ROLES)
 SHARED_WITH_RAY: Final = ("/tmp", "/dev/shm")  # noqa: S108 - where Ray's processes of a node meet
 SLURM_ARRAY_SIZE: Final = 1001
 """Slurm's default for MaxArraySize: the largest number of tasks of one array."""
@@ -133,14 +138,17 @@ class Parts:
 
     def closing(self, role: Role, command: str) -> Component:
         """Return the component that is alone in its job, such as the merge or the profile."""
-        return self._main(role.value, role, (command, "{plan}"), cpus=DRIVER)
+        return self._main(role.value, role, (command, "{plan}"), cpus=MERGE)
 
     def _partition(self, part: str) -> str | None:
-        """Return the partition of a component. Main steps of every kind use the driver's partition."""
+        """Return the partition of a component. A Ray cluster is in the driver's partition."""
+        options, partitions = self._options, self._cluster.partitions
+        if part in CLOSING_PARTS:
+            own_partition = options.merge_partition or partitions.get(MERGE)
+            if own_partition:
+                return own_partition
         kind = part if part in {SERVER, SANDBOX} else DRIVER
-        return (
-            self._options.partition or self._cluster.partitions.get(kind) or self._cluster.partition
-        )
+        return options.partition or partitions.get(kind) or self._cluster.partition
 
     def _group(self, part: str, components: Sequence[Component]) -> int:
         """Return the group of a component: one per partition. Several groups make a heterogeneous
@@ -255,7 +263,7 @@ class Parts:
             role=role,
             argv=(*self._palestra(), "cluster", *command),
             container=self._container(options.gym_container, "gym", "the main step"),
-            cpus=cluster.cpus.get(cpus, 1),
+            cpus=cluster.cpus.get(cpus, CLOSING_CPUS if cpus == MERGE else 1),
             mem_mib=cluster.mem_mib.get(cpus),
             env={**cluster.env, **self._pythonpath()},
             inherit=self.secrets if collecting else cluster.inherit_env,

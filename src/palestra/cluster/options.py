@@ -241,6 +241,8 @@ def unused_here(options: JobOptions, cluster: ClusterConfig) -> list[str]:
         "--partition": options.partition is not None,
         "--exclusive": options.exclusive is not None,
         "--array-cap": isinstance(options, RolloutOptions) and options.array_cap is not None,
+        "--merge-partition": isinstance(options, RolloutOptions)
+        and options.merge_partition is not None,
     }
     if cluster.executor in HERE and (option_names := _options_set(for_queue)):
         return [f"{option_names}: no effect, since executor {cluster.executor} has no queue"]

@@ -85,6 +85,10 @@ MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFI
 """The roles of main steps. Each job has exactly one main step."""
 
 
+CLOSING_ROLES: Final = frozenset({Role.PREPARE, Role.MERGE, Role.PROFILE})
+"""The roles of main steps that need few cores, no GPU and never a whole node."""
+
+
 class ExitAction(str, Enum):  # noqa: UP042  # as above
     """What the supervisor does when a service exits, even with code 0."""
 
@@ -212,7 +216,12 @@ class Allocation:
 
 @dataclass(frozen=True)
 class After:
-    """A dependency of a job: on another job of the plan (`job`) or on a job id (`job_id`)."""
+    """A dependency of a job: on another job of the plan (`job`) or on a job id (`job_id`).
+
+    `kind`: Slurm's word. An `aftercorr` lets each task of an array follow the same task of the
+    other array when that succeeded, and all of them when the other array has ended in any way. It
+    is the only dependency of its job.
+    """
 
     kind: str = "afterok"
     job: str = ""
@@ -248,6 +257,11 @@ class PlannedJob:
     def main(self) -> Component:
         """The main step: the component whose exit ends the job."""
         return next(component for component in self.components if component.is_main)
+
+    @property
+    def closing(self) -> bool:
+        """Whether the job reads or merges rows for the whole run, and collects nothing."""
+        return self.main.role in CLOSING_ROLES
 
     @property
     def services(self) -> tuple[Component, ...]:

@@ -195,6 +195,12 @@ class RolloutOptions(JobOptions):
     dependent_jobs: int = Field(
         default=0, ge=0, description="So many more jobs after each, to go on past a time limit."
     )
+    merge_partition: Line | None = Field(
+        default=None, description="Where to prepare, merge and profile; default the driver's."
+    )
+    merge_time: Time | None = Field(
+        default=None, description="Time limit of these; default --time, at most an hour."
+    )
     array_cap: int | None = Field(default=None, ge=1, description="Jobs at once, at most.")
     rerun_done: bool = Field(default=False, description="Collect again what is done.")
     serve_override: Texts = Field(
@@ -264,6 +270,17 @@ class LogsArgs(FollowArgs):
     )
     lines: Annotated[int, flag("--lines", "-n")] = Field(
         default=20, ge=1, description="Of each file's end."
+    )
+
+
+class MergeRunsArgs(Settings):
+    """The arguments of `cluster merge-runs`."""
+
+    runs: Annotated[tuple[str, ...], Flag(metavar="RUN", argument=True)] = Field(
+        min_length=2, description="Output folders, or names, of runs of one plan."
+    )
+    output_dir: Annotated[Path, flag("--output-dir", "-o")] = Field(
+        description="A new folder for the merged run."
     )
 
 

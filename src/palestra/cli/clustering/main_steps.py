@@ -31,7 +31,10 @@ from palestra.cluster import (
     RunFiles,
     check_shards,
     collect_settings,
+    folder_of,
+    join_runs,
     read_plan,
+    read_run,
     remember_stamped,
     stamp,
     with_stamped,
@@ -39,12 +42,14 @@ from palestra.cluster import (
 )
 from palestra.config import ResolvedConfig, ServerType, names_in_files
 from palestra.errors import InputDataError, RunFailed
+from palestra.rollouts import RunSize
 from palestra.sandbox import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
 from palestra.schema import JsonDict
 from palestra.settings import (
     CollectArgs,
     CollectSettings,
     GivenRows,
+    MergeRunsArgs,
     MergeShardsArgs,
     Share,
     args_from,
@@ -297,6 +302,36 @@ def merge_by_hand(args: MergeShardsArgs) -> int:
     return merge_run(args.plan, allow_partial=args.allow_partial)
 
 
+def merge_runs(args: MergeRunsArgs) -> int:
+    """Merge the shards of several runs of one plan into a new folder, and profile the result."""
+    runs = [with_stamped(read_run(folder_of(name))) for name in args.runs]
+    joined = join_runs(runs)
+    files = RunFiles(args.output_dir.absolute())
+    config = load(
+        overrides_of(runs[0]),
+        ng=False,
+        extra=policy_settings(runs[0], None, os.environ),
+        require_all=False,
+    )
+    files.output_dir.mkdir(parents=True, exist_ok=True)
+    merge_shards(
+        config,
+        files.merged.output,
+        [str(shard.output) for shard in joined.shards],
+        allow_partial=False,
+        overwrite=False,
+        run_size=joined.size,
+        own_fleet=True,
+    )
+    profile_files(
+        str(files.merged.materialized_inputs),
+        str(files.merged.output),
+        allow_partial=False,
+        group_by=None,
+    )
+    return 0
+
+
 def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
     """Merge the shards of a run. The shards' own files stay in place.
 
@@ -321,6 +356,8 @@ def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
         allow_partial=allow_partial,
         # Of an earlier, smaller merge: kept as .bak.
         overwrite=True,
+        # Shards that were done before seeds were added name the size that the run had then.
+        run_size=RunSize(run.rollouts or 0, run.tasks or 0),
         own_fleet=True,
     )
     for text in write_completeness(run, files, allow_partial=allow_partial):
