@@ -13,7 +13,7 @@ from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_key_metrics
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
-from palestra.rollouts import MergePlan, aggregate, merge
+from palestra.rollouts import MergePlan, RunSize, aggregate, merge
 from palestra.schema import JsonDict, RunPaths
 from palestra.settings import AggregateArgs, MergeArgs, args_from, load
 from palestra.system import shown
@@ -76,14 +76,23 @@ def merge_shards(
     *,
     allow_partial: bool,
     overwrite: bool,
+    run_size: RunSize | None = None,
     own_fleet: bool = False,
 ) -> int:
     """Merge `shards` into `output`, and get the metrics from their agents where these are
     reachable.
 
-    `own_fleet`: do not use a running fleet.
+    `run_size`: the size of the run; default: the size that all shards name. `own_fleet`: do not use a
+    running fleet.
     """
-    plan = merge(output, shards, allow_partial=allow_partial, overwrite=overwrite, report=notice)
+    plan = merge(
+        output,
+        shards,
+        allow_partial=allow_partial,
+        overwrite=overwrite,
+        run_size=run_size,
+        report=notice,
+    )
     if plan.accounting.scored:
         metrics = plan.paths.aggregate_metrics
         try:

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any, Final, final
 
 from itsdangerous import BadSignature, Signer
+from itsdangerous.signer import SigningAlgorithm
 from msgspec.structs import replace
 
 from palestra.errors import (
@@ -60,6 +61,13 @@ _STOPGAPS = frozenset({413, 500})
 """Statuses that the framework answers in plain text, before or after an exception."""
 
 
+class _Sha1(SigningAlgorithm):
+    """The signatures that `itsdangerous` makes itself, in one call of OpenSSL."""
+
+    def get_signature(self, key: bytes, value: bytes) -> bytes:
+        return hmac.digest(key, value, "sha1")
+
+
 @final
 class SessionCookie:
     """The signed cookie that contains a session; its name is `{ClassName}___{instance}`.
@@ -72,7 +80,8 @@ class SessionCookie:
         self.name = name
         self.worker = worker
         # Derived once: for each signature it costs as much as the signature.
-        self._signer = Signer(Signer(secret, salt=name).derive_key(), key_derivation="none")
+        key = Signer(secret, salt=name).derive_key()
+        self._signer = Signer(key, key_derivation="none", algorithm=_Sha1())
 
     def read(self, cookie_header: str) -> JsonDict | None:
         """Return the content of the cookie; None when it is absent or this server did not sign it."""

@@ -21,7 +21,8 @@ class OpenAIModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_another_type(cls, value: Any) -> Any:
-        return plain(value) if not isinstance(value, cls) else value
+        # Nearly always a dict.
+        return value if type(value) is dict or isinstance(value, cls) else plain(value)
 
 
 class Named(OpenAIModel):
