@@ -40,7 +40,7 @@ from palestra.cluster.growth import JoinedRuns, join_runs
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.lease import CHECK_S, LeaseWatch
 from palestra.cluster.overrides import collect_settings
-from palestra.cluster.plan import Role, Run, read_plan
+from palestra.cluster.plan import Policy, Role, Run, read_plan
 from palestra.cluster.ports import PortLocks, address_here, answered
 from palestra.cluster.records import tail
 from palestra.cluster.resubmit import resubmit
@@ -88,6 +88,7 @@ __all__ = [
     "JobFiles",
     "JoinedRuns",
     "LeaseWatch",
+    "Policy",
     "PortLocks",
     "Role",
     "Run",

@@ -164,6 +164,9 @@ class Component:
     tasks: int = 1
     cpus: int = 1
     gpus: int = 0
+    devices: tuple[int, ...] = ()
+    """The GPUs of each node that this program may see, where other programs of its job have the
+    others. Empty: all."""
     mem_mib: int | None = None
     env: dict[str, str] = field(default_factory=dict)
     """Literal values of environment variables, without `$` or backtick."""
@@ -294,7 +297,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Policy:
-    """The model under evaluation: self-hosted when `server` names a component, else at `base_url`.
+    """A model that rollouts ask, such as the one under evaluation: self-hosted when `server` names a component, else at `base_url`.
 
     For a self-hosted model, the base URL is `http://HOST:PORT/v1` of the published endpoint, and
     the API key is its nonce.
@@ -305,6 +308,9 @@ class Policy:
     base_url: str | None = None
     api_key_env: str | None = None
     """The name of the variable that holds the API key. The key itself is in no file."""
+    name: str = "policy"
+    """The model's name in the configuration: `policy` gives values to `policy_base_url`,
+    `policy_api_key` and `policy_model_name`."""
 
 
 @dataclass(frozen=True)
@@ -372,6 +378,8 @@ class Run:
     code_version: str = ""
     srun_options: tuple[str, ...] = ()
     """Options that are added to every srun, such as a site's `--mpi=none`."""
+    further_models: tuple[Policy, ...] = ()
+    """Models besides the policy whose servers each job starts, such as a judge."""
     command_timeout_s: float = 60.0
     """The time limit of each Slurm command."""
     format: int = FORMAT
@@ -409,6 +417,9 @@ def from_json(text: bytes) -> Run:
             fields_read,
             collect=_record_from(Collect, fields_read["collect"]),
             policy=_record_from(Policy, fields_read["policy"]),
+            further_models=tuple(
+                _record_from(Policy, model) for model in fields_read.get("further_models", ())
+            ),
             shards=tuple(_record_from(Shard, shard) for shard in fields_read["shards"]),
             jobs=tuple(map(_job, fields_read["jobs"])),
         )

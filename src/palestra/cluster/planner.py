@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from palestra.cluster.components import SERVER, Facts, Parts, allocations
+from palestra.cluster.components import SERVER, Facts, Parts, allocations, server_name
 from palestra.cluster.configs import ClusterConfig
 from palestra.cluster.places import mount_problems
 from palestra.cluster.plan import (
@@ -54,6 +54,10 @@ def plan_run(
         python=facts.python,
         collect=_collect(options, facts),
         policy=_policy(options),
+        further_models=tuple(
+            Policy(model=server.requested_name, server=server_name(name), name=name)
+            for name, server in options.further_servers.items()
+        ),
         shards=facts.shards,
         jobs=tuple(with_time(job, options, cluster) for job in jobs),
         cluster=cluster_name,

@@ -61,6 +61,10 @@ def identity_of(
         **rows,
         **(_servers(config) if config is not None else {}),
         "model": options.policy_name or "none",
+        **{
+            f"model {name}": server.requested_name
+            for name, server in options.further_servers.items()
+        },
         SEEDS: seeds_text(seeds),
         "num_chunks": str(options.num_chunks or "none"),
         "num_repeats": str(options.num_repeats),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException
 from http.cookies import SimpleCookie
@@ -188,7 +189,7 @@ class ServerClient(BaseModel):
         request_fields = {
             name: kwargs[name] for name in ("json", "params", "headers") if name in kwargs
         }
-        async with asyncio.timeout(timeout_s):
+        async with nullcontext() if timeout_s is None else asyncio.timeout(timeout_s):
             if method == "POST" and kwargs.keys() <= {"json"}:
                 calls = self._short_path(server_name)
                 answer = calls and await calls.post(url_path, kwargs.get("json"), cookies)

@@ -26,6 +26,7 @@ from palestra.cluster import (
     CHECK_S,
     JobFiles,
     LeaseWatch,
+    Policy,
     Role,
     Run,
     RunFiles,
@@ -176,19 +177,18 @@ def overrides_of(run: Run) -> list[str]:
 
 
 def policy_settings(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> JsonDict:
-    """Return the settings of the policy model: its URL, its API key, its name. They are written
-    nowhere.
+    """Return the settings of the models: their URLs, API keys and names. They are written nowhere.
 
     `job`: None for a step that only reads stored responses and calls no model.
     """
+    tree: JsonDict = {}
+    for model in run.further_models:
+        tree.update(_served_settings(model, job, environment))
     policy = run.policy
-    tree: JsonDict = {"policy_model_name": policy.model} if policy.model else {}
     if policy.server is not None:
-        if job is None:
-            return {**tree, "policy_base_url": "http://127.0.0.1:9/v1", "policy_api_key": "none"}
-        host, port, nonce = endpoint(job, policy.server, environment)
-        _reach_directly(host)
-        return {**tree, "policy_base_url": f"http://{host}:{port}/v1", "policy_api_key": nonce}
+        return {**tree, **_served_settings(policy, job, environment)}
+    if policy.model:
+        tree["policy_model_name"] = policy.model
     if policy.base_url is not None:
         tree["policy_base_url"] = policy.base_url
     if policy.api_key_env is not None:
@@ -202,6 +202,20 @@ def policy_settings(run: Run, job: JobFiles | None, environment: Mapping[str, st
     elif policy.base_url is not None and "policy_api_key" not in names_in_files(overrides_of(run)):
         tree["policy_api_key"] = "none"  # an endpoint that asks for none
     return tree
+
+
+def _served_settings(
+    model: Policy, job: JobFiles | None, environment: Mapping[str, str]
+) -> JsonDict:
+    """Return the settings of a model whose server the job has started."""
+    name = model.name
+    url, key = "http://127.0.0.1:9/v1", "none"
+    if job is not None and model.server is not None:
+        host, port, key = endpoint(job, model.server, environment)
+        _reach_directly(host)
+        url = f"http://{host}:{port}/v1"
+    model_name: JsonDict = {f"{name}_model_name": model.model} if model.model else {}
+    return {**model_name, f"{name}_base_url": url, f"{name}_api_key": key}
 
 
 def _reach_directly(host: str) -> None:

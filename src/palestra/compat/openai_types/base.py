@@ -87,7 +87,7 @@ class OpenDict(dict[str, Any]):
 
     @classmethod
     def _checked(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Self:
-        fields = plain(value)
+        fields = value if type(value) is dict else plain(value)
         if not isinstance(fields, dict) and isinstance(fields, Mapping):
             fields = dict(fields)
         check(fields)
