@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from palestra.api import FleetChoice, OwnFleet, find
-from palestra.cli.console import notice, say, warn_all
+from palestra.api import FleetChoice, OwnFleet, find, open_run
+from palestra.cli.console import notice, say, say_json, warn_all
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_key_metrics
@@ -57,13 +57,16 @@ def merge_arguments(args: MergeArgs) -> int:
     overrides = [item for item in args.shards if _is_override(item)]
     config = load(overrides, ng=False, require_all=bool(overrides))
     warn_all(config.warnings)
-    return merge_shards(
+    code = merge_shards(
         config,
         args.output,
         [item for item in args.shards if item not in overrides],
         allow_partial=args.allow_partial,
         overwrite=args.overwrite,
     )
+    if args.as_json:
+        say_json(open_run(args.output).to_dict())
+    return code
 
 
 def merge_shards(

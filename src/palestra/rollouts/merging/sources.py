@@ -177,6 +177,7 @@ _DERIVED = (
     "_reward_profiling.jsonl",
     "_agent_metrics.json",
 )
+_TASKS = "_tasks.jsonl"
 _ASIDE = (".bak", ".tmp", ".new", ".merging")
 
 
@@ -292,7 +293,15 @@ def _goes_with_a_run(path: Path) -> bool:
     """
     if path.name.endswith(_ASIDE):
         return True
-    return path.name.endswith(_DERIVED) and not RunPaths(path).manifest.exists()
+    if RunPaths(path).manifest.exists():
+        return False
+    return path.name.endswith(_DERIVED) or _holds_tasks_of_a_run(path)
+
+
+def _holds_tasks_of_a_run(path: Path) -> bool:
+    """Whether the file has the task rows that a command made for the run in the same folder."""
+    runs = path.parent.glob("*_manifest.json") if path.name.endswith(_TASKS) else ()
+    return any(path.name.startswith(run.name.removesuffix("manifest.json")) for run in runs)
 
 
 def _shard(path: Path) -> ShardToMerge:
