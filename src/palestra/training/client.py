@@ -235,6 +235,7 @@ class RolloutClient:
             retrying=pool.retrying,
             last_failure=pool.last_failure,
             servers={name: item.state.value for name, item in inside.servers.instances.items()},
+            repeatable=inside.runner.repeats_all(inside.takers.names),
         )
 
     def pause(self) -> None:
