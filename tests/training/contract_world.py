@@ -37,10 +37,11 @@ async def service_over(source: RolloutSource, **options: Any) -> AsyncIterator[s
     """The address of a rollout service over a client, which it enters."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(source)
-        service = await stack.enter_async_context(RolloutService(source, **options))
+        service = RolloutService(source, **options)
         sock = listen("127.0.0.1", 0)
         port = sock.getsockname()[1]
         await stack.enter_async_context(serving(service.app(), sock))
+        await stack.enter_async_context(service)
         yield f"http://127.0.0.1:{port}"
 
 

@@ -4,7 +4,7 @@
 - `interface`: the operations, and the OpenAPI document made from them;
 - `failures`: errors as bodies, and back;
 - `batches`: a submission whose outcomes wait until they are acknowledged, and its lease;
-- `app`: the service;
+- `app`: the service, and `serve`: how long it runs;
 - `calls`: requests, sent again while the service does not answer;
 - `operations`: one function for each operation, generated from the document;
 - `remote`: the client that keeps the contract of `palestra.training.contract`.
@@ -13,6 +13,7 @@
 from palestra.training.service.app import TOKEN_VARIABLE, RolloutService, require_token
 from palestra.training.service.interface import openapi_document
 from palestra.training.service.remote import RemoteRolloutClient
+from palestra.training.service.serve import serve_rollouts
 
 __all__ = [
     "TOKEN_VARIABLE",
@@ -20,4 +21,5 @@ __all__ = [
     "RolloutService",
     "openapi_document",
     "require_token",
+    "serve_rollouts",
 ]

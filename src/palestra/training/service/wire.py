@@ -106,7 +106,7 @@ class StreamEnd(msgspec.Struct, frozen=True, tag_field="outcome", tag="stream_en
     """The last line of the last stream of a batch."""
 
     summary: Summary
-    error: msgspec.Raw = NO_ERROR
+    error: msgspec.Raw
     """The error that ended the batch, as the body of a failed request has it; null without one."""
 
 
