@@ -37,7 +37,7 @@ from palestra.training.submissions import Submissions
 
 LOOK_EVERY_S: Final = 1.0
 PATIENCE_S: Final = 60.0
-FIRST_REOPENING_S: Final = 2.0
+REOPEN_AFTER_S: Final = 2.0
 LONGEST_REOPENING_S: Final = 60.0
 
 
@@ -48,7 +48,9 @@ class FleetPool:
     `fleets`: name -> function that makes the fleet's client, which is called again when the fleet
     was lost. `settings`: of the pool; by default with the sum of the fleets' `in_flight`.
     `at_least`: the number of fleets that must be there when the pool is entered; None: all.
-    `patience_s`: how long batches wait when no fleet is there.
+    `patience_s`: how long batches wait when no fleet is there. `look_every_s`: how often each fleet
+    is asked how it is. `reopen_after_s`: how long a fleet stays lost before its client is made anew;
+    the time doubles while that fails.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class FleetPool:
         at_least: int | None = None,
         patience_s: float = PATIENCE_S,
         look_every_s: float = LOOK_EVERY_S,
+        reopen_after_s: float = REOPEN_AFTER_S,
     ) -> None:
         require("fleets", fleets, MAPPING)
         if not fleets:
@@ -68,12 +71,14 @@ class FleetPool:
         require("at_least", at_least, whole(1).or_none())
         require("patience_s", patience_s, SECONDS)
         require("look_every_s", look_every_s, SECONDS)
+        require("reopen_after_s", reopen_after_s, SECONDS)
         self.settings = settings_of(settings)
         self._sums_in_flight = settings is None
         self._fleets = [PooledFleet(name, make) for name, make in fleets.items()]
         self._at_least = len(self._fleets) if at_least is None else at_least
         self._patience_s = patience_s
         self._look_every_s = look_every_s
+        self._reopen_after_s = reopen_after_s
         self._stack = AsyncExitStack()
         self._pool: Pool | None = None
         self._submissions = Submissions(self.settings)
@@ -138,13 +143,13 @@ class FleetPool:
 
     async def _tend(self, pool: Pool, fleet: PooledFleet) -> None:
         """Look at a fleet at intervals, and open it anew when it was lost. Runs until cancelled."""
-        pause_s = FIRST_REOPENING_S
+        pause_s = self._reopen_after_s
         lost_at: float | None = None
         while True:
             await asyncio.sleep(self._look_every_s)
             await self._attempts.look(pool, fleet)
             if fleet.is_usable:
-                pause_s, lost_at = FIRST_REOPENING_S, None
+                pause_s, lost_at = self._reopen_after_s, None
                 continue
             lost_at = lost_at or time.monotonic()
             if not fleet.running and time.monotonic() - lost_at >= pause_s:

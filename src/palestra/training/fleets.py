@@ -9,7 +9,7 @@ from typing import Final, final
 
 from palestra.errors import FAILURES, BadInput, PalestraError
 from palestra.training.contract import RolloutSource, Submission
-from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
+from palestra.training.errors import IncompleteRollouts, InvalidLogprobs, TokenDiscontinuity
 from palestra.training.health import Health
 from palestra.training.outcomes import Outcome
 from palestra.training.policies import OnIncomplete, Outage
@@ -141,7 +141,8 @@ class PooledFleet:
             self.reason = str(error) or f"it did not answer within {ANSWER_S:g} s"
             return
         self.health = health
-        self.repeatable = health.repeatable
+        if health.ok:
+            self.repeatable = health.repeatable
         self.reason = health.reason if not health.ok else ""
 
     @property
@@ -223,7 +224,7 @@ class PooledFleet:
                 return
             error = refusal
         except PalestraError as failure:
-            error = FleetLost(failure.message, may_have_begun=True)
+            error = FleetLost(_sentence(failure), may_have_begun=True)
         except Exception as failure:  # a bug, of ours or of a client of somebody's own
             logger.exception("fleet %s", self.name)
             error = FleetLost(f"{type(failure).__name__}: {failure}", may_have_begun=True)
@@ -250,3 +251,8 @@ class PooledFleet:
                 awaited = bundle.pending.pop(outcome.key, None)
                 if awaited is not None and not awaited.future.done():
                     awaited.future.set_result(outcome)
+
+
+def _sentence(error: PalestraError) -> str:
+    """Return what happened, without the list of rollouts that belongs to the fleet's submission."""
+    return error.cause.sentence if isinstance(error, IncompleteRollouts) else error.message
