@@ -84,10 +84,10 @@ def row(number: int, do: str = "") -> RolloutRequest:
     return RolloutRequest(row={"responses_create_params": params}, task_id=number)
 
 
-def write_project(folder: Path) -> None:
+def write_project(folder: Path, environment: str = ENVIRONMENT) -> None:
     """The folders of an environment, an agent and a model server that do as rows tell them."""
     for name, text in {
-        "resources_servers/x": ENVIRONMENT,
+        "resources_servers/x": environment,
         "responses_api_agents/greedy": AGENT,
         "responses_api_models/said": MODEL,
     }.items():

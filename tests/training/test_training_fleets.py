@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from contract_world import client_of, service_over, settings_for
-from process_world import config, pid_of, row, write_project
+from process_world import ENVIRONMENT, config, pid_of, row, write_project
 from training_world import AGENT, ToldAgent, ToldServers, request, requests
 
 from palestra.errors import ConfigError, RunFailed, VerifierError
@@ -233,7 +233,8 @@ async def test_of_three_fleets_of_processes_one_is_killed_and_none_of_5000_is_lo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_project(tmp_path)
+    repeatable = "class X(ResourcesServer):\n    repeatable = True\n"
+    write_project(tmp_path, ENVIRONMENT.replace("class X(ResourcesServer):\n", repeatable))
     found, started = config(tmp_path), dict[str, Fleet]()
 
     def make(name: str) -> RolloutClient:

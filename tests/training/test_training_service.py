@@ -17,7 +17,7 @@ from training_world import ToldAgent, request, requests
 
 from palestra.errors import ConfigError, InputDataError, PalestraError, RunFailed
 from palestra.training import IncompleteRollouts, Key, RemoteRolloutClient, outcome_from_json
-from palestra.training.service import RolloutService, openapi_document, require_token
+from palestra.training.service import RolloutService, openapi_document, service_token
 from palestra.training.service.calls import BatchGone, ServiceCalls
 from palestra.training.service.operations import RolloutOperations
 from palestra.training.service.wire import BatchRequest, CancelRequest
@@ -168,12 +168,13 @@ async def test_a_wrong_token_is_refused_as_a_setting() -> None:
 
 def test_beyond_this_machine_a_token_is_required() -> None:
     with pytest.raises(ConfigError) as raised:
-        require_token("0.0.0.0", "")  # what is refused
+        service_token("0.0.0.0", {})
 
     assert raised.value.exit_code == 2
     assert "PALESTRA_ROLLOUTS_TOKEN" in raised.value.hint
-    require_token("0.0.0.0", "a token")
-    require_token("127.0.0.1", "")
+    named = {"PALESTRA_ROLLOUTS_TOKEN": "a token"}
+    assert service_token("0.0.0.0", named) == "a token"
+    assert service_token("127.0.0.1", {}) == ""
 
 
 async def test_without_a_token_another_name_of_this_machine_is_refused() -> None:

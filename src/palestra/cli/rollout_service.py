@@ -1,6 +1,5 @@
 """`serve-rollouts`: a fleet whose rollouts trainers ask for over HTTP."""
 
-import os
 import signal
 from functools import partial
 
@@ -10,14 +9,18 @@ from palestra.config import ConfigTree, ResolvedConfig
 from palestra.errors import ConfigError
 from palestra.fleet import HeadAddress
 from palestra.settings import ServeRolloutsArgs, load
-from palestra.training import ClientSettings, RolloutClient, attached
-from palestra.training.service import TOKEN_VARIABLE, require_token, serve_rollouts
+from palestra.training import (
+    ClientSettings,
+    RolloutClient,
+    attached,
+    serve_rollouts,
+    service_token,
+)
 
 
 def serve(args: ServeRolloutsArgs, overrides: list[str], *, extra: ConfigTree) -> int:
     """Serve until stopped. Raises ConfigError: no servers are named, or a needed token is missing."""
-    token = os.environ.get(TOKEN_VARIABLE, "")
-    require_token(args.host, token)
+    token = service_token(args.host)
     config = load(overrides, ng=False, extra=extra, require_all=not args.attached)
     warn_all(config.warnings)
     try:
@@ -49,13 +52,11 @@ async def _serve(args: ServeRolloutsArgs, config: ResolvedConfig, token: str) ->
             hint="name config files (-c a.yaml), or use a running fleet: --attached",
         )
     ready = partial(_announce, token=token)
-    await serve_rollouts(
-        client, args.host, args.port, token=token, lease_s=args.lease_s, ready=ready
-    )
+    await serve_rollouts(client, args.host, args.port, lease_s=args.lease_s, ready=ready)
 
 
 def _announce(url: str, *, token: str) -> None:
     notice("rollout service ready; stop it with Ctrl-C")
     say(url)
     if not token:
-        notice(f"without {TOKEN_VARIABLE}, every program of this machine can use it")
+        notice("without PALESTRA_ROLLOUTS_TOKEN, every program of this machine can use it")

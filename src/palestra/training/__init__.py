@@ -38,7 +38,7 @@ from palestra.training.policies import OnIncomplete, Outage, Policies
 from palestra.training.raw import RawRow
 from palestra.training.requests import Key, RolloutRequest
 from palestra.training.servers import OpenServers, Servers
-from palestra.training.service import RemoteRolloutClient
+from palestra.training.service import RemoteRolloutClient, serve_rollouts, service_token
 from palestra.training.settings import (
     Attempts,
     ClientSettings,
@@ -92,4 +92,6 @@ __all__ = [
     "attached",
     "outcome_from_json",
     "outcome_to_json",
+    "serve_rollouts",
+    "service_token",
 ]

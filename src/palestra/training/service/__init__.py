@@ -10,16 +10,15 @@
 - `remote`: the client that keeps the contract of `palestra.training.contract`.
 """
 
-from palestra.training.service.app import TOKEN_VARIABLE, RolloutService, require_token
+from palestra.training.service.app import RolloutService, service_token
 from palestra.training.service.interface import openapi_document
 from palestra.training.service.remote import RemoteRolloutClient
 from palestra.training.service.serve import serve_rollouts
 
 __all__ = [
-    "TOKEN_VARIABLE",
     "RemoteRolloutClient",
     "RolloutService",
     "openapi_document",
-    "require_token",
     "serve_rollouts",
+    "service_token",
 ]

@@ -5,6 +5,7 @@ content type that no HTML form can send: a web page in a browser on this machine
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, Self, final
 
@@ -59,14 +60,19 @@ class _Refused(Exception):
         self.error = error
 
 
-def require_token(host: str, token: str) -> None:
-    """Raise ConfigError when a service would listen beyond this machine without a token."""
+def service_token(host: str, variables: Mapping[str, str] = os.environ) -> str:
+    """Return the token that the environment has for a service; empty without one.
+
+    Raises ConfigError: there is none, and the service would listen beyond this machine.
+    """
+    token = variables.get(TOKEN_VARIABLE, "")
     if not token and host not in LOOPBACK:
         raise ConfigError(
             f"the rollout service would listen on {host} without a token to protect it",
             hint=f"set {TOKEN_VARIABLE} to a long random text, here and for its clients",
             cause=KnownCause.NO_TOKEN,
         )
+    return token
 
 
 @final

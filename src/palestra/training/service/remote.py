@@ -23,7 +23,7 @@ from palestra.schema import encode_json
 from palestra.training.checks import SECONDS, require
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts
 from palestra.training.health import Health
-from palestra.training.outcomes import Completed, Failed, Group, Outcome, Summary, from_json
+from palestra.training.outcomes import Completed, Failed, Group, Outcome, Summary
 from palestra.training.policies import PolicyWords
 from palestra.training.requests import Key, RolloutRequest
 from palestra.training.rows import check_group_sizes, distinct_requests, keys_among, refusal
@@ -35,11 +35,13 @@ from palestra.training.service.wire import (
     BatchRequest,
     BatchState,
     CancelRequest,
-    GroupLine,
-    Line,
+    GroupReadLine,
     PageEnd,
+    ReadLine,
     StreamEnd,
     WeightVersion,
+    group_of,
+    outcome_of,
 )
 from palestra.training.settings import Attempts, ClientSettings
 from palestra.transport import HttpClient, new_id
@@ -52,6 +54,8 @@ WAIT_S: Final = 20.0
 """How long a request for outcomes waits for the first one."""
 RENEWALS: Final = 3
 """How often a lease is renewed while it lasts."""
+
+_READER: Final = msgspec.json.Decoder(type=ReadLine)
 
 Order = Callable[[], Awaitable[Any]]
 
@@ -212,7 +216,7 @@ class RemoteSubmission:
         self._orders.add(after)
         self._orders.add(lambda: self._submit(body))
         self._way = ""
-        self._lines: deque[Outcome | GroupLine] = deque()
+        self._lines: deque[Outcome | Group] = deque()
         self._received = 0
         """The number of lines that arrived."""
         self._end: StreamEnd | None = None
@@ -239,11 +243,11 @@ class RemoteSubmission:
     async def groups(self, size: int) -> AsyncIterator[Group]:
         """Yield each group as soon as all of its `size` members have ended."""
         members: dict[int | str, list[Key]] = {}
-        for key, group in self._groups.items():
-            members.setdefault(group, []).append(key)
+        for key, name in self._groups.items():
+            members.setdefault(name, []).append(key)
         check_group_sizes(members, size)
-        while isinstance(line := await self._next_line("groups", size), GroupLine):
-            yield Group(line.group_id, line.outcomes)
+        while isinstance(group := await self._next_line("groups", size), Group):
+            yield group
 
     async def gather(self) -> list[Outcome]:
         """Return all outcomes, in the order of the requests."""
@@ -295,7 +299,7 @@ class RemoteSubmission:
     async def _changed(self, operation: Callable[..., Awaitable[BatchState]], *body: Any) -> None:
         self._summary = (await operation(self.name, *body)).summary
 
-    async def _next_line(self, way: str, size: int = 0) -> Outcome | GroupLine | None:
+    async def _next_line(self, way: str, size: int = 0) -> Outcome | Group | None:
         if self._way not in {"", way}:
             raise RuntimeError("use only one of iteration, groups and gather for a submission")
         self._way = way
@@ -337,7 +341,7 @@ class RemoteSubmission:
 
     def _take(self, text: bytes) -> None:
         for encoded in text.splitlines():
-            line = from_json(encoded, Line)
+            line = _READER.decode(encoded)
             if isinstance(line, StreamEnd):
                 self._summary, self._end = line.summary, line
                 self._error = error_from_json(line.error)
@@ -345,14 +349,14 @@ class RemoteSubmission:
                 self._summary = line.summary
             else:
                 self._received += 1
-                self._lines.append(line)
-                self._note(line)
+                item = group_of(line) if isinstance(line, GroupReadLine) else outcome_of(line)
+                self._lines.append(item)
+                for outcome in item.completed if isinstance(item, Group) else [item]:
+                    self._note(outcome)
 
-    def _note(self, line: Outcome | GroupLine) -> None:
-        outcomes = line.outcomes if isinstance(line, GroupLine) else [line]
-        for outcome in outcomes:
-            if isinstance(outcome, Completed):
-                self._missing.pop(outcome.key, None)
+    def _note(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Completed):
+            self._missing.pop(outcome.key, None)
 
     def _lost(self, error: PalestraError) -> BatchFailed:
         """Return the error for a batch whose service is gone, or has forgotten it."""

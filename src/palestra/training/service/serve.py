@@ -8,7 +8,7 @@ from typing import Final
 from palestra.errors import ConfigError, RunFailed
 from palestra.fleet import holder_of, listen, serving
 from palestra.training.contract import RolloutSource
-from palestra.training.service.app import RolloutService, require_token
+from palestra.training.service.app import RolloutService, service_token
 
 LOOK_EVERY_S: Final = 1.0
 LAST_WORDS_S: Final = 30.0
@@ -20,7 +20,6 @@ async def serve_rollouts(
     host: str,
     port: int,
     *,
-    token: str,
     lease_s: float,
     ready: Callable[[str], object],
 ) -> None:
@@ -29,7 +28,7 @@ async def serve_rollouts(
     Raises ConfigError: there is no token beyond this machine, or the port is in use. Raises
     RunFailed: no rollout can come back any more.
     """
-    require_token(host, token)
+    token = service_token(host)
     try:
         sock = listen(host, port)
     except OSError as error:

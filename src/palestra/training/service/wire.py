@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from palestra.schema import JsonDict
-from palestra.training.outcomes import Completed, Failed, Summary
+from palestra.training.outcomes import Completed, Failed, Group, Outcome, Summary
+from palestra.training.raw import RawRow
 from palestra.training.requests import Key, RolloutRequest
 
 SERVICE: Final = "palestra rollouts"
@@ -89,11 +90,24 @@ class GroupPage(Page, frozen=True, kw_only=True):
     """The number of members that each group of the batch has."""
 
 
+class CompletedLine(Completed, frozen=True, kw_only=True, tag_field="outcome", tag="completed"):
+    """A `Completed` whose raw row is still JSON: most trainers never read it."""
+
+    raw: msgspec.Raw  # type: ignore[assignment]  # its JSON is the same
+
+
 class GroupLine(msgspec.Struct, frozen=True, tag_field="outcome", tag="group"):
     """One group of rollouts."""
 
     group_id: int | str
     outcomes: list[Completed | Failed]
+
+
+class GroupReadLine(msgspec.Struct, frozen=True, tag_field="outcome", tag="group"):
+    """A `GroupLine`, as the client reads it."""
+
+    group_id: int | str
+    outcomes: list[CompletedLine | Failed]
 
 
 class PageEnd(msgspec.Struct, frozen=True, tag_field="outcome", tag="page_end"):
@@ -111,6 +125,23 @@ class StreamEnd(msgspec.Struct, frozen=True, tag_field="outcome", tag="stream_en
 
 
 Line = Completed | Failed | GroupLine | PageEnd | StreamEnd
+"""A line, as it is described."""
+ReadLine = CompletedLine | Failed | GroupReadLine | PageEnd | StreamEnd
+"""A line, as the client reads it."""
+
+
+def group_of(line: GroupReadLine) -> Group:
+    """Return the group of a line."""
+    return Group(line.group_id, [outcome_of(outcome) for outcome in line.outcomes])
+
+
+def outcome_of(line: CompletedLine | Failed) -> Outcome:
+    """Return the outcome of a line."""
+    if isinstance(line, Failed):
+        return line
+    # A copy: the line's own JSON is a part of the whole page.
+    fields = msgspec.structs.asdict(line) | {"raw": RawRow(bytes(line.raw))}
+    return Completed(**fields)
 
 
 class Problem(msgspec.Struct, frozen=True):
