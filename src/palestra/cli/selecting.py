@@ -12,11 +12,10 @@ from palestra.analysis import (
     TaskVerdict,
     provenance_path,
 )
-from palestra.api import select
+from palestra.api import TaskSelection, select
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
 from palestra.errors import RunFailed
-from palestra.schema import JsonDict
 from palestra.settings import SelectArgs
 from palestra.system import shown
 
@@ -39,7 +38,8 @@ def select_tasks(args: SelectArgs) -> int:
     for text in selection.notices:
         notice(text)
     if args.as_json:
-        say_json(_as_json(selection, args))
+        out = None if args.out is None or not selection.kept else str(args.out)
+        say_json({"out": out, **TaskSelection(selection, criteria, args.rollouts).to_dict()})
     else:
         _show(selection, args)
     if not selection.kept:
@@ -79,13 +79,3 @@ def _row(verdict: TaskVerdict, tasks: Sequence[JudgedTask]) -> list[str]:
     never = sum(task.more_rollouts is None for task in unsure)
     needed = f"{rollouts_needed}" + (f", and {never} on an edge itself" if never else "")
     return [verdict, str(len(tasks)), str(len(unsure)), needed if unsure else "-"]
-
-
-def _as_json(selection: Selection, args: SelectArgs) -> JsonDict:
-    return {
-        "out": None if args.out is None or not selection.kept else str(args.out),
-        "counts": {verdict.value: len(selection.of(verdict)) for verdict in TaskVerdict},
-        "kept": [selection.tasks[position].task for position in selection.kept],
-        "failures": selection.failures,
-        "borderline": [task for task in selection.tasks if task.borderline],
-    }

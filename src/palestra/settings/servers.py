@@ -40,7 +40,7 @@ class InitArgs(Settings):
     )
 
 
-class TestArgs(Settings):
+class TestArgs(JsonArgs):
     """The arguments of `test`. Without `names`, all environments of the project are tested; without
     a project, those of Palestra.
     """
@@ -56,9 +56,6 @@ class TestArgs(Settings):
     record: bool = Field(
         default=False, description="First record example rollouts and metrics anew."
     )
-    as_json: Annotated[bool, flag("--json")] = Field(
-        default=False, description="The results as JSON."
-    )
     data: bool = True
     """Whether to check the data of the environment."""
     fresh: bool = True
@@ -66,7 +63,7 @@ class TestArgs(Settings):
     """
 
 
-class VerifyEnvArgs(OwnSettings):
+class VerifyEnvArgs(OwnSettings, JsonArgs):
     """The arguments of `verify-env`."""
 
     environment: Annotated[str, Flag(argument=True)] = Field(
@@ -78,9 +75,6 @@ class VerifyEnvArgs(OwnSettings):
     )
     hostile_s: Annotated[float, flag("--hostile-seconds")] = Field(
         default=120.0, ge=1.0, description="Seconds for all hostile answers together."
-    )
-    as_json: Annotated[bool, flag("--json")] = Field(
-        default=False, description="The report as JSON."
     )
 
 

@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     cluster.command("ray-node", hidden=True)(ray_node)
     cluster.command("prepare-inputs", hidden=True)(prepare_inputs)
     settings_command(cluster, "MergeShardsArgs", name="merge-shards")(merge_shards)
+    settings_command(cluster, "MergeRunsArgs", name="merge-runs")(merge_runs)
     cluster.command("profile-merged", hidden=True)(profile_merged)
 
 
@@ -126,6 +127,13 @@ def merge_shards(flags: Flags) -> None:
     themselves.
     """
     run("palestra.cli.clustering.main_steps:merge_by_hand", "MergeShardsArgs", flags)
+
+
+def merge_runs(flags: Flags) -> None:
+    """Merge runs of one plan that were collected into several folders, such as other seeds or other
+    chunks.
+    """
+    run("palestra.cli.clustering.main_steps:merge_runs", "MergeRunsArgs", flags)
 
 
 def profile_merged(plan: Plan) -> None:
