@@ -7,8 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import zstandard
 from cli_world import AGENT, KEY, MULTI_STEP, OPENAI, World
+
+from packers import zstd
 
 CONFIGS = f"+config_paths=[{MULTI_STEP},{OPENAI}]"
 POLICY = ("++policy_base_url=http://127.0.0.1:9/v1", f"++policy_api_key={KEY}")
@@ -403,7 +404,7 @@ def test_the_rows_of_a_file_are_read_however_it_was_saved(furnished: World, how:
     data = f"{TASK}not a row\n".encode()
     saved = {
         "gz": gzip.compress(data),
-        "zst": zstandard.compress(data),
+        "zst": zstd.compress(data),
         "windows": b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"),
     }[how]
     (furnished.folder / "tasks.jsonl").write_bytes(saved)

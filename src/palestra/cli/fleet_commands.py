@@ -130,7 +130,7 @@ def status(args: StatusArgs, overrides: list[str], *, ng: bool = False) -> int:
         _print_json(statuses)
     elif statuses is None:
         say("No Palestra servers found running.")
-        notice("hint: start some with `palestra run` (or ng_run)")
+        notice("hint: start some with `palestra run` (`gym env start`, `ng_run`)")
     else:
         show_statuses(statuses)
         say(summary_line(statuses))

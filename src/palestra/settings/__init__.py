@@ -28,6 +28,7 @@ from palestra.settings.cluster import (
     MergeShardsArgs,
     ModelServer,
     RolloutOptions,
+    RunStatusArgs,
     Time,
     config_list,
 )
@@ -139,6 +140,7 @@ __all__ = [
     "ReverifyArgs",
     "RolloutOptions",
     "RunArgs",
+    "RunStatusArgs",
     "RunsArgs",
     "SandboxArgs",
     "ScoresArgs",

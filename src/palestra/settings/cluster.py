@@ -343,15 +343,29 @@ class CommandOptions(JobOptions):
 
 
 class FollowArgs(JsonArgs):
-    """The arguments of `cluster status`, `retry-failed` and `cancel`."""
+    """The arguments of `cluster retry-failed` and `cancel`."""
 
     run: Annotated[str, Flag(metavar="RUN", argument=True)] = Field(
         description="The run's output folder, or its name."
     )
 
 
+class RunStatusArgs(FollowArgs):
+    """The arguments of `cluster status`."""
+
+    watch: Annotated[bool, flag("--watch", "-w")] = Field(
+        default=False, description="Print it again whenever it changes, until the run has ended."
+    )
+    every: float = Field(default=10.0, ge=1.0, description="With --watch: seconds between looks.")
+
+
 class LogsArgs(FollowArgs):
     """The arguments of `cluster logs`."""
+
+    follow: Annotated[bool, flag("--follow", "-f")] = Field(
+        default=False,
+        description="Go on printing what is written, until the shard, the job or the run has ended.",
+    )
 
     unit: Annotated[str | None, flag("--of")] = Field(
         default=None, description="A shard's or a job's name; default: what failed."

@@ -18,7 +18,7 @@ cluster = typer.Typer(help="Rollouts over many jobs of a cluster.", no_args_is_h
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.add_typer(cluster, name="cluster")
-    settings_command(cluster, "FollowArgs")(status)
+    settings_command(cluster, "RunStatusArgs")(status)
     settings_command(cluster, "LogsArgs")(logs)
     settings_command(cluster, "FollowArgs", name="retry-failed")(retry_failed)
     settings_command(cluster, "FollowArgs")(cancel)
@@ -70,7 +70,7 @@ def run_cmd(
 
 def status(flags: Flags) -> None:
     """Print the state of each job and shard of a run; exit 0 only once all is done."""
-    run(f"{RUNS}:status", "FollowArgs", flags)
+    run(f"{RUNS}:status", "RunStatusArgs", flags)
 
 
 def logs(flags: Flags) -> None:

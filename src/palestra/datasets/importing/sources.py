@@ -12,10 +12,9 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import orjson
 
-from palestra.datasets.extras import needs
 from palestra.datasets.packed import open_rows
 from palestra.datasets.problems import RowProblems
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, require_extra
 from palestra.schema import COMPRESSED_SUFFIXES, MAX_ROW_BYTES, Line, jsonl_lines, read_jsonl
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ def _write_rows(parquet: Path, output: IO[bytes]) -> None:
 
     Raises InputDataError: the file is not Parquet, or a value cannot be written as JSON.
     """
-    needs("pyarrow", extra="parquet", what="reading Parquet")
+    require_extra("pyarrow", extra="parquet", what="reading Parquet")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
