@@ -204,7 +204,7 @@ def _entrypoint(overrides: list[str]) -> EntrypointArgs:
 
 def test_servers(args: TestArgs) -> int:
     """Test every folder and print the table; exit 1 when any check of any folder failed."""
-    folders = [_named(name) for name in args.names] if args.names else _all((RESOURCES,))
+    folders = [_test_subject(name) for name in args.names] if args.names else _all((RESOURCES,))
     if args.record:
         for folder in folders:
             if isinstance(folder, NamedFile):
@@ -218,7 +218,7 @@ def test_servers(args: TestArgs) -> int:
     return _tested(folders, args)
 
 
-def _named(name: str) -> NamedFile | Path:
+def _test_subject(name: str) -> NamedFile | Path:
     """Return the file or the folder that a user named. Raises ConfigError: it does not exist."""
     file = NamedFile.parse(name)
     if file is None:
