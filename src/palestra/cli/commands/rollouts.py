@@ -90,7 +90,10 @@ def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
     def command() -> int:
         from palestra.cli.collecting import collect as collect_rollouts
         from palestra.cli.environment_flags import with_models
+        from palestra.errors import ConfigError
 
+        if {"input_jsonl_fpath", "split"} <= flags.keys():
+            raise ConfigError("--input and --split cannot be combined: each names the rows")
         as_json = flags.pop(AS_JSON, False)
         words = with_configs(configs, overrides)
         words, extra = with_models(_models(flags), words, flags)

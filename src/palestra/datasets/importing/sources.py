@@ -37,6 +37,8 @@ def records_of(path: Path) -> Records:
     packed = path.suffix.lower() in COMPRESSED_SUFFIXES
     suffix = Path(path.stem).suffix if packed else path.suffix
     reader = _READERS.get(suffix.lower())
+    if path.is_dir():
+        raise InputDataError(f"{path} is a folder, not a file of rows")
     if reader is None:
         raise InputDataError(
             f"{path}: {suffix or 'a file without an ending'} is not a format that can be imported",
