@@ -363,7 +363,7 @@ def cancel(args: FollowArgs) -> int:
         for job_id in unit.open_ids:
             _record_cancelled(files, unit, job_id)
     if args.as_json:
-        say(orjson.dumps({"cancelled": ids}).decode())
+        say_json({"cancelled": ids})
     else:
         say(
             f"cancelled {len(ids)} jobs"
@@ -421,7 +421,7 @@ def retry_failed(args: FollowArgs) -> int:
             if standing in counts
         }
         if args.as_json:
-            say(orjson.dumps({"submitted": [], "underway": underway}).decode())
+            say_json({"submitted": [], "underway": underway})
         else:
             say(_nothing_to_retry(underway))
         return 0
@@ -433,7 +433,7 @@ def retry_failed(args: FollowArgs) -> int:
     ]
     run = resubmit(run_status.run, shards, active=active, stuck=ids)
     if args.as_json:
-        say(orjson.dumps({"submission": run.submission, "submitted": shards}).decode())
+        say_json({"submission": run.submission, "submitted": shards})
     else:
         say(f"submission {run.submission}: {', '.join(shards) or 'merge and profile'}")
     return 0
