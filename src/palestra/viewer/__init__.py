@@ -1,0 +1,1 @@
+"""The local web app for looking at runs: `palestra view`."""
