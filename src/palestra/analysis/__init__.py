@@ -21,9 +21,10 @@ from palestra.analysis.comparison.result import (
     RunCounts,
     judge_comparison,
 )
+from palestra.analysis.fingerprints import fingerprint
 from palestra.analysis.frame import AgentName, Endings, RowPositions, RunCompleteness, RunFrame
 from palestra.analysis.intervals import Estimate, estimate_difference, estimate_level
-from palestra.analysis.load import load_run
+from palestra.analysis.load import family_of, load_run
 from palestra.analysis.manifests import MixedRuns
 from palestra.analysis.queries.parsing import parse_query
 from palestra.analysis.queries.tree import (
@@ -48,9 +49,10 @@ from palestra.analysis.report.statements import (
     ReportValues,
     report_values,
 )
-from palestra.analysis.report.transcript import Entry, output_entries, prompt_entries
+from palestra.analysis.report.transcript import Entry, output_entries, prompt_entries, question
 from palestra.analysis.report.write import write_report
 from palestra.analysis.run_head import RunHead, run_head
+from palestra.analysis.scan import RowBlock, RowReader, decode_value, split_row, why_no_row
 from palestra.analysis.seeds.answers import read_answers
 from palestra.analysis.seeds.scores import (
     ModelScores,
@@ -126,8 +128,10 @@ __all__ = [
     "RegressionGate",
     "Remark",
     "ReportValues",
+    "RowBlock",
     "RowPlace",
     "RowPositions",
+    "RowReader",
     "RunCompleteness",
     "RunCounts",
     "RunFrame",
@@ -147,9 +151,12 @@ __all__ = [
     "check_destination",
     "comparison_of",
     "decide_query",
+    "decode_value",
     "estimate_difference",
     "estimate_level",
     "export_selection",
+    "family_of",
+    "fingerprint",
     "html_table",
     "judge_comparison",
     "load_run",
@@ -163,6 +170,7 @@ __all__ = [
     "profile_tasks",
     "prompt_entries",
     "provenance_path",
+    "question",
     "read_answers",
     "refuse_shared_files",
     "report_values",
@@ -171,9 +179,11 @@ __all__ = [
     "score_model",
     "selection_of",
     "selection_origin",
+    "split_row",
     "summarize",
     "visible",
     "visible_line",
+    "why_no_row",
     "write_agent_metrics",
     "write_report",
     "write_reward_profiling",

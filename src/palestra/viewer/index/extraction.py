@@ -1,0 +1,441 @@
+"""Takes the indexed values out of blocks of rows and appends them to columns.
+
+The columns of the tables `inputs`, `results` and `failures` are in file order, one value per row. A
+task that is a plain integer is stored as it is, any other as `-2 - n`, where n is the number of its
+JSON text in the heap `texts`; NO_TASK marks a row without indices.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from palestra.analysis import RowBlock, decode_value, family_of, fingerprint, question, split_row
+from palestra.metrics import (
+    INDICES,
+    RESPONSE,
+    REWARD,
+    ColumnBuilder,
+    IntArray,
+    Nested,
+    is_finite_number,
+)
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    EMPTY_ANSWER,
+    FAILURE_CLASS,
+    FAILURE_LAYER,
+    FAILURE_TERMINAL,
+    RETRIABLE,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    JsonDict,
+    field_of,
+    is_truncated,
+    model_turns,
+    reverify_in,
+)
+from palestra.viewer.index.heaps import HeapWriter
+from palestra.viewer.index.storage import Columns
+
+NO_TASK: Final = -1
+NO_TEXT: Final = -1
+SHORT_TEXT: Final = 64
+"""The largest number of characters of a text that is a field."""
+ANSWER_CHARACTERS: Final = 200
+MOST_FIELDS: Final = 200
+"""The largest number of fields taken from rows, apart from those that every rollout has."""
+BETWEEN: Final = "\x1f"
+"""Stands around each name of the tools of a rollout."""
+_REMEMBERED: Final = 4_096
+_LARGEST_PLAIN: Final = 2**62
+_NOT_FIELDS: Final = INDICES | {AGENT_REF, RESPONSE, CREATE_PARAMS, FAILURE_CLASS}
+
+
+class OutputItem(msgspec.Struct, gc=False):
+    """What is decoded of an item of a response."""
+
+    type: Any = None
+    role: Any = None
+    name: Any = None
+    content: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class IndexedObject(Nested, gc=False):
+    """What is decoded of an object inside a row."""
+
+    output: list[OutputItem] | str | None = None
+
+
+class TextCodes:
+    """Numbers short texts by their position in the heap `texts`. A text may get several numbers:
+    only the last few thousand are remembered.
+    """
+
+    def __init__(self, heap: HeapWriter) -> None:
+        self._heap = heap
+        self._codes: dict[Any, int] = {}
+
+    def code(self, text: str) -> int:
+        """Return the number of one text."""
+        code = self._codes.get(text)
+        if code is None:
+            if len(self._codes) >= _REMEMBERED:
+                self._codes.clear()
+            code = self._codes[text] = self._heap.add(text)
+        return code
+
+    def codes(self, values: Sequence[Any]) -> IntArray:
+        """Return the number of each value; NO_TEXT for one that is not a short text."""
+        return np.fromiter(
+            (
+                self.code(value) if type(value) is str and len(value) <= SHORT_TEXT else NO_TEXT
+                for value in values
+            ),
+            np.int32,
+            len(values),
+        ).astype(np.int64)
+
+
+class FieldState(msgspec.Struct):
+    """A field taken from rows: its column, and what its values are."""
+
+    column: str
+    whole: bool = True
+    boolean: bool = True
+
+
+class FieldStates(msgspec.Struct):
+    """The fields taken from result rows, in order of appearance."""
+
+    numbers: dict[str, FieldState] = {}
+    texts: dict[str, str] = {}
+    left_out: int = 0
+    """How many fields beyond MOST_FIELDS were left out, counted once per batch."""
+
+
+class TableWriter:
+    """Collects the columns of one table until `flush`."""
+
+    def __init__(self, columns: Columns, name: str) -> None:
+        self._columns, self._name = columns, name
+        self._parts: dict[str, list[Any]] = {}
+        self.rows = 0
+        """The rows that are collected and not yet flushed."""
+
+    def add(self, rows: int, values: Mapping[str, Any]) -> None:
+        """Add rows. `values`: per column, an array."""
+        for column, array in values.items():
+            self._parts.setdefault(column, []).append(array)
+        self.rows += rows
+
+    def flush(self) -> None:
+        """Write what was collected. Raises OSError or StorageFull."""
+        for column, parts in self._parts.items():
+            self._columns.append(f"{self._name}.{column}", np.concatenate(parts))
+        self._parts, self.rows = {}, 0
+
+
+class Extraction:
+    """Takes values out of the rows of one run. `family`: the path of the `group_by` field. `rows`:
+    how many result rows are in the columns already.
+    """
+
+    def __init__(
+        self, columns: Columns, fields: FieldStates, *, family: Sequence[str], rows: int
+    ) -> None:
+        self._columns, self.fields = columns, fields
+        self._texts = HeapWriter(columns, "texts")
+        self._heaps = {
+            name: HeapWriter(columns, name) for name in ("answers", "prompts", "messages")
+        }
+        self._tables = {
+            name: TableWriter(columns, name)
+            for name in ("inputs", "results", "failures", "prompts")
+        }
+        self._codes: dict[str, TextCodes] = {}
+        self._family = family
+        self._builder = ColumnBuilder()
+        self._boolean: dict[str, bool] = {}
+        self._text_parts: dict[str, list[tuple[int, IntArray]]] = {}
+        self._known_tasks: dict[int, None] = {}
+        self._result_rows = rows
+
+    # Tables
+
+    def inputs(self, block: RowBlock, file: int) -> None:
+        """Add materialized rows."""
+        keys = self._keys(block, file)
+        self._tables["inputs"].add(len(block), keys)
+        self._prompts(block, keys["task"])
+
+    def results(self, block: RowBlock, file: int, *, with_prompts: bool) -> None:
+        """Add scored rows. `with_prompts`: the run has no materialized inputs."""
+        rows = len(block)
+        keys = self._keys(block, file)
+        responses = block.field(RESPONSE)
+        described = [_described(response) for response in responses]
+        tools = self._coded("tools")
+        self._tables["results"].add(
+            rows,
+            keys
+            | {
+                "truncated": np.fromiter(map(is_truncated, responses), np.bool_, rows),
+                "empty": np.fromiter(
+                    (value is True for value in block.field(EMPTY_ANSWER)), np.bool_, rows
+                ),
+                "turns": np.fromiter((d[0] for d in described), np.int32, rows),
+                "calls": np.fromiter((d[1] for d in described), np.int32, rows),
+                "tools": np.fromiter((tools.code(d[2]) for d in described), np.int32, rows),
+                "scored": np.fromiter(map(is_finite_number, block.field(REWARD)), np.bool_, rows),
+            },
+        )
+        for _, _, _, answer in described:
+            self._heaps["answers"].add(answer)
+        self._take_fields(block)
+        if with_prompts:
+            self._prompts(block, keys["task"])
+
+    def failures(self, block: RowBlock, file: int) -> None:
+        """Add failed attempts."""
+        rows = len(block)
+        attempts = block.field("attempt")
+        reverify = self._coded("reverify")
+        hints = block.field("hint")
+        self._tables["failures"].add(
+            rows,
+            self._keys(block, file)
+            | {
+                "attempt": np.fromiter(
+                    (n if type(n) is int and 0 <= n < 2**31 else 1 for n in attempts),
+                    np.int32,
+                    rows,
+                ),
+                "class": self._coded("class").codes(block.field(FAILURE_CLASS)).astype(np.int32),
+                "layer": self._coded("layer").codes(block.field(FAILURE_LAYER)).astype(np.int32),
+                "cause": self._coded("cause").codes(block.field("cause")).astype(np.int32),
+                "terminal": _true(block.field(FAILURE_TERMINAL)),
+                "retriable": _true(block.field(RETRIABLE)),
+                "answered": np.fromiter(
+                    (value is not None for value in block.field(RESPONSE)), np.bool_, rows
+                ),
+                "reverify": np.fromiter(
+                    (reverify.code(reverify_in(h) if isinstance(h, str) else "") for h in hints),
+                    np.int32,
+                    rows,
+                ),
+            },
+        )
+        for message in block.field("message"):
+            text = message if isinstance(message, str) else ""
+            self._heaps["messages"].add(text[:ANSWER_CHARACTERS])
+
+    @property
+    def is_large(self) -> bool:
+        """Whether so much is collected that it should be flushed."""
+        return (
+            any(table.rows > 20_000 for table in self._tables.values())
+            or len(self._builder) > 2 * MOST_FIELDS
+        )
+
+    def flush(self) -> None:
+        """Write everything collected. Raises OSError or StorageFull."""
+        rows = self._tables["results"].rows
+        self._flush_fields(rows)
+        self._result_rows += rows
+        for table in self._tables.values():
+            table.flush()
+        for heap in (self._texts, *self._heaps.values()):
+            heap.flush()
+
+    # Keys, agents, families
+
+    def _coded(self, field: str) -> TextCodes:
+        if field not in self._codes:
+            self._codes[field] = TextCodes(self._texts)
+        return self._codes[field]
+
+    def _keys(self, block: RowBlock, file: int) -> dict[str, Any]:
+        rows = len(block)
+        task, rollout = self._indices(block)
+        return {
+            "file": np.full(rows, file, np.uint16),
+            "offset": np.array(block.offsets, np.int64),
+            "length": np.fromiter(map(len, block.texts), np.uint32, rows),
+            "line": np.array(block.lines, np.uint32),
+            "task": task,
+            "rollout": rollout,
+            "agent": self._agents(block, "name"),
+            "agent_type": self._agents(block, "type"),
+            "family": self._families(block),
+        }
+
+    def _indices(self, block: RowBlock) -> tuple[IntArray, IntArray]:
+        tasks, rollouts = block.field(TASK_INDEX), block.field(ROLLOUT_INDEX)
+        if set(map(type, tasks)) == set(map(type, rollouts)) == {int}:
+            try:
+                task, rollout = np.array(tasks, np.int64), np.array(rollouts, np.int64)
+            except OverflowError:
+                pass
+            else:
+                if len(task) and task.min() >= 0 and task.max() < _LARGEST_PLAIN:
+                    return task, rollout
+        pairs = [self._index(*pair) for pair in zip(tasks, rollouts, strict=True)]
+        columns = np.array(pairs, np.int64).reshape(-1, 2)
+        return columns[:, 0], columns[:, 1]
+
+    def _index(self, task: Any, rollout: Any) -> tuple[int, int]:
+        if type(task) not in {int, str} or type(rollout) is not int or abs(rollout) >= 2**63:
+            return NO_TASK, 0
+        if type(task) is int and 0 <= task < _LARGEST_PLAIN:
+            return task, rollout
+        return -2 - self._coded("task").code(json.dumps(task)), rollout
+
+    def _agents(self, block: RowBlock, name: str) -> IntArray:
+        """Return the codes of the names or types of the agents; NO_TEXT without a name."""
+        codes = self._coded(f"agent {name}")
+        values = [field_of(reference, name) for reference in block.field(AGENT_REF)]
+        return np.fromiter(
+            (codes.code(v) if isinstance(v, str) else NO_TEXT for v in values), np.int32, len(block)
+        )
+
+    def _families(self, block: RowBlock) -> IntArray:
+        if not self._family:
+            return np.full(len(block), NO_TEXT, np.int32)
+        codes = self._coded("family")
+        names = (family_of(value, self._family[1:]) for value in block.field(self._family[0]))
+        values = (NO_TEXT if name is None else codes.code(name) for name in names)
+        return np.fromiter(values, np.int32, len(block))
+
+    def _prompts(self, block: RowBlock, tasks: IntArray) -> None:
+        for at, task in enumerate(tasks.tolist()):
+            if task == NO_TASK or task in self._known_tasks:
+                continue
+            if len(self._known_tasks) >= 16 * _REMEMBERED:
+                self._known_tasks.clear()
+            self._known_tasks[task] = None
+            raw = split_row(block.texts[at]) or {}
+            self._heaps["prompts"].add(question(_request(raw))[:ANSWER_CHARACTERS])
+            self._tables["prompts"].add(
+                1,
+                {
+                    "task": np.array([task], np.int64),
+                    "fingerprint": np.frombuffer(fingerprint(raw), np.uint8),
+                },
+            )
+
+    # Fields
+
+    def _take_fields(self, block: RowBlock) -> None:
+        first = self._tables["results"].rows - len(block)
+        self._builder.add(block.fields, len(block))
+        for name, values in block.fields.items():
+            kinds = set(map(type, values))
+            if bool in kinds or int in kinds or float in kinds:
+                only = kinds <= {bool, type(None)}
+                self._boolean[name] = self._boolean.get(name, True) and only
+            if str in kinds and name not in _NOT_FIELDS and self._may_have_text(name):
+                codes = self._coded(f"field {name}").codes(values)
+                if (codes != NO_TEXT).any():
+                    self._text_parts.setdefault(name, []).append((first, codes))
+
+    def _may_have_text(self, name: str) -> bool:
+        texts = self.fields.texts
+        if name in texts or len(texts) + len(self._text_parts) < MOST_FIELDS:
+            return True
+        self.fields.left_out += name not in self._text_parts
+        return name in self._text_parts
+
+    def _flush_fields(self, rows: int) -> None:
+        if not rows:
+            return
+        built = self._builder.build()
+        self._builder = ColumnBuilder()
+        states = self.fields.numbers
+        for name, values in built.values.items():
+            if name not in states:
+                if len(states) >= MOST_FIELDS:
+                    self.fields.left_out += 1
+                    continue
+                states[name] = FieldState(f"results.number{len(states)}")
+                self._pad(states[name].column, np.nan, np.float64)
+            state = states[name]
+            state.whole &= name in built.whole
+            state.boolean &= self._boolean.get(name, False)
+            self._columns.append(state.column, values)
+        for name, state in states.items():
+            if name not in built.values:
+                self._columns.append(state.column, np.full(rows, np.nan))
+        self._flush_texts(rows)
+        self._boolean = {}
+
+    def _flush_texts(self, rows: int) -> None:
+        columns = self.fields.texts
+        for name in self._text_parts:
+            if name not in columns:
+                columns[name] = f"results.text{len(columns)}"
+                self._pad(columns[name], NO_TEXT, np.int32)
+        for name, column in columns.items():
+            values = np.full(rows, NO_TEXT, np.int32)
+            for first, codes in self._text_parts.get(name, ()):
+                values[first : first + len(codes)] = codes
+            self._columns.append(column, values)
+        self._text_parts = {}
+
+    def _pad(self, column: str, value: float, dtype: Any) -> None:
+        """Write a column for the rows before a field's first appearance."""
+        self._columns.append(column, np.full(self._result_rows, value, dtype))
+
+
+def _described(response: Any) -> tuple[int, int, str, str]:
+    """Return the model's turns, its tool calls, the names of the tools, and the answer's end."""
+    output = field_of(response, "output") if not isinstance(response, str) else response
+    if isinstance(output, str):
+        return 1, 0, "", output[-ANSWER_CHARACTERS:]
+    items = output if isinstance(output, list) else []
+    calls = [field_of(item, "name") for item in items if _kind(item) == "function_call"]
+    names = sorted({name for name in calls if isinstance(name, str)})
+    tools = f"{BETWEEN}{BETWEEN.join(names)}{BETWEEN}" if names else ""
+    return model_turns(items), len(calls), tools, _answer(items)
+
+
+def _kind(item: Any) -> Any:
+    return field_of(item, "type") or "message"
+
+
+def _answer(items: Sequence[Any]) -> str:
+    """Return the end of the last message of the model."""
+    for item in reversed(items):
+        if _kind(item) == "message" and field_of(item, "role") in {"assistant", None}:
+            text = _text(field_of(item, "content"))
+            if text:
+                return text[-ANSWER_CHARACTERS:]
+    return ""
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, msgspec.Raw):
+        content = decode_value(content)
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(filter(None, map(_part_text, content)))
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    text = field_of(part, "text")
+    return text if isinstance(text, str) else ""
+
+
+def _true(values: Iterable[Any]) -> Any:
+    return np.array([value is True for value in values], np.bool_)
+
+
+def _request(raw: Mapping[str, msgspec.Raw]) -> JsonDict:
+    return {CREATE_PARAMS: decode_value(raw[CREATE_PARAMS])} if CREATE_PARAMS in raw else {}

@@ -1,0 +1,113 @@
+"""Texts in a heap: one after the other, each followed by a zero byte, and searched as bytes."""
+
+import re
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from palestra.metrics import IntArray
+from palestra.viewer.index.storage import Columns
+
+SEPARATOR: Final = b"\0"
+_SEARCHED_AT_ONCE: Final = 1 << 22
+_MOST_VARIANTS: Final = 8
+
+
+def heap_bytes(text: str) -> bytes:
+    """Return a text as it is in a heap. Zero characters become spaces, and lone surrogates `?`."""
+    return text.encode("utf-8", "replace").replace(SEPARATOR, b" ")
+
+
+class HeapWriter:
+    """Collects texts until `flush` appends them to the columns `NAME.heap` and `NAME.ends`."""
+
+    def __init__(self, columns: Columns, name: str) -> None:
+        self._columns, self._name = columns, name
+        self._texts: list[bytes] = []
+        self._ends = array("q")
+        sizes = columns.states
+        self._end = sizes[f"{name}.heap"].size if f"{name}.heap" in sizes else 0
+        self._count = sizes[f"{name}.ends"].size // 8 if f"{name}.ends" in sizes else 0
+
+    def add(self, text: str) -> int:
+        """Append a text; return its number."""
+        data = heap_bytes(text) + SEPARATOR
+        self._texts.append(data)
+        self._end += len(data)
+        self._ends.append(self._end)
+        self._count += 1
+        return self._count - 1
+
+    def flush(self) -> None:
+        """Write the collected texts. Raises OSError or StorageFull."""
+        if self._texts:
+            self._columns.append(f"{self._name}.heap", b"".join(self._texts))
+            self._columns.append(f"{self._name}.ends", self._ends.tobytes())
+            self._texts, self._ends = [], array("q")
+
+
+class Heap:
+    """The texts of a snapshot, by number."""
+
+    def __init__(self, data: "np.typing.NDArray[np.uint8]", ends: IntArray) -> None:
+        self._data = memoryview(data).cast("B") if len(data) else memoryview(b"")
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def text(self, number: int) -> str:
+        """Return one text."""
+        start = int(self._ends[number - 1]) if number else 0
+        data = bytes(self._data[start : int(self._ends[number]) - 1])
+        return data.decode("utf-8", "replace")
+
+    def texts(self, numbers: Sequence[int]) -> list[str]:
+        return list(map(self.text, numbers))
+
+    def search(self, text: str, *, whole: bool = False, separator: str = "") -> IntArray:
+        """Return the numbers of the texts that contain `text`, without case, in order.
+
+        `whole`: they must equal it. `separator`: a character that stands around each part of a text;
+        one part must equal `text`.
+        """
+        before = SEPARATOR if whole else separator.encode()
+        pattern, is_folded = folded_pattern(heap_bytes(text).decode(), around=before)
+        hits = [np.empty(0, np.int64)]
+        start = 0
+        # A whole text is searched with the separator before it: the first has none.
+        if whole and len(self) and self.text(0).lower() == text.lower():
+            hits.append(np.zeros(1, np.int64))
+        while start < len(self._data):
+            end = min(start + _SEARCHED_AT_ONCE, len(self._data))
+            if end < len(self._data):
+                end = int(self._ends[np.searchsorted(self._ends, end)])
+            first = max(start - 1, 0)
+            data = bytes(self._data[first:end])
+            matches = pattern.finditer(data if is_folded else data.lower())
+            positions = np.fromiter((match.start() for match in matches), np.int64)
+            if len(positions):
+                inside = positions + first + (1 if whole else 0)
+                hits.append(np.searchsorted(self._ends, inside, side="right"))
+            start = end
+        return np.unique(np.concatenate(hits))
+
+
+def folded_pattern(text: str, *, around: bytes = b"") -> tuple["re.Pattern[bytes]", bool]:
+    """Return a pattern of bytes that finds a text without case, and whether it folds case itself;
+    else the bytes must be lowered.
+
+    Every character stands for itself: the text is no regular expression.
+    """
+    edge = re.escape(around)
+    if text.isascii():
+        return re.compile(edge + re.escape(text.lower().encode()) + edge), False
+    return re.compile(edge + b"".join(map(_any_case, text)) + edge), True
+
+
+def _any_case(character: str) -> bytes:
+    variants = {character, character.lower(), character.upper(), character.casefold()}
+    encoded = sorted(re.escape(variant.encode("utf-8", "replace")) for variant in variants)
+    return b"(?:" + b"|".join(encoded[:_MOST_VARIANTS]) + b")"
