@@ -86,7 +86,13 @@ from palestra.analysis.summary import (
 )
 from palestra.analysis.tables import Codes, FailedAttempt, KeyTable, RowPlace, ScannedRun
 from palestra.analysis.task_rows import profile_tasks, write_reward_profiling
-from palestra.analysis.views import OverRequested, PassAtK, Range, RangeAtK
+from palestra.analysis.views import (
+    OverRequested,
+    PassAtK,
+    Range,
+    RangeAtK,
+    solved_by_group,
+)
 
 __all__ = [
     "AgentName",
@@ -179,6 +185,7 @@ __all__ = [
     "score_model",
     "selection_of",
     "selection_origin",
+    "solved_by_group",
     "split_row",
     "summarize",
     "visible",

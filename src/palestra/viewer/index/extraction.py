@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from palestra.analysis import RowBlock, decode_value, family_of, fingerprint, question, split_row
 from palestra.metrics import (
@@ -53,6 +54,53 @@ BETWEEN: Final = "\x1f"
 _REMEMBERED: Final = 4_096
 _LARGEST_PLAIN: Final = 2**62
 _NOT_FIELDS: Final = INDICES | {AGENT_REF, RESPONSE, CREATE_PARAMS, FAILURE_CLASS}
+
+
+_OF_EVERY_ROW: Final[Mapping[str, npt.DTypeLike]] = {
+    "file": np.uint32,
+    "offset": np.int64,
+    "length": np.uint32,
+    "line": np.uint32,
+    "task": np.int64,
+    "rollout": np.int64,
+    "agent": np.int32,
+    "agent_type": np.int32,
+    "family": np.int32,
+}
+_TYPES: Final[Mapping[str, Mapping[str, npt.DTypeLike]]] = {
+    "inputs": _OF_EVERY_ROW,
+    "results": {
+        **_OF_EVERY_ROW,
+        "truncated": np.bool_,
+        "empty": np.bool_,
+        "turns": np.int32,
+        "calls": np.int32,
+        "tools": np.int32,
+        "scored": np.bool_,
+    },
+    "failures": {
+        **_OF_EVERY_ROW,
+        "attempt": np.int32,
+        "class": np.int32,
+        "layer": np.int32,
+        "cause": np.int32,
+        "terminal": np.bool_,
+        "retriable": np.bool_,
+        "answered": np.bool_,
+        "reverify": np.int32,
+    },
+    "prompts": {"task": np.int64, "fingerprint": np.uint8},
+    "texts": {"heap": np.uint8, "ends": np.int64},
+    "answers": {"heap": np.uint8, "ends": np.int64},
+    "messages": {"heap": np.uint8, "ends": np.int64},
+    "asked": {"heap": np.uint8, "ends": np.int64},
+}
+COLUMN_TYPES: Final = {
+    f"{table}.{column}": kind
+    for table, columns in _TYPES.items()
+    for column, kind in columns.items()
+}
+"""The type of every column that does not depend on the rows."""
 
 
 class OutputItem(msgspec.Struct, gc=False):
@@ -135,7 +183,8 @@ class TableWriter:
     def flush(self) -> None:
         """Write what was collected. Raises OSError or StorageFull."""
         for column, parts in self._parts.items():
-            self._columns.append(f"{self._name}.{column}", np.concatenate(parts))
+            kind = _TYPES[self._name][column]
+            self._columns.append(f"{self._name}.{column}", np.concatenate(parts).astype(kind))
         self._parts, self.rows = {}, 0
 
 
@@ -149,9 +198,7 @@ class Extraction:
     ) -> None:
         self._columns, self.fields = columns, fields
         self._texts = HeapWriter(columns, "texts")
-        self._heaps = {
-            name: HeapWriter(columns, name) for name in ("answers", "prompts", "messages")
-        }
+        self._heaps = {name: HeapWriter(columns, name) for name in ("answers", "asked", "messages")}
         self._tables = {
             name: TableWriter(columns, name)
             for name in ("inputs", "results", "failures", "prompts")
@@ -214,9 +261,9 @@ class Extraction:
                     np.int32,
                     rows,
                 ),
-                "class": self._coded("class").codes(block.field(FAILURE_CLASS)).astype(np.int32),
-                "layer": self._coded("layer").codes(block.field(FAILURE_LAYER)).astype(np.int32),
-                "cause": self._coded("cause").codes(block.field("cause")).astype(np.int32),
+                "class": self._coded("class").codes(block.field(FAILURE_CLASS)),
+                "layer": self._coded("layer").codes(block.field(FAILURE_LAYER)),
+                "cause": self._coded("cause").codes(block.field("cause")),
                 "terminal": _true(block.field(FAILURE_TERMINAL)),
                 "retriable": _true(block.field(RETRIABLE)),
                 "answered": np.fromiter(
@@ -262,7 +309,7 @@ class Extraction:
         rows = len(block)
         task, rollout = self._indices(block)
         return {
-            "file": np.full(rows, file, np.uint16),
+            "file": np.full(rows, file, np.uint32),
             "offset": np.array(block.offsets, np.int64),
             "length": np.fromiter(map(len, block.texts), np.uint32, rows),
             "line": np.array(block.lines, np.uint32),
@@ -318,7 +365,7 @@ class Extraction:
                 self._known_tasks.clear()
             self._known_tasks[task] = None
             raw = split_row(block.texts[at]) or {}
-            self._heaps["prompts"].add(question(_request(raw))[:ANSWER_CHARACTERS])
+            self._heaps["asked"].add(question(_request(raw))[:ANSWER_CHARACTERS])
             self._tables["prompts"].add(
                 1,
                 {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from palestra.metrics import IntArray
 from palestra.viewer.index.storage import Columns
@@ -51,8 +52,8 @@ class HeapWriter:
 class Heap:
     """The texts of a snapshot, by number."""
 
-    def __init__(self, data: "np.typing.NDArray[np.uint8]", ends: IntArray) -> None:
-        self._data = memoryview(data).cast("B") if len(data) else memoryview(b"")
+    def __init__(self, data: npt.NDArray[np.uint8], ends: IntArray) -> None:
+        self._data = data
         self._ends = ends
 
     def __len__(self) -> int:
@@ -61,7 +62,7 @@ class Heap:
     def text(self, number: int) -> str:
         """Return one text."""
         start = int(self._ends[number - 1]) if number else 0
-        data = bytes(self._data[start : int(self._ends[number]) - 1])
+        data = self._data[start : int(self._ends[number]) - 1].tobytes()
         return data.decode("utf-8", "replace")
 
     def texts(self, numbers: Sequence[int]) -> list[str]:
@@ -85,7 +86,7 @@ class Heap:
             if end < len(self._data):
                 end = int(self._ends[np.searchsorted(self._ends, end)])
             first = max(start - 1, 0)
-            data = bytes(self._data[first:end])
+            data = self._data[first:end].tobytes()
             matches = pattern.finditer(data if is_folded else data.lower())
             positions = np.fromiter((match.start() for match in matches), np.int64)
             if len(positions):
@@ -102,9 +103,10 @@ def folded_pattern(text: str, *, around: bytes = b"") -> tuple["re.Pattern[bytes
     Every character stands for itself: the text is no regular expression.
     """
     edge = re.escape(around)
+    following = b"(?=" + edge + b")"
     if text.isascii():
-        return re.compile(edge + re.escape(text.lower().encode()) + edge), False
-    return re.compile(edge + b"".join(map(_any_case, text)) + edge), True
+        return re.compile(edge + re.escape(text.lower().encode()) + following), False
+    return re.compile(edge + b"".join(map(_any_case, text)) + following), True
 
 
 def _any_case(character: str) -> bytes:

@@ -6,12 +6,19 @@ import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import BinaryIO, Final
+from typing import Final, Protocol
 
 from palestra.schema import MAX_ROW_BYTES
 
 BLOCK_BYTES: Final = 1 << 18
 """How much is read and decoded together. The decoded block should fit in the processor's cache."""
+
+
+class Readable(Protocol):
+    """An open file, as far as it is read here."""
+
+    def read(self, count: int, /) -> bytes:
+        """Return at most `count` bytes; none at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,7 @@ class LineBlock:
         return len(self.texts) + (self.too_long > 0)
 
 
-def line_blocks(file: BinaryIO, *, offset: int, first_line: int) -> Iterator[LineBlock]:
+def line_blocks(file: Readable, *, offset: int, first_line: int) -> Iterator[LineBlock]:
     """Yield the lines of an open file, which stands at `offset`, the start of line `first_line`.
 
     Raises OSError, EOFError or zlib.error as the file does.

@@ -1,10 +1,13 @@
 """Where rows are in the files of a run, and reading them from there."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import BinaryIO
 
 from palestra.errors import InputDataError
+from palestra.viewer.index.packed import Frames, read_packed
 
 
 class Part(StrEnum):
@@ -28,6 +31,9 @@ class RowPlace:
     offset: int
     length: int
     line: int
+    is_packed: bool = False
+    frames: Frames | None = field(default=None, repr=False, compare=False)
+    """The copy of a packed file; None for a plain file, and for a packed one without a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +55,32 @@ def read_row(place: RowPlace, *, start: int = 0, length: int | None = None) -> b
     Raises RunChanged: the file is gone, was cut, or has no row at this place any more. Raises
     InputDataError: the file is compressed and too large to be set aside; unpack it first.
     """
-    raise NotImplementedError
+    remaining = max(place.length - start, 0)
+    count = remaining if length is None else min(length, remaining)
+    offset = place.offset + start
+    if place.frames is not None:
+        return place.frames.read(offset, count)
+    try:
+        if place.is_packed:
+            return read_packed(place.path, offset, count)
+        with place.path.open("rb") as file:
+            has_start = place.offset == 0 or _is_line_break(file, place.offset - 1)
+            file.seek(offset)
+            data = file.read(count)
+            has_end = _is_line_break(file, place.offset + place.length)
+    except OSError as error:
+        raise RunChanged(
+            f"{place.path}: {error.strerror}; the row was on line {place.line}",
+            hint="restore the file; until then only what is indexed can be shown",
+        ) from error
+    # a byte order mark stands before the first row
+    if len(data) < count or not has_end or not (has_start or place.offset < 4):
+        raise RunChanged(
+            f"{place.path} changed: line {place.line} is no longer at byte {place.offset}",
+            hint="load the page again: the file is indexed anew",
+        )
+    return data
+
+
+def _is_line_break(file: BinaryIO, offset: int) -> bool:
+    return os.pread(file.fileno(), 1, offset) == b"\n"
