@@ -796,7 +796,7 @@ export const ENDPOINTS = {
   },
   figures: {
     path: "/api/r/{run}/figures",
-    parameters: ["group_by"],
+    parameters: [],
     streams: false,
   },
   live: {
