@@ -91,6 +91,7 @@ export const askLines = async <T>(wanted: Request<T>, receive: (line: T) => void
     const { done, value } = await reader.read();
     const lines = (rest + decoder.decode(value, { stream: !done })).split("\n");
     rest = lines.pop() ?? "";
+    if (done) lines.push(rest);
     for (const line of lines) if (line.trim()) receive(JSON.parse(line) as T);
     if (done) return;
   }

@@ -67,6 +67,7 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
   const histograms = useReply(request("histograms", places, { q: query, of }), { tick });
   const all = columns.data?.[of] ?? [];
   const data = table.data;
+  const isSearch = data !== null && "streaming" in data && data.streaming;
   const isOld = table.error?.status === 400;
   return (
     <>
@@ -81,11 +82,13 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
         <div class="table-part" aria-busy={table.loading}>
           {data && !isOld && (
             <>
-              <div class="table-tools">
-                <Pages offset={data.offset} size={SIZE} matches={data.matches} total={data.total} noun={of} />
-                {all.length > 0 && <Chooser columns={all} shown={data.columns} />}
-              </div>
-              {"streaming" in data && data.streaming ? (
+              {!isSearch && (
+                <div class="table-tools">
+                  <Pages offset={data.offset} size={SIZE} matches={data.matches} total={data.total} noun={of} />
+                  {all.length > 0 && <Chooser columns={all} shown={data.columns} />}
+                </div>
+              )}
+              {isSearch ? (
                 <Search run={id} query={query} />
               ) : (
                 <Table label={of} sort={sort} heads={of === "tasks" ? taskHeads(data.columns) : rolloutHeads(data.columns)}>
@@ -97,7 +100,7 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
                 </Table>
               )}
               {data.matches === 0 && <QueryExamples />}
-              {data.matches > SIZE && <Pages offset={data.offset} size={SIZE} matches={data.matches} total={data.total} noun={of} />}
+              {!isSearch && data.matches > SIZE && <Pages offset={data.offset} size={SIZE} matches={data.matches} total={data.total} noun={of} />}
             </>
           )}
         </div>

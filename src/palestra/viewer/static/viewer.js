@@ -504,6 +504,7 @@
       const { done, value } = await reader.read();
       const lines = (rest + decoder.decode(value, { stream: !done })).split("\n");
       rest = lines.pop() ?? "";
+      if (done) lines.push(rest);
       for (const line of lines) if (line.trim()) receive(JSON.parse(line));
       if (done) return;
     }
@@ -5401,6 +5402,7 @@
     const histograms = useReply(request("histograms", places, { q: query, of }), { tick });
     const all = columns.data?.[of] ?? [];
     const data = table.data;
+    const isSearch = data !== null && "streaming" in data && data.streaming;
     const isOld = table.error?.status === 400;
     return /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3("h1", { class: "small", children: of === "tasks" ? "Tasks" : "Rollouts" }),
@@ -5412,13 +5414,13 @@
           facets.error && facets.error.status !== 400 && /* @__PURE__ */ a3(ErrorBox, { error: facets.error })
         ] }),
         /* @__PURE__ */ a3("div", { class: "table-part", "aria-busy": table.loading, children: data && !isOld && /* @__PURE__ */ a3($, { children: [
-          /* @__PURE__ */ a3("div", { class: "table-tools", children: [
+          !isSearch && /* @__PURE__ */ a3("div", { class: "table-tools", children: [
             /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of }),
             all.length > 0 && /* @__PURE__ */ a3(Chooser, { columns: all, shown: data.columns })
           ] }),
-          "streaming" in data && data.streaming ? /* @__PURE__ */ a3(Search, { run: id, query }) : /* @__PURE__ */ a3(Table, { label: of, sort, heads: of === "tasks" ? taskHeads(data.columns) : rolloutHeads(data.columns), children: "streaming" in data ? /* @__PURE__ */ a3(RolloutRows, { table: data, run: id, query, sort }) : /* @__PURE__ */ a3(TaskRows, { table: data, run: id }) }),
+          isSearch ? /* @__PURE__ */ a3(Search, { run: id, query }) : /* @__PURE__ */ a3(Table, { label: of, sort, heads: of === "tasks" ? taskHeads(data.columns) : rolloutHeads(data.columns), children: "streaming" in data ? /* @__PURE__ */ a3(RolloutRows, { table: data, run: id, query, sort }) : /* @__PURE__ */ a3(TaskRows, { table: data, run: id }) }),
           data.matches === 0 && /* @__PURE__ */ a3(QueryExamples, {}),
-          data.matches > SIZE4 && /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of })
+          !isSearch && data.matches > SIZE4 && /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of })
         ] }) })
       ] })
     ] });
