@@ -12,6 +12,7 @@ from palestra.analysis.comparison.pairing import (
     load_side,
     pair_tasks,
     refuse_shared_files,
+    side_of,
 )
 from palestra.analysis.comparison.result import (
     Comparison,
@@ -52,7 +53,14 @@ from palestra.analysis.report.statements import (
 from palestra.analysis.report.transcript import Entry, output_entries, prompt_entries, question
 from palestra.analysis.report.write import write_report
 from palestra.analysis.run_head import RunHead, run_head
-from palestra.analysis.scan import RowBlock, RowReader, decode_value, split_row, why_no_row
+from palestra.analysis.scan import (
+    UNREADABLE,
+    RowBlock,
+    RowReader,
+    decode_value,
+    split_row,
+    why_no_row,
+)
 from palestra.analysis.seeds.answers import read_answers
 from palestra.analysis.seeds.scores import (
     ModelScores,
@@ -95,6 +103,7 @@ from palestra.analysis.views import (
 )
 
 __all__ = [
+    "UNREADABLE",
     "AgentName",
     "Bar",
     "BetweenTerm",
@@ -185,6 +194,7 @@ __all__ = [
     "score_model",
     "selection_of",
     "selection_origin",
+    "side_of",
     "solved_by_group",
     "split_row",
     "summarize",

@@ -82,7 +82,9 @@ def _own_columns(joined: Join, views: Views, texts: Heap) -> dict[str, Column]:
         "empty": of_result("empty", boolean=True),
         "duplicate": number(joined.is_duplicate, boolean=True),
         "line": of_result("line"),
-        "last_answer": LongColumn(Heap(views["answers.heap"], views["answers.ends"]), joined.result),
+        "last_answer": LongColumn(
+            Heap(views["answers.heap"], views["answers.ends"]), joined.result
+        ),
         "error_message": LongColumn(Heap(views["messages.heap"], views["messages.ends"]), failure),
         "prompt": _prompts(joined, views, joined.task),
     }

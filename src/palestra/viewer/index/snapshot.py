@@ -1,6 +1,6 @@
 """What an index knows at one moment."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +36,8 @@ class Snapshot:
     `scored`, a failure class, `not ended`, or `no reward` for a result without one. Rows without
     indices have no task; their `line` says where they are.
 
-    `tasks` has `task n scored solved pass_rate mean std learnability family prompt`. `solved` is `never`, `sometimes` or `always`.
+    `tasks` has `task n scored solved pass_rate mean std learnability family prompt`. `solved` is
+    `never`, `sometimes` or `always`.
     """
 
     def __init__(self, columns: Columns, commit: Commit) -> None:
@@ -113,6 +114,22 @@ class Snapshot:
         starts = self._join.failure_starts
         rows = self._join.failure_rows[int(starts[row]) : int(starts[row + 1])]
         return [self._row_place(Part.FAILURE, pointer) for pointer in rows.tolist()]
+
+    def by_place(self, rows: IntArray) -> Iterator[tuple[Part, IntArray]]:
+        """Yield rollouts in the order of their rows in the files: those with a result, then those
+        with failures only, then those with neither.
+        """
+        remaining = rows
+        for part, pointers in (
+            (Part.RESULT, self._join.result),
+            (Part.FAILURE, self._join.failure),
+            (Part.INPUT, self._join.input),
+        ):
+            at = pointers[remaining]
+            present, remaining = remaining[at >= 0], remaining[at < 0]
+            table = _TABLES[part]
+            keys = [self._views[f"{table}.{name}"][at[at >= 0]] for name in ("offset", "file")]
+            yield part, present[np.lexsort(keys)]
 
     def frame(self) -> RunFrame:
         """Return the run for the functions of `analysis`, as `load_run(…, allow_partial=True)` does.
