@@ -41,7 +41,16 @@ from palestra.analysis.queries.tree import (
     matches_query,
 )
 from palestra.analysis.report.facts import Bar, CurvePoint, LengthBin, Lengths, Spread
-from palestra.analysis.report.markup import amount, html_table, percent, visible, visible_line
+from palestra.analysis.report.markup import (
+    Markup,
+    amount,
+    html_table,
+    percent,
+    tag,
+    together,
+    visible,
+    visible_line,
+)
 from palestra.analysis.report.statements import (
     Component,
     Ending,
@@ -129,6 +138,7 @@ __all__ = [
     "KeyTable",
     "LengthBin",
     "Lengths",
+    "Markup",
     "MetricComparison",
     "MixedRuns",
     "ModelScores",
@@ -198,6 +208,8 @@ __all__ = [
     "solved_by_group",
     "split_row",
     "summarize",
+    "tag",
+    "together",
     "visible",
     "visible_line",
     "why_no_row",

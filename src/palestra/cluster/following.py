@@ -91,10 +91,10 @@ class RunStatus:
         return total
 
 
-def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
+def status_of(files: RunFiles, run: Run, executor: Executor, *, record: bool = True) -> RunStatus:
     """Return the status of all units of a run, with one query to the executor.
 
-    Raises ClusterUnreachable: the executor does not answer, so the status is unknown.
+    `record`: write units that never start to the ledger. Raises ClusterUnreachable: the executor does not answer, so the status is unknown.
     """
     units = units_of(files, run)
     # Of a shard that is done, other jobs may be left that will find so.
@@ -109,7 +109,8 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     statuses += [_status(files, unit, None) for unit in _not_submitted(files, run, units)]
     statuses = _with_expected(run, statuses)
     status = RunStatus(run, tuple(_with_dependants(run, statuses)))
-    _record_those_that_never_start(files, status)
+    if record:
+        _record_those_that_never_start(files, status)
     return status
 
 

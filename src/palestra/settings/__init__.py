@@ -86,6 +86,7 @@ from palestra.settings.servers import (
     VerifyEnvArgs,
     VLLMServer,
 )
+from palestra.settings.viewing import ViewArgs
 
 __all__ = [
     "AUTO",
@@ -148,6 +149,7 @@ __all__ = [
     "ToolsArgs",
     "VLLMServer",
     "VerifyEnvArgs",
+    "ViewArgs",
     "args_from",
     "concurrency",
     "config_list",

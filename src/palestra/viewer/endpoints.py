@@ -37,9 +37,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint("session", "/api/session", replies.Session),
     Endpoint("runs", "/api/runs", replies.RunList),
     Endpoint("liveRuns", "/api/live", replies.RunList, streams=True),
-    # A run. `group_by`: a field of the rows, else the one of the command line.
     Endpoint("run", "/api/r/{run}", replies.RunPage),
-    Endpoint("figures", "/api/r/{run}/figures", replies.RunFigures, ("group_by",)),
+    Endpoint("figures", "/api/r/{run}/figures", replies.RunFigures),
     Endpoint("live", "/api/r/{run}/live", replies.Live, streams=True),
     Endpoint("columns", "/api/r/{run}/columns", replies.Columns),
     # `columns`: names with commas, else those that are `shown`.

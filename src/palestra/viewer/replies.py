@@ -570,7 +570,7 @@ class OutlineItem(Reply, frozen=True, kw_only=True):
 
 
 class Mark(Reply, frozen=True, kw_only=True):
-    """A piece of an item's text: bytes `start` to `end` of its UTF-8 form."""
+    """A piece of an item's text, in UTF-16 code units from its beginning, as the page counts."""
 
     start: int
     end: int
@@ -587,7 +587,9 @@ class Outline(Reply, frozen=True, kw_only=True):
 
 
 class ItemText(Reply, frozen=True, kw_only=True):
-    """`…/item`: a range of an item's text. Ranges begin and end between characters."""
+    """`…/item`: a range of an item's text. `start`, `end` and `size` count bytes as the file has
+    them, with its escapes: `end` is the `start` of the next range, and `size` that of none.
+    """
 
     at: int
     start: int
@@ -608,7 +610,7 @@ class ImagePart(Reply, frozen=True, kw_only=True):
 
 
 class TranscriptHit(Reply, frozen=True, kw_only=True):
-    """A place in the conversation."""
+    """A place in the conversation, in UTF-16 code units from the beginning of the item's text."""
 
     at: int
     start: int
@@ -641,7 +643,7 @@ class ComponentValue(Reply, frozen=True, kw_only=True):
 
 
 class Evidence(Reply, frozen=True, kw_only=True):
-    """The part of an item that earned a component: bytes `start` to `end` of its text."""
+    """The part of an item that earned a component, in UTF-16 code units from its beginning."""
 
     at: int
     start: int
