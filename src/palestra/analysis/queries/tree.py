@@ -7,7 +7,7 @@ from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Any, Final, TypeVar
 
-from palestra.config import did_you_mean
+from palestra.config import did_you_mean, nearest
 from palestra.errors import ConfigError
 
 TEXT: Final = "text"
@@ -20,14 +20,19 @@ T = TypeVar("T")
 
 
 class QueryError(ConfigError):
-    """A query that cannot be read. `position`: the character where, from 1."""
+    """A query that cannot be read. `position`: the character where, from 1. `nearest`: the field
+    that was probably meant; empty without one.
+    """
 
-    def __init__(self, text: str, position: int, reason: str, *, hint: str = "") -> None:
+    def __init__(
+        self, text: str, position: int, reason: str, *, hint: str = "", nearest: str = ""
+    ) -> None:
         super().__init__(
             f"the query {text!r} is wrong at character {position}: {reason}", hint=hint
         )
         self.position = position
         self.reason = reason
+        self.nearest = nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +160,8 @@ class Query:
             used.append((self.sort.removeprefix("-"), self.sort_position))
         for name, position in used:
             if name not in names:
-                raise QueryError(
-                    self.text, position, f"there is no field {name!r}{did_you_mean(name, names)}"
-                )
+                reason = f"there is no field {name!r}{did_you_mean(name, names)}"
+                raise QueryError(self.text, position, reason, nearest=nearest(name, names) or "")
 
 
 def decide_query(node: Node, leaf: Callable[[WordTerm | Condition], Truth[Any]]) -> Truth[Any]:

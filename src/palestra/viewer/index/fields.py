@@ -38,14 +38,14 @@ def rollout_columns(
         )
         for name, state in fields.numbers.items()
     }
+    for name, field in (("tokens.in", "input_tokens"), ("tokens.out", "output_tokens")):
+        if field in taken:
+            taken[name] = taken[field]
+    for name in ("tokens.in", "tokens.out", REWARD):
+        taken.setdefault(name, NumberColumn(Gathered(np.full(len(joined), np.nan), None, np.nan)))
     for name, column in fields.texts.items():
         if name not in taken:
             taken[name] = TextColumn(Gathered(views[column], joined.result, NO_TEXT), texts)
-    for name, field in (("tokens.in", "input_tokens"), ("tokens.out", "output_tokens")):
-        if field in taken:
-            taken.setdefault(name, taken[field])
-    for name in ("tokens.in", "tokens.out", REWARD):
-        taken.setdefault(name, NumberColumn(Gathered(np.full(len(joined), np.nan), None, np.nan)))
     return own | {name: column for name, column in taken.items() if name not in own}
 
 

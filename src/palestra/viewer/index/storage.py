@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.system import write_whole
+from palestra.system import move
 
 COMMIT: Final = "commit.json"
 MEMORY_BYTES: Final = 256 << 20
@@ -153,8 +153,15 @@ def read_commit(folder: Path) -> bytes | None:
 
 
 def write_commit(folder: Path, data: bytes) -> None:
-    """Put a commit in place, whole. Raises OSError."""
-    write_whole(folder / COMMIT, data, mode=0o600)
+    """Put a commit in place, whole. Raises OSError.
+
+    Nothing is synced to the disk: a crash of the machine is found by the checksums, and the index is
+    built anew.
+    """
+    new = folder / f"{COMMIT}.new"
+    new.write_bytes(data)
+    new.chmod(0o600)
+    move(new, folder / COMMIT)
 
 
 def remove_others(folder: Path, generation: str) -> None:
