@@ -42,18 +42,18 @@ def view(args: ViewArgs) -> int:
         from palestra.analysis import parse_query
 
         parse_query(args.filter)
-    places = find_places(paths)
+    run_places = find_places(paths)
     if args.forget:
-        return _forget(places)
+        return _forget(run_places)
     if args.export is not None:
-        return _export(args, places, args.export)
+        return _export(args, run_places, args.export)
     if args.as_text or args.as_json:
         with paged():
-            _print(args, places, rollout)
+            _print(args, run_places, rollout)
         return 0
     if rollout is not None:
         raise ConfigError(f"{rollout} is for --text and --json", hint="palestra view RUN --text")
-    return _serve(args, paths, places)
+    return _serve(args, paths, run_places)
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], str | None]:
@@ -63,20 +63,20 @@ def _split(words: Sequence[str]) -> tuple[list[str], str | None]:
     return [*words], None
 
 
-def _serve(args: ViewArgs, paths: Sequence[str], places: Places) -> int:
+def _serve(args: ViewArgs, paths: Sequence[str], run_places: Places) -> int:
     from palestra.viewer.serving import Door, serve
 
     tokenizer = None if args.tokenizer is None else TokenTexts.load(args.tokenizer)
     door = Door(args.host, args.port, args.allow_host, opens_browser=not args.no_browser)
-    catalog = Catalog(places, group_by=args.group_by, find=lambda: find_places(paths))
+    catalog = Catalog(run_places, group_by=args.group_by, find=lambda: find_places(paths))
     with catalog, contextlib.suppress(KeyboardInterrupt):
         viewer = Viewer(catalog, tuple(paths), args.filter, tokenizer, Path.cwd())
         serve(viewer, door, say)
     return 0
 
 
-def _forget(places: Places) -> int:
-    freed = sum(forget(place.outputs) for place in places.runs)
+def _forget(run_places: Places) -> int:
+    freed = sum(forget(run_place.outputs) for run_place in run_places.runs)
     say(f"removed {freed:,} bytes of indexes; the runs are as they were")
     return 0
 
@@ -84,41 +84,42 @@ def _forget(places: Places) -> int:
 # Text and JSON
 
 
-def _print(args: ViewArgs, places: Places, rollout: str | None) -> None:
+def _print(args: ViewArgs, run_places: Places, rollout: str | None) -> None:
     if rollout is not None:
-        _print_rollout(args, _only(places), rollout)
-    elif len(places.runs) == 1:
-        _print_rollouts(args, places.runs[0])
+        _print_rollout(args, _only(run_places), rollout)
+    elif len(run_places.runs) == 1:
+        _print_rollouts(args, run_places.runs[0])
     else:
-        _print_runs(args, places)
+        _print_runs(args, run_places)
 
 
-def _only(places: Places) -> RunPlace:
-    if len(places.runs) == 1:
-        return places.runs[0]
+def _only(run_places: Places) -> RunPlace:
+    if len(run_places.runs) == 1:
+        return run_places.runs[0]
     raise ConfigError(
-        f"there are {len(places.runs)} runs, and a rollout is of one", hint="name the run's output"
+        f"there are {len(run_places.runs)} runs, and a rollout is of one",
+        hint="name the run's output",
     )
 
 
-def _print_rollout(args: ViewArgs, place: RunPlace, rollout: str) -> None:
-    record: RolloutRecord = rollout_record(place.outputs, *rollout_key(rollout))
+def _print_rollout(args: ViewArgs, run_place: RunPlace, rollout: str) -> None:
+    record: RolloutRecord = rollout_record(run_place.outputs, *rollout_key(rollout))
     if args.as_json:
         say_json(record.to_dict())
     else:
-        show_rollout(record, shown(place.path))
+        show_rollout(record, shown(run_place.path))
 
 
 @contextlib.contextmanager
-def _opened(args: ViewArgs, place: RunPlace) -> Iterator[OpenRun]:
-    with contextlib.closing(OpenRun(place, args.group_by, None)) as run:
+def _opened(args: ViewArgs, run_place: RunPlace) -> Iterator[OpenRun]:
+    with contextlib.closing(OpenRun(run_place, args.group_by, None)) as run:
         yield run
 
 
-def _print_runs(args: ViewArgs, places: Places) -> None:
+def _print_runs(args: ViewArgs, run_places: Places) -> None:
     entries = []
-    for place in places.runs:
-        with _opened(args, place) as run:
+    for run_place in run_places.runs:
+        with _opened(args, run_place) as run:
             whole_snapshot(run)
             entries.append(run.entry())
     if args.as_json:
@@ -133,8 +134,8 @@ def _print_runs(args: ViewArgs, places: Places) -> None:
     )
 
 
-def _print_rollouts(args: ViewArgs, place: RunPlace) -> None:
-    with _opened(args, place) as run:
+def _print_rollouts(args: ViewArgs, run_place: RunPlace) -> None:
+    with _opened(args, run_place) as run:
         snapshot = whole_snapshot(run)
         rows = matching_rows(snapshot, args.filter)
         values = list(matching_values(snapshot, rows))
@@ -170,8 +171,8 @@ def _text_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _export(args: ViewArgs, places: Places, path: Path) -> int:
-    with _opened(args, _only(places)) as run:
+def _export(args: ViewArgs, run_places: Places, path: Path) -> int:
+    with _opened(args, _only(run_places)) as run:
         snapshot = whole_snapshot(run)
         rows = matching_rows(snapshot, args.filter)
         if not len(rows):

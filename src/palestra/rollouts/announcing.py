@@ -84,8 +84,8 @@ def announced(output: Path, progress: Progress, *, run: str = "") -> Iterator[No
     def payload_bytes() -> bytes:
         accounting = progress.accounting
         elapsed_s = time.monotonic() - progress.started
-        ended = accounting.scored + accounting.failed
-        rate = (ended - progress.done_before) / elapsed_s if elapsed_s > 0 else 0.0
+        end_count = accounting.scored + accounting.failed
+        rate = (end_count - progress.done_before) / elapsed_s if elapsed_s > 0 else 0.0
         return orjson.dumps(
             {
                 "run": run,
@@ -95,7 +95,7 @@ def announced(output: Path, progress: Progress, *, run: str = "") -> Iterator[No
                 "mean_reward": accounting.mean_reward,
                 "elapsed_s": round(elapsed_s, 1),
                 "rate": rate,
-                "left_s": (accounting.requested - ended) / rate if rate else None,
+                "left_s": (accounting.requested - end_count) / rate if rate else None,
                 "last_failure": progress.last_failure,
                 "in_flight": in_flight(progress),
             }

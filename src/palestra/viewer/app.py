@@ -43,9 +43,9 @@ from palestra.viewer.pages import (
     tokens,
 )
 from palestra.viewer.reads import PageLeft, Reads, Stop
-from palestra.viewer.requests import Asked, Viewer
+from palestra.viewer.requests import PageRequest, Viewer
 
-Answer = Callable[[Asked], replies.Reply]
+Answer = Callable[[PageRequest], replies.Reply]
 ANSWERS: Final[Mapping[str, Answer]] = {
     "session": runs.session,
     "runs": runs.runs,
@@ -77,7 +77,7 @@ ANSWERS: Final[Mapping[str, Answer]] = {
     "cluster": clusters.cluster,
     "about": about.about,
 }
-BYTES: Final[Mapping[str, Callable[[Asked], tuple[str, bytes]]]] = {
+BYTES: Final[Mapping[str, Callable[[PageRequest], tuple[str, bytes]]]] = {
     "image": rollout.image,
     "download": stored.download,
 }
@@ -138,9 +138,11 @@ class Guard:
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(n, v) for n, v in message["headers"] if n.decode() not in SAFE_HEADERS]
+                other_headers = [
+                    (n, v) for n, v in message["headers"] if n.decode() not in SAFE_HEADERS
+                ]
                 safe = [(n.encode(), v.encode()) for n, v in SAFE_HEADERS.items()]
-                message = {**message, "headers": [*own, *safe]}
+                message = {**message, "headers": [*other_headers, *safe]}
             await send(message)
 
         if refusal is not None:
@@ -158,20 +160,22 @@ def _refused(refusal: Refusal) -> Response:
 async def _answer(
     viewer: Viewer,
     reads: Reads,
-    streams: Mapping[str, Callable[[Asked], AsyncIterator[bytes]]],
+    streams: Mapping[str, Callable[[PageRequest], AsyncIterator[bytes]]],
     endpoint: Endpoint,
     request: Request,
 ) -> Response:
-    asked = Asked(viewer, request.path_params, dict(request.query_params), Stop())
+    page_request = PageRequest(viewer, request.path_params, dict(request.query_params), Stop())
     unknown = [name for name in request.query_params if name not in endpoint.parameters]
     if unknown:
         message = f"{endpoint.path} has no parameter {unknown[0][:40]!r}"
         return _json(400, replies.ErrorReply(error="BadRequest", message=message))
     if endpoint.streams:
-        return StreamingResponse(streams[endpoint.name](asked), media_type=LINES)
+        return StreamingResponse(streams[endpoint.name](page_request), media_type=LINES)
     try:
         return await reads.run(
-            partial(_read, endpoint.name, asked), partial(_left, request), heavy=_is_heavy(endpoint)
+            partial(_read_endpoint, endpoint.name, page_request),
+            partial(_wait_for_disconnect, request),
+            heavy=_is_heavy(endpoint),
         )
     except PageLeft:
         return Response(status_code=PAGE_LEFT)
@@ -183,16 +187,16 @@ def _is_heavy(endpoint: Endpoint) -> bool:
     return endpoint.name in HEAVY
 
 
-def _read(name: str, asked: Asked, stop: Stop) -> Response:
-    asked = replace(asked, stop=stop)
+def _read_endpoint(name: str, page_request: PageRequest, stop: Stop) -> Response:
+    page_request = replace(page_request, stop=stop)
     if name in BYTES:
-        media_type, data = BYTES[name](asked)
+        media_type, data = BYTES[name](page_request)
         headers = {"content-disposition": 'attachment; filename="row.json"'}
         return Response(data, media_type=media_type, headers=headers if name == "download" else {})
-    return _json(200, ANSWERS[name](asked))
+    return _json(200, ANSWERS[name](page_request))
 
 
-async def _left(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Return when the page has left."""
     while True:
         message = await request.receive()
@@ -254,17 +258,17 @@ def _plain_message(error: Exception) -> str:
 # Streams
 
 
-async def _live_runs(reads: Reads, asked: Asked) -> AsyncIterator[bytes]:
-    async for line in _changes(reads, lambda: runs.run_list(asked.viewer)):
+async def _live_runs(reads: Reads, page_request: PageRequest) -> AsyncIterator[bytes]:
+    async for line in _changes(reads, lambda: runs.run_list(page_request.viewer)):
         yield line
 
 
-async def _live(reads: Reads, asked: Asked) -> AsyncIterator[bytes]:
+async def _live(reads: Reads, page_request: PageRequest) -> AsyncIterator[bytes]:
     computed_at = time.time()
 
     def state() -> replies.Live:
         nonlocal computed_at
-        live = runs.live_state(asked.viewer, asked.run, computed_at)
+        live = runs.live_state(page_request.viewer, page_request.run, computed_at)
         computed_at = live.at if live.changed else computed_at
         return live
 
@@ -272,12 +276,12 @@ async def _live(reads: Reads, asked: Asked) -> AsyncIterator[bytes]:
         yield line
 
 
-async def _changes(reads: Reads, read: Callable[[], replies.Reply]) -> AsyncIterator[bytes]:
+async def _changes(reads: Reads, read_reply: Callable[[], replies.Reply]) -> AsyncIterator[bytes]:
     """Yield a reply each second while it changes, and at least each 15 s."""
     last, said_at = b"", 0.0
     while True:
         try:
-            line = await reads.run(lambda _: encoded(read()), _forever, heavy=False)
+            line = await reads.run(lambda _: encoded(read_reply()), _forever, heavy=False)
         except Exception as error:  # the page says that the stream failed
             yield bytes(error_response(error, where="live").body) + b"\n"
             return
@@ -299,10 +303,10 @@ def _without_times(line: bytes) -> bytes:
     return json.dumps(value).encode()
 
 
-async def _search(reads: Reads, asked: Asked) -> AsyncIterator[bytes]:
+async def _search(reads: Reads, page_request: PageRequest) -> AsyncIterator[bytes]:
     """Yield what a search in transcripts finds, as it goes on."""
     stop = Stop()
-    steps = iter(tables.search(asked, stop))
+    steps = iter(tables.search(page_request, stop))
     try:
         while True:
             progress = await reads.run(lambda _: next(steps, None), _forever, heavy=True)

@@ -81,10 +81,10 @@ class Overview:
 class OpenRun:
     """One run and its index."""
 
-    def __init__(self, place: RunPlace, group_by: str | None, cache: Path | None) -> None:
-        self.place = place
+    def __init__(self, run_place: RunPlace, group_by: str | None, cache: Path | None) -> None:
+        self.place = run_place
         self.group_by = group_by
-        self._index: Index = open_index(place.outputs, group_by=group_by, cache=cache)
+        self._index: Index = open_index(run_place.outputs, group_by=group_by, cache=cache)
         self._lock = threading.Lock()
         self._overview: Overview | None = None
         self.watched_at = time.monotonic()
@@ -168,15 +168,15 @@ class Catalog:
 
     def __init__(
         self,
-        places: Places,
+        run_places: Places,
         *,
         group_by: str | None = None,
         cache: Path | None = None,
         find: Callable[[], Places] | None = None,
     ) -> None:
         """Create the catalog. `find`: looks for runs again, since runs begin while it is open."""
-        self._places = {place.id: place for place in places.runs}
-        self._clusters = {place.id: place for place in places.clusters}
+        self._places = {run_place.id: run_place for run_place in run_places.runs}
+        self._clusters = {run_place.id: run_place for run_place in run_places.clusters}
         self._find = find
         self._found_at = time.monotonic()
         self._group_by, self._cache = group_by, cache
@@ -207,9 +207,9 @@ class Catalog:
         if self._find is not None and now - self._found_at > POLL_S * 5:
             self._found_at = now
             with suppress(PalestraError):
-                places = self._find()
-                self._places |= {place.id: place for place in places.runs}
-                self._clusters |= {place.id: place for place in places.clusters}
+                run_places = self._find()
+                self._places |= {run_place.id: run_place for run_place in run_places.runs}
+                self._clusters |= {run_place.id: run_place for run_place in run_places.clusters}
         return list(self._places.values())
 
     @property
@@ -218,32 +218,32 @@ class Catalog:
 
     def cluster(self, cluster_id: str) -> ClusterPlace:
         """Return a cluster run. Raises NoSuchRun."""
-        place = self._clusters.get(cluster_id)
-        if place is None:
+        run_place = self._clusters.get(cluster_id)
+        if run_place is None:
             raise NoSuchRun(f"there is no cluster run {cluster_id[:40]!r}")
-        return place
+        return run_place
 
     def run(self, run_id: str) -> OpenRun:
         """Return a run, opened; its index is kept up to date from now on. Raises NoSuchRun."""
-        place = self._places.get(run_id)
-        if place is None:
+        run_place = self._places.get(run_id)
+        if run_place is None:
             raise NoSuchRun(
                 f"there is no run {run_id[:40]!r}", hint="the runs page lists those that there are"
             )
         with self._lock:
             run = self._open.get(run_id)
             if run is None:
-                run = self._open[run_id] = OpenRun(place, self._group_by, self._cache)
+                run = self._open[run_id] = OpenRun(run_place, self._group_by, self._cache)
             run.watched_at = time.monotonic()
         self._wake.set()
         return run
 
     # Lines of the list
 
-    def entry(self, place: RunPlace) -> RunEntry | None:
+    def entry(self, run_place: RunPlace) -> RunEntry | None:
         """Return the line of a run; None while it is not known yet."""
-        known = self._entries.get(place.id)
-        return None if known is None else known.entry
+        known_entry = self._entries.get(run_place.id)
+        return None if known_entry is None else known_entry.entry
 
     def live(self, outputs: Sequence[Path]) -> LiveReport | None:
         """Return what the collection that writes one of the outputs said last; None without one."""
@@ -286,24 +286,24 @@ class Catalog:
 
     def _renew_one_entry(self) -> None:
         """Compute the line of one run whose files have changed."""
-        for place in self.places:
-            signature = _signature(place)
-            known = self._entries.get(place.id)
-            if known is not None and not known.is_due(signature):
+        for run_place in self.places:
+            signature = _signature(run_place)
+            known_entry = self._entries.get(run_place.id)
+            if known_entry is not None and not known_entry.is_due(signature):
                 continue
             entry = None
             with suppress(PalestraError, OSError):
-                entry = self._computed_entry(place)
-            if entry is not None or known is None:
-                entry = entry or _unreadable(place)
-                self._entries[place.id] = _KnownEntry(signature, entry, time.monotonic())
+                entry = self._computed_entry(run_place)
+            if entry is not None or known_entry is None:
+                entry = entry or _unreadable(run_place)
+                self._entries[run_place.id] = _KnownEntry(signature, entry, time.monotonic())
             self._wake.set()
             return
 
-    def _computed_entry(self, place: RunPlace) -> RunEntry:
+    def _computed_entry(self, run_place: RunPlace) -> RunEntry:
         with self._lock:
-            watched = self._open.get(place.id)
-        run = watched or OpenRun(place, self._group_by, self._cache)
+            watched = self._open.get(run_place.id)
+        run = watched or OpenRun(run_place, self._group_by, self._cache)
         try:
             run.refresh()
             while not (run.is_complete or run.problem or self._ending.is_set()):
@@ -328,9 +328,9 @@ class _KnownEntry:
         return self.signature != signature and not waits
 
 
-def _signature(place: RunPlace) -> tuple[object, ...]:
+def _signature(run_place: RunPlace) -> tuple[object, ...]:
     """Return what changes whenever a file of the run does."""
-    files = [file for path in place.outputs for file in RunPaths(path).recorded()]
+    files = [file for path in run_place.outputs for file in RunPaths(path).recorded()]
     return tuple(_stat(path) for path in files)
 
 
@@ -342,11 +342,11 @@ def _stat(path: Path) -> tuple[int, int] | None:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _unreadable(place: RunPlace) -> RunEntry:
+def _unreadable(run_place: RunPlace) -> RunEntry:
     """Return the line of a run whose files cannot be read."""
     moment = datetime.fromtimestamp(0, UTC)
     problem = "its files cannot be read"
-    return RunEntry(place.path, "", "", RunState.STOPPED, 0, 0, 0, None, None, moment, problem)
+    return RunEntry(run_place.path, "", "", RunState.STOPPED, 0, 0, 0, None, None, moment, problem)
 
 
 def _answer(where: Announcement) -> LiveReport | None:

@@ -54,18 +54,18 @@ class Conversation:
     """The items of one rollout. Rows are read when they are needed, and not kept."""
 
     def __init__(
-        self, places: Sequence[RowPlace], source: Literal["scored", "failed", "inputs"]
+        self, row_places: Sequence[RowPlace], source: Literal["scored", "failed", "inputs"]
     ) -> None:
         """Create it from the places of its rows, the row with the prompt first."""
-        self.places = tuple(places)
+        self.places = tuple(row_places)
         self.source: Literal["scored", "failed", "inputs"] = source
 
     @cached_property
     def items(self) -> tuple[ConversationItem, ...]:
         """All items: the prompt's, then the output's."""
         items: list[ConversationItem] = []
-        for source, place in enumerate(self.places):
-            for item in outline(read_row(place), count=EVERY_ITEM).items:
+        for source, row_place in enumerate(self.places):
+            for item in outline(read_row(row_place), count=EVERY_ITEM).items:
                 # the prompt of a failed rollout is in its inputs
                 if source == 0 or item.section == "output":
                     items.append(ConversationItem(len(items), source, item))
@@ -132,36 +132,38 @@ def conversation_of(snapshot: Snapshot, row: int) -> Conversation:
     if result is not None:
         return Conversation([result], "scored")
     inputs, failure = snapshot.place(row, Part.INPUT), kept_answer(snapshot, row)
-    places = [place for place in (inputs, failure) if place is not None]
-    if not places:
+    row_places = [row_place for row_place in (inputs, failure) if row_place is not None]
+    if not row_places:
         failure = snapshot.place(row, Part.FAILURE)
-        places = [] if failure is None else [failure]
-    if not places:
+        row_places = [] if failure is None else [failure]
+    if not row_places:
         raise InputDataError("no file holds a row of this rollout")
-    return Conversation(places, "inputs" if failure is None else "failed")
+    return Conversation(row_places, "inputs" if failure is None else "failed")
 
 
 def kept_answer(snapshot: Snapshot, row: int) -> RowPlace | None:
     """Return the place of the last failed attempt that kept the model's answer."""
-    for place in reversed(snapshot.attempts(row)):
-        if b'"response"' in read_row(place) and "response" in row_fields(place):
-            return place
+    for row_place in reversed(snapshot.attempts(row)):
+        if b'"response"' in read_row(row_place) and "response" in row_fields(row_place):
+            return row_place
     return None
 
 
-def row_fields(place: RowPlace) -> dict[str, msgspec.Raw]:
+def row_fields(row_place: RowPlace) -> dict[str, msgspec.Raw]:
     """Return the fields of a row, not decoded. Raises InputDataError: the row is no object."""
     try:
-        return _FIELDS.decode(read_row(place))
+        return _FIELDS.decode(read_row(row_place))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputDataError(f"{place.path} line {place.line} cannot be read: {error}") from error
+        raise InputDataError(
+            f"{row_place.path} line {row_place.line} cannot be read: {error}"
+        ) from error
 
 
-def small_fields(place: RowPlace, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+def small_fields(row_place: RowPlace, without: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the fields of a row that are small enough to decode, without some names."""
     return {
         name: decoded(bytes(raw))
-        for name, raw in row_fields(place).items()
+        for name, raw in row_fields(row_place).items()
         if name not in without and len(bytes(raw)) <= MOST_DECODED_BYTES
     }
 

@@ -100,11 +100,11 @@ def find_places(arguments: Sequence[str]) -> Places:
         folders = list(_folders(path)) if path.is_dir() else []
         for folder in folders:
             if RunFiles(folder).submissions():
-                place = ClusterPlace(digest_of(folder), folder.absolute())
-                clusters[place.id] = place
-        places = _runs_in(folders) if folders else [_named(argument)]
-        runs |= {place.id: place for place in places}
-        if folders and not places and not clusters:
+                run_place = ClusterPlace(digest_of(folder), folder.absolute())
+                clusters[run_place.id] = run_place
+        run_places = _runs_in(folders) if folders else [_run_of_argument(argument)]
+        runs |= {run_place.id: run_place for run_place in run_places}
+        if folders and not run_places and not clusters:
             raise InputDataError(
                 f"no run is in {path} or in the folders below it, {DEEPEST} levels deep",
                 hint="give an output of `palestra collect` or `eval`, such as runs/NAME",
@@ -137,11 +137,11 @@ def _runs_in(folders: Sequence[Path]) -> list[RunPlace]:
     manifests = runs_of(path for path in files if path.name.endswith(MANIFEST_SUFFIX))
     recorded = [[output_beside(path) for path, _ in run] for run in manifests]
     # the shards of a merged run are in no group, and are no runs of their own
-    known = {output_beside(path) for path in files if path.name.endswith(MANIFEST_SUFFIX)}
+    output_files = {output_beside(path) for path in files if path.name.endswith(MANIFEST_SUFFIX)}
     others = [
         [path]
         for path in files
-        if path not in known and _may_be_output(path.name)
+        if path not in output_files and _may_be_output(path.name)
         if kind_of(path) in {"rollouts", "outcomes"}
     ]
     return [RunPlace.of(outputs) for outputs in (*recorded, *others)]
@@ -203,7 +203,7 @@ _INSTEAD: Final = {
 }
 
 
-def _named(argument: str) -> RunPlace:
+def _run_of_argument(argument: str) -> RunPlace:
     path = Path(argument)
     if glob.has_magic(argument) and not path.exists():
         return RunPlace.of([Path(file) for file in rollout_files(argument)])

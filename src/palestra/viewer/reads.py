@@ -42,7 +42,11 @@ class Reads:
         self._light = ThreadPoolExecutor(LIGHT_AT_ONCE, thread_name_prefix="read")
 
     async def run(
-        self, read: Callable[[Stop], T], left: Callable[[], Awaitable[None]], *, heavy: bool
+        self,
+        task: Callable[[Stop], T],
+        wait_for_leaving: Callable[[], Awaitable[None]],
+        *,
+        heavy: bool,
     ) -> T:
         """Return what `read` returns. `left`: returns when the page that asked has left.
 
@@ -50,8 +54,8 @@ class Reads:
         """
         stop = Stop()
         pool = self._heavy if heavy else self._light
-        reading = asyncio.get_running_loop().run_in_executor(pool, read, stop)
-        leaving = asyncio.ensure_future(left())
+        reading = asyncio.get_running_loop().run_in_executor(pool, task, stop)
+        leaving = asyncio.ensure_future(wait_for_leaving())
         try:
             waiting: set[asyncio.Future[Any]] = {reading, leaving}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""What a page is asked, and what it answers from."""
+"""What a page is request, and what it answers from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Viewer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """One request: the parts of its path, and its parameters."""
 
     viewer: Viewer
@@ -49,13 +49,13 @@ class Asked:
         """Whether a parameter is `1` or `true`."""
         return self.text(name) in {"1", "true"}
 
-    def integer(self, name: str, default: int = 0, *, most: int = 1 << 53) -> int:
-        """Return a number from 0 to `most`. Raises ConfigError: it is not one."""
+    def integer(self, name: str, default: int = 0, *, limit: int = 1 << 53) -> int:
+        """Return a number from 0 to `limit`. Raises ConfigError: it is not one."""
         value = self.parameters.get(name)
         if value is None:
             return default
-        if not (value.isascii() and value.isdecimal()) or int(value[:20]) > most:
-            raise ConfigError(f"{name} is {value[:40]!r}, not a whole number from 0 to {most:,}")
+        if not (value.isascii() and value.isdecimal()) or int(value[:20]) > limit:
+            raise ConfigError(f"{name} is {value[:40]!r}, not a whole number from 0 to {limit:,}")
         return int(value)
 
     def number(self, name: str) -> float | None:
@@ -84,15 +84,15 @@ def candidates(name: str) -> list[TaskIndex]:
     return [int(name), name] if is_number else [name]
 
 
-def find_row(snapshot: Snapshot, asked: Asked) -> int:
+def find_row(snapshot: Snapshot, request: PageRequest) -> int:
     """Return the row number of the rollout that a request names. Raises NoSuchRun."""
     rows = len(snapshot.rollouts)
-    if "row" in asked.parameters:
-        row = asked.integer("row")
+    if "row" in request.parameters:
+        row = request.integer("row")
         if row < rows:
             return row
         raise NoSuchRun(f"there is no row {row} among the {rows} rows of this run")
-    task, rollout = asked.parts["task"], asked.parts["rollout"]
+    task, rollout = request.parts["task"], request.parts["rollout"]
     row_number = row_of(snapshot, task, rollout)
     if row_number is None:
         raise NoSuchRun(f"there is no rollout {task[:80]}:{rollout[:20]} in what is indexed")

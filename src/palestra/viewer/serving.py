@@ -38,7 +38,7 @@ class Door:
     opens_browser: bool = True
 
 
-def serve(viewer: Viewer, door: Door, say: Callable[[str], None]) -> None:
+def serve(viewer: Viewer, door: Door, print_line: Callable[[str], None]) -> None:
     """Answer requests until SIGINT or SIGTERM. `say`: prints a line for the user.
 
     Raises ConfigError: the port is taken.
@@ -56,9 +56,9 @@ def serve(viewer: Viewer, door: Door, say: Callable[[str], None]) -> None:
             lifespan="off",
             timeout_graceful_shutdown=ENDING_S,
         )
-        say(address)
+        print_line(address)
         for line in ssh_lines(port, os.environ):
-            say(line)
+            print_line(line)
         with opened_browser(address, enabled=door.opens_browser):
             _run(_Server(config), listening)
 
@@ -133,8 +133,8 @@ def ssh_lines(port: int, environ: Mapping[str, str]) -> Iterator[str]:
     connection = environ.get("SSH_CONNECTION", "").split()
     if len(connection) == 4:
         user = environ.get("USER", "")
-        here = f"{user}@{connection[2]}" if user else connection[2]
-        yield f"from your machine: ssh -N -L {port}:127.0.0.1:{port} {here}"
+        destination = f"{user}@{connection[2]}" if user else connection[2]
+        yield f"from your machine: ssh -N -L {port}:127.0.0.1:{port} {destination}"
 
 
 @contextlib.contextmanager

@@ -12,15 +12,15 @@ from palestra.schema import RunPaths, with_compressed
 from palestra.viewer import replies
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.pages.runs import bad_lines, named_texts
-from palestra.viewer.requests import Asked
+from palestra.viewer.requests import PageRequest
 
 MOST_PROBLEMS: Final = 1_000
 MOST_MANIFEST_BYTES: Final = 1 << 22
 
 
-def about(asked: Asked) -> replies.About:
+def about(request: PageRequest) -> replies.About:
     """Answer the files of a run and the state of its index."""
-    opened = asked.run
+    opened = request.run
     head, progress = opened.head(), opened.progress
     return replies.About(
         files=list(_files(opened)),
@@ -57,11 +57,11 @@ def _files(opened: OpenRun) -> Iterator[replies.FileLine]:
 
 
 def _file(role: str, path: Path) -> replies.FileLine:
-    there = with_compressed(path)
-    stat = None if there is None else there.stat()
+    existing_path = with_compressed(path)
+    stat = None if existing_path is None else existing_path.stat()
     return replies.FileLine(
         role=role,
-        path=str(there or path),
+        path=str(existing_path or path),
         bytes=None if stat is None else stat.st_size,
         modified_at=None if stat is None else stat.st_mtime,
         lines=None,

@@ -19,17 +19,17 @@ from palestra.cluster import (
 from palestra.errors import PalestraError
 from palestra.viewer import replies
 from palestra.viewer.discovery import digest_of
-from palestra.viewer.requests import Asked
+from palestra.viewer.requests import PageRequest
 
 LOG_LINES: Final = 10
 MOST_LOGS: Final = 64
 """The ends of so many logs are read: those of units that failed come first."""
 
 
-def cluster(asked: Asked) -> replies.ClusterPage:
+def cluster(request: PageRequest) -> replies.ClusterPage:
     """Answer the shards and jobs of a run, as its ledger, its files and the executor say."""
-    place = asked.viewer.catalog.cluster(asked.parts["cluster"])
-    files = RunFiles(place.folder)
+    run_place = request.viewer.catalog.cluster(request.parts["cluster"])
+    files = RunFiles(run_place.folder)
     problem = ""
     run = read_run(files)
     executor = executor_for(run.executor, timeout_s=run.command_timeout_s)
@@ -41,10 +41,10 @@ def cluster(asked: Asked) -> replies.ClusterPage:
     seeds = {shard.name: shard for shard in run.shards}
     ordered = sorted(status.units, key=lambda unit: unit.standing is not Standing.FAILED)
     logged = {unit.unit.name for unit in ordered[:MOST_LOGS]}
-    known_runs = {run_place.id for run_place in asked.viewer.catalog.places}
+    known_runs = {run_place.id for run_place in request.viewer.catalog.places}
     units = []
     for unit in status.units:
-        asked.stop.check()
+        request.stop.check()
         shard = seeds.get(unit.unit.name)
         lines = _log(executor, status, unit) if unit.unit.name in logged else []
         run_id = digest_of(files.shard(unit.unit.name).output) if unit.unit.is_shard else ""
@@ -58,7 +58,7 @@ def cluster(asked: Asked) -> replies.ClusterPage:
             )
         )
     return replies.ClusterPage(
-        id=place.id,
+        id=run_place.id,
         name=run.name,
         output_dir=run.output_dir,
         counts=[replies.Count(name=n, count=c) for n, c in sorted(status.counts().items())],

@@ -26,7 +26,7 @@ from palestra.viewer import replies
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.index import Snapshot
 from palestra.viewer.pages.runs import interval, line_of
-from palestra.viewer.requests import Asked
+from palestra.viewer.requests import PageRequest
 
 PROMPT_CHARACTERS: Final = 200
 _SORTED: Final = ("task", "a", "b", "delta")
@@ -44,42 +44,42 @@ class _Side:
         return side_of(self.run.overview().frame, rollouts, name=name)
 
 
-def _sides(asked: Asked) -> tuple[_Side, _Side]:
-    runs = [asked.viewer.catalog.run(asked.parts[name]) for name in ("a", "b")]
+def _sides(request: PageRequest) -> tuple[_Side, _Side]:
+    runs = [request.viewer.catalog.run(request.parts[name]) for name in ("a", "b")]
     if runs[0] is runs[1]:
         raise ConfigError("a run cannot be compared with itself")
     a, b = (_Side(run, run.overview().snapshot) for run in runs)
     return a, b
 
 
-def compare(asked: Asked) -> replies.ComparePage:
+def compare(request: PageRequest) -> replies.ComparePage:
     """Answer what `palestra compare A B` says."""
-    a, b = _sides(asked)
+    a, b = _sides(request)
     flags = {
-        "--allow-unmatched": asked.flag("unmatched"),
-        "--allow-different-rows": asked.flag("different_rows"),
+        "--allow-unmatched": request.flag("unmatched"),
+        "--allow-different-rows": request.flag("different_rows"),
     }
     paths = [str(side.run.place.path) for side in (a, b)]
     refuse_shared_files(paths)
     compared_a, compared_b = a.compared("A"), b.compared("B")
-    asked.stop.check()
+    request.stop.check()
     pairs = pair_tasks(
         compared_a,
         compared_b,
         allow_unmatched=flags["--allow-unmatched"],
         allow_different_rows=flags["--allow-different-rows"],
     )
-    asked.stop.check()
+    request.stop.check()
     comparison = comparison_of(compared_a, compared_b, pairs, metrics=())
     words = ["palestra", "compare", *paths, *(name for name, is_on in flags.items() if is_on)]
-    return _page(asked, comparison, (a, b), shlex.join(words))
+    return _page(request, comparison, (a, b), shlex.join(words))
 
 
 def _page(
-    asked: Asked, comparison: Comparison, sides: tuple[_Side, _Side], command: str
+    request: PageRequest, comparison: Comparison, sides: tuple[_Side, _Side], command: str
 ) -> replies.ComparePage:
     a, b = (
-        _counts(asked, side, counts)
+        _counts(request, side, counts)
         for side, counts in zip(sides, (comparison.a, comparison.b), strict=True)
     )
     try:
@@ -116,9 +116,9 @@ def _page(
     )
 
 
-def _counts(asked: Asked, side: _Side, counts: RunCounts) -> replies.SideCounts:
+def _counts(request: PageRequest, side: _Side, counts: RunCounts) -> replies.SideCounts:
     return replies.SideCounts(
-        run=line_of(asked.viewer.catalog, side.run),
+        run=line_of(request.viewer.catalog, side.run),
         tasks=counts.tasks,
         requested=counts.requested,
         scored=counts.scored,
@@ -141,18 +141,18 @@ class _TaskPair:
         return self.means[1] - self.means[0]
 
 
-def tasks(asked: Asked) -> replies.CompareTasks:
+def tasks(request: PageRequest) -> replies.CompareTasks:
     """Answer the paired tasks that match, the largest regressions first unless sorted."""
-    a, b = _sides(asked)
+    a, b = _sides(request)
     pairs = _pairs(a.snapshot, b.snapshot)
-    query = parse_query(asked.text("q"))
-    sort = asked.text("sort") or query.sort or "delta"
+    query = parse_query(request.text("q"))
+    sort = request.text("sort") or query.sort or "delta"
     rows = _rows_by_task(a.snapshot), _rows_by_task(b.snapshot)
     query.check_fields([*_SORTED, *(f"{side}.{name}" for side in "ab" for name in _FIELDS)])
     matching = [pair for pair in pairs if matches_query(query, partial(_value, pair, rows))]
     matching = _sorted(matching, sort)
-    start = asked.integer("offset")
-    count = min(asked.integer("limit", 100), replies.PAGE_ROWS)
+    start = request.integer("offset")
+    count = min(request.integer("limit", 100), replies.PAGE_ROWS)
     return replies.CompareTasks(
         tasks=[_task(pair, a.snapshot, b.snapshot) for pair in matching[start : start + count]],
         offset=start,
@@ -166,10 +166,10 @@ def _pairs(a: Snapshot, b: Snapshot) -> list[_TaskPair]:
     means_a, means_b = a.tasks.numbers("mean"), b.tasks.numbers("mean")
     pairs = []
     for number, values in enumerate(tasks_of_a):
-        other = b.find_task(values["task"])
-        if other is not None:
-            means = (float(means_a[number]), float(means_b[other]))
-            pairs.append(_TaskPair(values["task"], (number, other), means))
+        row_of_b = b.find_task(values["task"])
+        if row_of_b is not None:
+            means = (float(means_a[number]), float(means_b[row_of_b]))
+            pairs.append(_TaskPair(values["task"], (number, row_of_b), means))
     return pairs
 
 
@@ -189,14 +189,14 @@ def _rows_by_task(snapshot: Snapshot) -> Callable[[int], Columns]:
 def _value(
     pair: _TaskPair, rows: tuple[Callable[[int], Columns], Callable[[int], Columns]], name: str
 ) -> Sequence[Any]:
-    own: dict[str, Any] = {
+    values: dict[str, Any] = {
         "task": pair.task,
         "a": pair.means[0],
         "b": pair.means[1],
         "delta": pair.delta,
     }
-    if name in own:
-        value = own[name]
+    if name in values:
+        value = values[name]
     elif name[:2] in {"a.", "b."}:
         side = "ab".index(name[0])
         value = rows[side](pair.rows[side]).get(name[2:])

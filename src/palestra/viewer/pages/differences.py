@@ -12,7 +12,7 @@ from palestra.viewer.conversation import Conversation, ConversationItem, convers
 from palestra.viewer.index import Snapshot
 from palestra.viewer.pages.rollout import head_of, outline_item
 from palestra.viewer.pages.tokens import first_token_difference
-from palestra.viewer.requests import NO_INDEX, Asked, row_of
+from palestra.viewer.requests import NO_INDEX, PageRequest, row_of
 
 MOST_WORD_PAIRS: Final = 2_000_000
 """Texts with more pairs of words are compared by lines: words would take longer than 200 ms."""
@@ -22,34 +22,34 @@ ITEMS_AT_ONCE: Final = 100
 _WORDS: Final = re.compile(r"\s+|\w+|[^\w\s]")
 
 
-def diff(asked: Asked) -> replies.Diff:
+def diff(request: PageRequest) -> replies.Diff:
     """Answer the items of two rollouts, aligned."""
-    (snapshot_a, row_a), (snapshot_b, row_b) = (_named(asked, name) for name in ("a", "b"))
+    (snapshot_a, row_a), (snapshot_b, row_b) = (_rollout_of(request, name) for name in ("a", "b"))
     a, b = conversation_of(snapshot_a, row_a), conversation_of(snapshot_b, row_b)
     pairs = list(aligned(a.items, b.items))
-    asked.stop.check()
-    start = asked.integer("start")
+    request.stop.check()
+    start = request.integer("start")
     items = []
-    for left, right in pairs[start : start + ITEMS_AT_ONCE]:
-        asked.stop.check()
-        items.append(_item(a, left, b, right))
+    for item_a, item_b in pairs[start : start + ITEMS_AT_ONCE]:
+        request.stop.check()
+        items.append(_item(a, item_a, b, item_b))
     return replies.Diff(
         a=head_of(snapshot_a, row_a),
         b=head_of(snapshot_b, row_b),
         items=items,
         start=start,
         total=len(pairs),
-        first_token=first_token_difference(a, b, asked.stop),
+        first_token=first_token_difference(a, b, request.stop),
     )
 
 
-def _named(asked: Asked, name: str) -> tuple[Snapshot, int]:
+def _rollout_of(request: PageRequest, name: str) -> tuple[Snapshot, int]:
     """Return the rollout that `a` or `b` names: RUN/TASK/ROLLOUT, or RUN/-/-/ROW."""
-    run_id, _, place = asked.text(name).partition("/")
-    task, _, rollout = place.rpartition("/")
+    run_id, _, key = request.text(name).partition("/")
+    task, _, rollout = key.rpartition("/")
     if not (run_id and task and rollout):
         raise ConfigError(f"{name} is not RUN/TASK/ROLLOUT")
-    snapshot = asked.viewer.catalog.run(run_id).snapshot
+    snapshot = request.viewer.catalog.run(run_id).snapshot
     if task == f"{NO_INDEX}/{NO_INDEX}":
         row = int(rollout) if rollout.isdecimal() else len(snapshot.rollouts)
         if row < len(snapshot.rollouts):
@@ -58,7 +58,7 @@ def _named(asked: Asked, name: str) -> tuple[Snapshot, int]:
         known_row = row_of(snapshot, task, rollout)
         if known_row is not None:
             return snapshot, known_row
-    raise NoSuchRun(f"{name}: there is no rollout {place[:80]}")
+    raise NoSuchRun(f"{name}: there is no rollout {key[:80]}")
 
 
 Pair = tuple[ConversationItem | None, ConversationItem | None]
@@ -81,13 +81,16 @@ def aligned(a: Sequence[ConversationItem], b: Sequence[ConversationItem]) -> Ite
 
 
 def _item(
-    a: Conversation, left: ConversationItem | None, b: Conversation, right: ConversationItem | None
+    a: Conversation,
+    item_a: ConversationItem | None,
+    b: Conversation,
+    item_b: ConversationItem | None,
 ) -> replies.DiffItem:
-    shown_a = None if left is None else outline_item(a, left, [])
-    shown_b = None if right is None else outline_item(b, right, [])
-    if left is None or right is None:
+    shown_a = None if item_a is None else outline_item(a, item_a, [])
+    shown_b = None if item_b is None else outline_item(b, item_b, [])
+    if item_a is None or item_b is None:
         return replies.DiffItem(a=shown_a, b=shown_b, same=False, pieces=[], by_lines=False)
-    texts = item_text(a.read(left)), item_text(b.read(right))
+    texts = item_text(a.read(item_a)), item_text(b.read(item_b))
     if texts[0] == texts[1]:
         return replies.DiffItem(a=shown_a, b=shown_b, same=True, pieces=[], by_lines=False)
     pieces, by_lines = differences(*texts)

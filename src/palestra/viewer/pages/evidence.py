@@ -25,7 +25,7 @@ from palestra.viewer.conversation import (
 )
 from palestra.viewer.index import Part, Snapshot
 from palestra.viewer.pages.runs import text_of
-from palestra.viewer.requests import Asked, find_row
+from palestra.viewer.requests import PageRequest, find_row
 
 EVIDENCE: Final = "reward_evidence"
 _NO_FIELDS: Final = frozenset(
@@ -43,12 +43,12 @@ _QUESTIONS: Final = ("question", "prompt", "request", "input")
 _ANSWERS: Final = ("answer", "text", "response", "output")
 
 
-def reward(asked: Asked) -> replies.RewardPanel:
+def reward(request: PageRequest) -> replies.RewardPanel:
     """Answer why a rollout has its reward."""
-    snapshot = asked.run.snapshot
-    row = find_row(snapshot, asked)
-    place = snapshot.place(row, Part.RESULT)
-    if place is None:
+    snapshot = request.run.snapshot
+    row = find_row(snapshot, request)
+    row_place = snapshot.place(row, Part.RESULT)
+    if row_place is None:
         return replies.RewardPanel(
             reward=None,
             components=[],
@@ -57,7 +57,7 @@ def reward(asked: Asked) -> replies.RewardPanel:
             notes=[],
             absent="The rollout has no reward: it failed, or has not ended.",
         )
-    fields = small_fields(place, _LONG)
+    fields = small_fields(row_place, _LONG)
     talk = conversation_of(snapshot, row)
     evidence, notes = _evidence(fields.get(EVIDENCE), talk)
     return replies.RewardPanel(
@@ -149,11 +149,11 @@ def marks_by_item(
     """Return the marks of each item: pieces that earned a component, and texts of the verifier's
     fields. Empty when the row cannot be read, which other parts of the page say.
     """
-    place = snapshot.place(row, Part.RESULT)
-    if place is None:
+    row_place = snapshot.place(row, Part.RESULT)
+    if row_place is None:
         return {}
     try:
-        fields = small_fields(place, _LONG)
+        fields = small_fields(row_place, _LONG)
         evidence, _ = _evidence(fields.get(EVIDENCE), talk)
     except InputDataError:
         return {}
@@ -169,24 +169,24 @@ def marks_by_item(
 def _add_quoted(
     marks: dict[int, list[replies.Mark]], fields: Mapping[str, Any], talk: Conversation
 ) -> None:
-    wanted = {
+    quotable = {
         name: value
         for name, value in fields.items()
         if name not in _NO_FIELDS and isinstance(value, str)
         if SHORTEST_MARK <= len(value.strip()) <= LONGEST_MARK
     }
-    room, left = MOST_SEARCHED_BYTES, MOST_MARKS
+    room, marks_left = MOST_SEARCHED_BYTES, MOST_MARKS
     outputs = []
-    for item in reversed(talk.items if wanted else ()):
+    for item in reversed(talk.items if quotable else ()):
         room -= item.size
         if item.item.section != "output" or room < 0:
             break
         outputs.append(item)
     for item, text in talk.texts(outputs):
-        for name, value in wanted.items():
+        for name, value in quotable.items():
             at = text.find(value)
-            if at >= 0 and left > 0:
-                left -= 1
+            if at >= 0 and marks_left > 0:
+                marks_left -= 1
                 start = utf16(text[:at])
                 mark = replies.Mark(
                     start=start, end=start + utf16(value), kind="found here", field=name

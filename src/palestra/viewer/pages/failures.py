@@ -16,7 +16,7 @@ from palestra.viewer.index import Part, Snapshot
 from palestra.viewer.pages.stored import meaning_of
 from palestra.viewer.pages.terms import term
 from palestra.viewer.reads import Stop
-from palestra.viewer.requests import Asked
+from palestra.viewer.requests import PageRequest
 
 MOST_ROWS: Final = 50
 MESSAGE_CHARACTERS: Final = 1_000
@@ -49,11 +49,11 @@ class _FailedAttempt:
     scored: bool
 
 
-def failures(asked: Asked) -> replies.FailureTree:
+def failures(request: PageRequest) -> replies.FailureTree:
     """Answer the failed attempts by class, layer, cause and message."""
-    opened = asked.run
+    opened = request.run
     snapshot = opened.snapshot
-    attempts = list(_attempts(opened, snapshot, asked.stop))
+    attempts = list(_attempts(opened, snapshot, request.stop))
     diagnosis, problem = _diagnosis(opened)
     return replies.FailureTree(
         nodes=_nodes(attempts, 0, ""),

@@ -22,7 +22,7 @@ from palestra.viewer.conversation import (
 from palestra.viewer.index import Part, RowPlace, Snapshot, read_row, text_range
 from palestra.viewer.pages.evidence import marks_by_item
 from palestra.viewer.pages.tables import key_of_row, marks_of
-from palestra.viewer.requests import Asked, find_row
+from palestra.viewer.requests import PageRequest, find_row
 
 MOST_IMAGE_BYTES: Final = 20 << 20
 MOST_HITS: Final = 1_000
@@ -41,11 +41,11 @@ class _Response(msgspec.Struct):
     model: str | None = None
 
 
-def opened(asked: Asked) -> tuple[OpenRun, Snapshot, int]:
+def opened(request: PageRequest) -> tuple[OpenRun, Snapshot, int]:
     """Return the run, its snapshot, and the row number of the rollout. Raises NoSuchRun."""
-    run = asked.run
+    run = request.run
     snapshot = run.snapshot
-    return run, snapshot, find_row(snapshot, asked)
+    return run, snapshot, find_row(snapshot, request)
 
 
 def main_place(snapshot: Snapshot, row: int) -> RowPlace:
@@ -53,16 +53,16 @@ def main_place(snapshot: Snapshot, row: int) -> RowPlace:
     else its input. Raises NoSuchRun: no file has one.
     """
     for part in (Part.RESULT, Part.FAILURE, Part.INPUT):
-        place = snapshot.place(row, part)
-        if place is not None:
-            return place
+        row_place = snapshot.place(row, part)
+        if row_place is not None:
+            return row_place
     raise NoSuchRun("no file holds a row of this rollout")
 
 
-def rollout(asked: Asked) -> replies.RolloutPage:
+def rollout(request: PageRequest) -> replies.RolloutPage:
     """Answer the head of a rollout."""
-    _, snapshot, row = opened(asked)
-    return head_of(snapshot, row, *_neighbours(snapshot, row, asked))
+    _, snapshot, row = opened(request)
+    return head_of(snapshot, row, *_neighbours(snapshot, row, request))
 
 
 def head_of(
@@ -76,7 +76,7 @@ def head_of(
     names = [name for name in _FIELDS if name in table.fields]
     values = table.page(np.array([row]), count=1, fields=names).rows[0]
     talk = conversation_of(snapshot, row)
-    place = main_place(snapshot, row)
+    row_place = main_place(snapshot, row)
     items = talk.items
     prompt_items = sum(item.item.section == "prompt" for item in items)
     outcome = str(values.get("outcome") or "")
@@ -93,9 +93,9 @@ def head_of(
         output_items=len(items) - prompt_items,
         source=talk.source,
         truncated=bool(values.get("truncated")),
-        bytes=place.length,
-        file=str(place.path),
-        line=place.line,
+        bytes=row_place.length,
+        file=str(row_place.path),
+        line=row_place.line,
         attempts=len(snapshot.attempts(row)),
         has_tokens=any(GENERATION_IDS in item.item.fields for item in items),
         marks=marks_of(snapshot, row),
@@ -115,13 +115,13 @@ def _model_of(talk: Conversation) -> str:
 
 
 def _neighbours(
-    snapshot: Snapshot, row: int, asked: Asked
+    snapshot: Snapshot, row: int, request: PageRequest
 ) -> tuple[list[replies.Cell] | None, list[replies.Cell] | None]:
     """Return the keys of the rollouts before and after a row in the table that it was opened from."""
     table = snapshot.rollouts
-    rows = table.select(parse_query(asked.text("q")))
-    if asked.text("sort"):
-        rows = table.sort(rows, asked.text("sort"))
+    rows = table.select(parse_query(request.text("q")))
+    if request.text("sort"):
+        rows = table.sort(rows, request.text("sort"))
     [positions] = np.nonzero(rows == row)
     if not len(positions):
         return None, None
@@ -136,13 +136,13 @@ def _neighbours(
     return key(at - 1), key(at + 1)
 
 
-def outline(asked: Asked) -> replies.Outline:
+def outline(request: PageRequest) -> replies.Outline:
     """Answer a page of the items of the conversation."""
-    _, snapshot, row = opened(asked)
+    _, snapshot, row = opened(request)
     talk = conversation_of(snapshot, row)
-    start = asked.integer("start")
+    start = request.integer("start")
     chosen = talk.items[start : start + replies.OUTLINE_ITEMS]
-    asked.stop.check()
+    request.stop.check()
     marks = marks_by_item(snapshot, row, talk)
     return replies.Outline(
         items=[outline_item(talk, item, marks.get(item.position, [])) for item in chosen],
@@ -174,12 +174,12 @@ def outline_item(
     )
 
 
-def item(asked: Asked) -> replies.ItemText:
+def item(request: PageRequest) -> replies.ItemText:
     """Answer a range of the text of an item."""
-    _, snapshot, row = opened(asked)
+    _, snapshot, row = opened(request)
     talk = conversation_of(snapshot, row)
-    chosen = talk.at(asked.integer("at"))
-    start = asked.integer("start")
+    chosen = talk.at(request.integer("at"))
+    start = request.integer("start")
     position, before = 0, 0
     row_bytes = read_row(talk.places[chosen.source])
     for number, part in enumerate(chosen.item.texts):
@@ -264,26 +264,26 @@ def _raster(address: str) -> tuple[ImageType, bytes]:
     raise InputDataError("not an image of PNG, JPEG, GIF or WebP")
 
 
-def image(asked: Asked) -> tuple[str, bytes]:
+def image(request: PageRequest) -> tuple[str, bytes]:
     """Answer an image: its media type and bytes."""
-    _, snapshot, row = opened(asked)
+    _, snapshot, row = opened(request)
     talk = conversation_of(snapshot, row)
-    chosen = talk.at(asked.integer("at"))
+    chosen = talk.at(request.integer("at"))
     parts = dict(_image_parts(talk.read(chosen)))
-    part = parts.get(asked.integer("part"))
+    part = parts.get(request.integer("part"))
     if part is None:
         raise NoSuchRun(f"item {chosen.position} has no such image")
     return _raster(_address_of(part))
 
 
-def find(asked: Asked) -> replies.TranscriptHits:
+def find(request: PageRequest) -> replies.TranscriptHits:
     """Answer the places of the conversation that hold a text, without case."""
-    _, snapshot, row = opened(asked)
+    _, snapshot, row = opened(request)
     talk = conversation_of(snapshot, row)
-    word = asked.text("text").lower()
+    word = request.text("text").lower()
     hits: list[replies.TranscriptHit] = []
     for holder, text in talk.texts(talk.items) if word else ():
-        asked.stop.check()
+        request.stop.check()
         folded = text.lower()
         if len(folded) != len(text):  # some letters have two lower-case ones
             folded = text

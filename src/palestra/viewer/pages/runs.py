@@ -16,7 +16,7 @@ from palestra.viewer import replies
 from palestra.viewer.catalog import RENEW_LIVE_S, Catalog, LiveReport, OpenRun, Overview
 from palestra.viewer.discovery import RunPlace
 from palestra.viewer.pages.terms import number_range, term
-from palestra.viewer.requests import Asked, Viewer
+from palestra.viewer.requests import PageRequest, Viewer
 
 OLDEST: Final = 20
 MOST_PROBLEMS: Final = 100
@@ -24,48 +24,49 @@ STALE_S: Final = 3.0
 """Live numbers older than this are shown with their age."""
 
 
-def session(asked: Asked) -> replies.Session:
+def session(request: PageRequest) -> replies.Session:
     """Answer what the page needs to begin."""
-    viewer = asked.viewer
+    viewer = request.viewer
     return replies.Session(
         version=palestra.__version__,
         query=viewer.query,
         tokenizer=viewer.tokenizer is not None,
         paths=list(viewer.arguments),
         clusters=[
-            replies.ClusterLink(id=place.id, name=place.name) for place in viewer.catalog.clusters
+            replies.ClusterLink(id=run_place.id, name=run_place.name)
+            for run_place in viewer.catalog.clusters
         ],
     )
 
 
-def runs(asked: Asked) -> replies.RunList:
+def runs(request: PageRequest) -> replies.RunList:
     """Answer the runs: live ones first, then by time."""
-    return run_list(asked.viewer)
+    return run_list(request.viewer)
 
 
 def run_list(viewer: Viewer) -> replies.RunList:
     """Return the runs: live ones first, then by time."""
     catalog = viewer.catalog
-    lines = [run_line(catalog, place) for place in catalog.places]
+    lines = [run_line(catalog, run_place) for run_place in catalog.places]
     lines.sort(key=lambda line: (line.state != "running", -(line.started_at or 0.0), line.path))
     return replies.RunList(runs=lines)
 
 
-def run_line(catalog: Catalog, place: RunPlace) -> replies.RunLine:
+def run_line(catalog: Catalog, run_place: RunPlace) -> replies.RunLine:
     """Return the line of a run: of its manifest, until its files have been read."""
-    entry = catalog.entry(place)
-    live = catalog.live(place.outputs)
+    entry = catalog.entry(run_place)
+    live = catalog.live(run_place.outputs)
     if entry is None:
-        return _line_of_manifest(place, live)
-    return _line(place, entry, live)
+        return _line_of_manifest(run_place, live)
+    return _line(run_place, entry, live)
 
 
-def _line(place: RunPlace, entry: RunEntry, live: LiveReport | None) -> replies.RunLine:
+def _line(run_place: RunPlace, entry: RunEntry, live: LiveReport | None) -> replies.RunLine:
     low, high = entry.interval or (None, None)
     return replies.RunLine(
-        id=place.id,
-        path=str(place.path),
-        name=place.name,
+        id=run_place.id,
+        path=str(run_place.path),
+        name=run_place.name,
         environment=entry.environment,
         model=entry.model,
         state="running" if live is not None else entry.state.value,
@@ -79,13 +80,13 @@ def _line(place: RunPlace, entry: RunEntry, live: LiveReport | None) -> replies.
     )
 
 
-def _line_of_manifest(place: RunPlace, live: LiveReport | None) -> replies.RunLine:
-    _, manifest = read_if_valid(RunPaths(place.path).manifest)
-    head = run_head(place.outputs)
+def _line_of_manifest(run_place: RunPlace, live: LiveReport | None) -> replies.RunLine:
+    _, manifest = read_if_valid(RunPaths(run_place.path).manifest)
+    head = run_head(run_place.outputs)
     return replies.RunLine(
-        id=place.id,
-        path=str(place.path),
-        name=place.name,
+        id=run_place.id,
+        path=str(run_place.path),
+        name=run_place.name,
         environment=head.environment,
         model=head.model,
         state=RunState.STOPPED.value if live is None else "running",
@@ -123,9 +124,9 @@ def base_of(run: OpenRun) -> replies.Base:
     )
 
 
-def run(asked: Asked) -> replies.RunPage:
+def run(request: PageRequest) -> replies.RunPage:
     """Answer the head of a run."""
-    opened, viewer = asked.run, asked.viewer
+    opened, viewer = request.run, request.viewer
     head = opened.head()
     snapshot = opened.snapshot
     settings = {
@@ -145,9 +146,9 @@ def run(asked: Asked) -> replies.RunPage:
         files=[str(path) for path in opened.place.outputs],
         base=base_of(opened),
         clusters=[
-            replies.ClusterLink(id=place.id, name=place.name)
-            for place in viewer.catalog.clusters
-            if place.folder in folders
+            replies.ClusterLink(id=run_place.id, name=run_place.name)
+            for run_place in viewer.catalog.clusters
+            if run_place.folder in folders
         ],
         problems=bad_lines(opened, MOST_PROBLEMS),
         marks=[*filter(None, [opened.problem]), *snapshot.notices],
@@ -164,11 +165,11 @@ def line_of(catalog: Catalog, opened: OpenRun) -> replies.RunLine:
         return run_line(catalog, opened.place)
 
 
-def bad_lines(opened: OpenRun, most: int) -> list[replies.BadLine]:
-    """Return the lines that cannot be read, at most `most`."""
+def bad_lines(opened: OpenRun, limit: int) -> list[replies.BadLine]:
+    """Return the lines that cannot be read, at most `limit`."""
     return [
         replies.BadLine(file=str(p.path), line=p.line, offset=0, reason=p.reason)
-        for p in opened.snapshot.problems[:most]
+        for p in opened.snapshot.problems[:limit]
     ]
 
 
@@ -191,20 +192,22 @@ def text_of(value: Any) -> str:
 # Figures
 
 
-def figures(asked: Asked) -> replies.RunFigures:
+def figures(request: PageRequest) -> replies.RunFigures:
     """Answer the numbers of the report. Those of a live run are at most 10 s old."""
-    opened = asked.run
+    opened = request.run
     overview = opened.overview()
-    asked.stop.check()
+    request.stop.check()
     base = base_of(opened)
     try:
-        shown = _figures(overview)
+        run_figures = _figures(overview)
     except PalestraError as error:
         absent = f"{error.message}. No number is joined from such files."
         return replies.RunFigures(
             figures=None, absent=absent, base=base, computed_at=overview.made_at
         )
-    return replies.RunFigures(figures=shown, absent="", base=base, computed_at=overview.made_at)
+    return replies.RunFigures(
+        figures=run_figures, absent="", base=base, computed_at=overview.made_at
+    )
 
 
 def _figures(overview: Overview) -> replies.Figures:

@@ -15,19 +15,19 @@ from palestra.errors import ConfigError
 from palestra.viewer import replies
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.pages.runs import bars
-from palestra.viewer.requests import Asked
+from palestra.viewer.requests import PageRequest
 
 USUAL_BAND: Final = RateBand(0.1, 0.9)
 TASKS_AT_ONCE: Final = 500
 
 
-def select(asked: Asked) -> replies.SelectPage:
+def select(request: PageRequest) -> replies.SelectPage:
     """Answer the verdict on each task, and the finished command."""
-    opened = asked.run
-    criteria = _criteria(asked)
+    opened = request.run
+    criteria = _criteria(request)
     overview = opened.overview()
     selection = selection_of(overview.frame, criteria)
-    start = asked.integer("offset")
+    start = request.integer("offset")
     return replies.SelectPage(
         verdicts=[
             replies.Count(name=verdict.value, count=len(selection.of(verdict)))
@@ -43,10 +43,10 @@ def select(asked: Asked) -> replies.SelectPage:
     )
 
 
-def _criteria(asked: Asked) -> SelectionCriteria:
-    low, high = asked.number("low"), asked.number("high")
-    solved_at = asked.number("solved_at")
-    by_learnability = asked.flag("learnability")
+def _criteria(request: PageRequest) -> SelectionCriteria:
+    low, high = request.number("low"), request.number("high")
+    solved_at = request.number("solved_at")
+    by_learnability = request.flag("learnability")
     has_band = low is not None or high is not None or not by_learnability
     band = RateBand(
         USUAL_BAND.low if low is None else low, USUAL_BAND.high if high is None else high
@@ -55,12 +55,12 @@ def _criteria(asked: Asked) -> SelectionCriteria:
         raise ConfigError(f"the band {band.low:g}..{band.high:g} is not within 0..1")
     return SelectionCriteria(
         band=band if has_band else None,
-        min_rollouts=max(1, asked.integer("min_rollouts", 1)),
-        max_tokens=asked.number("max_tokens"),
+        min_rollouts=max(1, request.integer("min_rollouts", 1)),
+        max_tokens=request.number("max_tokens"),
         solved_at=SelectionCriteria().solved_at if solved_at is None else solved_at,
         by_learnability=by_learnability,
-        decided_only=asked.flag("decided_only"),
-        limit=asked.integer("limit") or None,
+        decided_only=request.flag("decided_only"),
+        limit=request.integer("limit") or None,
     )
 
 

@@ -27,7 +27,7 @@ from palestra.viewer.conversation import decoded, row_fields, small_fields
 from palestra.viewer.index import Part, RowPlace, Snapshot, read_row
 from palestra.viewer.pages.rollout import main_place, opened
 from palestra.viewer.pages.tables import key_of_row
-from palestra.viewer.requests import NO_INDEX, Asked
+from palestra.viewer.requests import NO_INDEX, PageRequest
 
 TREE_ENTRIES: Final = 500
 MOST_BODY_CHARACTERS: Final = 65_536
@@ -38,21 +38,27 @@ _RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def raw(asked: Asked) -> replies.RawRange:
+def raw(request: PageRequest) -> replies.RawRange:
     """Answer a range of the row's bytes."""
-    _, snapshot, row = opened(asked)
-    place = main_place(snapshot, row)
-    start = min(asked.integer("start"), place.length)
+    _, snapshot, row = opened(request)
+    row_place = main_place(snapshot, row)
+    start = min(request.integer("start"), row_place.length)
     # with the bytes of a character that the range would cut
-    piece = read_row(place, start=start, length=min(replies.RANGE_BYTES, place.length - start))
+    piece = read_row(
+        row_place, start=start, length=min(replies.RANGE_BYTES, row_place.length - start)
+    )
     end = start + len(piece)
-    if end < place.length:
-        whole = len(piece)
-        while whole > len(piece) - 4 and whole > 1 and not _ends_character(piece[:whole]):
-            whole -= 1
-        piece, end = piece[:whole], start + whole
+    if end < row_place.length:
+        end_of_character = len(piece)
+        while (
+            end_of_character > len(piece) - 4
+            and end_of_character > 1
+            and not _ends_character(piece[:end_of_character])
+        ):
+            end_of_character -= 1
+        piece, end = piece[:end_of_character], start + end_of_character
     text = piece.decode("utf-8", "backslashreplace")
-    return replies.RawRange(text=text, start=start, end=end, size=place.length)
+    return replies.RawRange(text=text, start=start, end=end, size=row_place.length)
 
 
 def _ends_character(piece: bytes) -> bool:
@@ -63,22 +69,22 @@ def _ends_character(piece: bytes) -> bool:
     return True
 
 
-def download(asked: Asked) -> tuple[str, bytes]:
+def download(request: PageRequest) -> tuple[str, bytes]:
     """Answer the whole row, to be saved."""
-    _, snapshot, row = opened(asked)
+    _, snapshot, row = opened(request)
     return "application/octet-stream", read_row(main_place(snapshot, row))
 
 
 # The tree
 
 
-def tree(asked: Asked) -> replies.Tree:
+def tree(request: PageRequest) -> replies.Tree:
     """Answer the members of a value of the row. No value beside its path is decoded."""
-    _, snapshot, row = opened(asked)
-    path = asked.text("path")
+    _, snapshot, row = opened(request)
+    path = request.text("path")
     value = _at(read_row(main_place(snapshot, row)), path)
     members = _members(value)
-    start = asked.integer("start")
+    start = request.integer("start")
     return replies.Tree(
         path=path,
         entries=[_entry(path, k, v) for k, v in members[start : start + TREE_ENTRIES]],
@@ -138,14 +144,14 @@ def _cut_text(value: bytes) -> str:
 # Commands
 
 
-def commands(asked: Asked) -> replies.Commands:
+def commands(request: PageRequest) -> replies.Commands:
     """Answer commands about a rollout to copy, of printable ASCII only."""
-    run, snapshot, row = opened(asked)
-    place = main_place(snapshot, row)
+    run, snapshot, row = opened(request)
+    row_place = main_place(snapshot, row)
     task, rollout = key_of_row(snapshot, row)
     lines = {
         "link": _link(run, task, rollout, row),
-        "jq": _jq(place, task, rollout),
+        "jq": _jq(row_place, task, rollout),
         "curl": _curl(snapshot, row),
         "reverify": _reverify(run, snapshot, row, task, rollout),
     }
@@ -160,23 +166,23 @@ def _link(run: OpenRun, task: replies.TaskName | None, rollout: int | None, row:
     return f"/r/{run.place.id}/t/{quote(str(task), safe='')}/{rollout}"
 
 
-def _jq(place: RowPlace, task: replies.TaskName | None, rollout: int | None) -> str:
-    name = str(place.path)
-    reader = {".gz": "zcat", ".zst": "zstdcat"}.get(place.path.suffix, "cat")
+def _jq(row_place: RowPlace, task: replies.TaskName | None, rollout: int | None) -> str:
+    name = str(row_place.path)
+    reader = {".gz": "zcat", ".zst": "zstdcat"}.get(row_place.path.suffix, "cat")
     if task is None or rollout is None:
-        line = f"{reader} {shell_word(name)} | sed -n {place.line}p | jq ."
-        return line if reader != "cat" else f"sed -n {place.line}p {shell_word(name)} | jq ."
+        line = f"{reader} {shell_word(name)} | sed -n {row_place.line}p | jq ."
+        return line if reader != "cat" else f"sed -n {row_place.line}p {shell_word(name)} | jq ."
     chosen = f".{TASK_INDEX} == {json.dumps(task)} and .{ROLLOUT_INDEX} == {rollout}"
     program = shell_word(f"select({chosen})")
-    if is_compressed(place.path):
+    if is_compressed(row_place.path):
         return f"{reader} {shell_word(name)} | jq {program}"
     return f"jq {program} {shell_word(name)}"
 
 
 def _curl(snapshot: Snapshot, row: int) -> str:
     """Return the first request of the rollout, for any endpoint of the Responses API."""
-    place = snapshot.place(row, Part.INPUT) or main_place(snapshot, row)
-    params = row_fields(place).get(CREATE_PARAMS)
+    row_place = snapshot.place(row, Part.INPUT) or main_place(snapshot, row)
+    params = row_fields(row_place).get(CREATE_PARAMS)
     if params is None or len(bytes(params)) > replies.RANGE_BYTES:
         return ""
     body = decoded(bytes(params))
@@ -226,20 +232,30 @@ def _escaped(byte: int) -> str:
 # Attempts
 
 
-def attempts(asked: Asked) -> replies.Attempts:
+def attempts(request: PageRequest) -> replies.Attempts:
     """Answer the failed attempts of a rollout, and what the last one means."""
-    _, snapshot, row = opened(asked)
-    rows = [(place, small_fields(place, _RESPONSE_ONLY)) for place in snapshot.attempts(row)]
-    shown = [_attempt(attempt_of(fields), fields, place) for place, fields in rows]
-    cause, action = meaning_of(shown[-1].cause, shown[-1].message) if shown else ("", "")
+    _, snapshot, row = opened(request)
+    rows = [
+        (row_place, small_fields(row_place, _RESPONSE_ONLY)) for row_place in snapshot.attempts(row)
+    ]
+    attempt_replies = [
+        _attempt(attempt_of(fields), fields, row_place) for row_place, fields in rows
+    ]
+    cause, action = (
+        meaning_of(attempt_replies[-1].cause, attempt_replies[-1].message)
+        if attempt_replies
+        else ("", "")
+    )
     return replies.Attempts(
-        attempts=shown,
+        attempts=attempt_replies,
         likely_cause=cause,
-        next_action=(shown[-1].hint if shown and not action else action),
+        next_action=(attempt_replies[-1].hint if attempt_replies and not action else action),
     )
 
 
-def _attempt(record: FailedAttempt, fields: Mapping[str, Any], place: RowPlace) -> replies.Attempt:
+def _attempt(
+    record: FailedAttempt, fields: Mapping[str, Any], row_place: RowPlace
+) -> replies.Attempt:
     hops = fields.get("hops")
     last = hops[-1] if isinstance(hops, list) and hops and isinstance(hops[-1], dict) else {}
     elapsed = fields.get("elapsed_s")
@@ -254,7 +270,7 @@ def _attempt(record: FailedAttempt, fields: Mapping[str, Any], place: RowPlace) 
         body=str(last.get("body") or "")[:MOST_BODY_CHARACTERS],
         traceback=str(fields.get("traceback") or "")[-MOST_BODY_CHARACTERS:],
         elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else None,
-        kept="response" in row_fields(place),
+        kept="response" in row_fields(row_place),
         row=None,
     )
 
@@ -272,9 +288,9 @@ def meaning_of(cause: str, message: str) -> tuple[str, str]:
 # Times
 
 
-def times(asked: Asked) -> replies.Times:
+def times(request: PageRequest) -> replies.Times:
     """Answer when the rollout and its attempts ran, as far as the files say."""
-    run, snapshot, row = opened(asked)
+    run, snapshot, row = opened(request)
     task, rollout = key_of_row(snapshot, row)
     output = run.place.path
     file = RunPaths(output).events
@@ -319,7 +335,7 @@ def _spans(events: Iterator[JsonDict]) -> Iterator[replies.TimeSpan]:
 
 
 def _failure_spans(snapshot: Snapshot, row: int) -> Iterator[replies.TimeSpan]:
-    rows = [small_fields(place, _RESPONSE_ONLY) for place in snapshot.attempts(row)]
+    rows = [small_fields(row_place, _RESPONSE_ONLY) for row_place in snapshot.attempts(row)]
     timed = [
         fields
         for fields in rows

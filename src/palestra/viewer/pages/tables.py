@@ -15,7 +15,7 @@ from palestra.viewer.pages.runs import base_of
 from palestra.viewer.pages.terms import term
 from palestra.viewer.query import TextHit, search_text
 from palestra.viewer.reads import Stop
-from palestra.viewer.requests import Asked
+from palestra.viewer.requests import PageRequest
 
 SHOWN_OF_ROLLOUTS: Final = (
     "task",
@@ -43,19 +43,19 @@ _KINDS: Final[Mapping[FieldKind, Literal["number", "text", "boolean"]]] = {
 }
 
 
-def columns(asked: Asked) -> replies.Columns:
+def columns(request: PageRequest) -> replies.Columns:
     """Answer the columns that each table can show."""
-    snapshot = asked.run.snapshot
+    snapshot = request.run.snapshot
     return replies.Columns(
         rollouts=_columns(snapshot.rollouts, SHOWN_OF_ROLLOUTS),
         tasks=_columns(snapshot.tasks, SHOWN_OF_TASKS),
     )
 
 
-def _columns(table: Table, shown: Sequence[str]) -> list[replies.Column]:
-    first = [table.fields[name] for name in shown if name in table.fields]
-    others = [field for name, field in table.fields.items() if name not in shown]
-    return [_column(field, is_shown=field.name in shown) for field in (*first, *others)]
+def _columns(table: Table, usual_names: Sequence[str]) -> list[replies.Column]:
+    first = [table.fields[name] for name in usual_names if name in table.fields]
+    others = [field for name, field in table.fields.items() if name not in usual_names]
+    return [_column(field, is_shown=field.name in usual_names) for field in (*first, *others)]
 
 
 def _column(field: Field, *, is_shown: bool) -> replies.Column:
@@ -68,12 +68,14 @@ def _column(field: Field, *, is_shown: bool) -> replies.Column:
     )
 
 
-def _chosen_columns(table: Table, shown: Sequence[str], asked: Asked) -> list[replies.Column]:
-    names = [name for name in asked.text("columns").split(",") if name]
-    known = _columns(table, shown)
+def _chosen_columns(
+    table: Table, usual_names: Sequence[str], request: PageRequest
+) -> list[replies.Column]:
+    names = [name for name in request.text("columns").split(",") if name]
+    all_columns = _columns(table, usual_names)
     if not names:
-        return [column for column in known if column.shown]
-    by_name = {column.name: column for column in known}
+        return [column for column in all_columns if column.shown]
+    by_name = {column.name: column for column in all_columns}
     for name in names:
         if name not in by_name:
             raise ConfigError(f"there is no column {name[:80]!r}")
@@ -86,17 +88,17 @@ def matches(table: Table, query: str, sort: str = "") -> IntArray:
     return table.sort(rows, sort) if sort else rows
 
 
-def rollouts(asked: Asked) -> replies.RolloutTable:
+def rollouts(request: PageRequest) -> replies.RolloutTable:
     """Answer a page of the rollouts that match."""
-    opened = asked.run
+    opened = request.run
     snapshot = opened.snapshot
     table = snapshot.rollouts
-    query = parse_query(asked.text("q"))
-    chosen = _chosen_columns(table, SHOWN_OF_ROLLOUTS, asked)
-    rows = matches(table, asked.text("q"), asked.text("sort"))
+    query = parse_query(request.text("q"))
+    chosen = _chosen_columns(table, SHOWN_OF_ROLLOUTS, request)
+    rows = matches(table, request.text("q"), request.text("sort"))
     names = [column.name for column in chosen]
     fields = list(dict.fromkeys([*names, "task", "rollout"]))
-    start, count = asked.integer("offset"), _limit(asked)
+    start, count = request.integer("offset"), _limit(request)
     page = table.page(rows, start=start, count=count, fields=fields)
     return replies.RolloutTable(
         columns=chosen,
@@ -112,8 +114,8 @@ def rollouts(asked: Asked) -> replies.RolloutTable:
     )
 
 
-def _limit(asked: Asked) -> int:
-    return min(asked.integer("limit", 100), replies.PAGE_ROWS)
+def _limit(request: PageRequest) -> int:
+    return min(request.integer("limit", 100), replies.PAGE_ROWS)
 
 
 def _rollout_row(
@@ -144,17 +146,17 @@ def cell(value: Any) -> replies.Cell:
     return value  # type: ignore[no-any-return]
 
 
-def tasks(asked: Asked) -> replies.TaskTable:
+def tasks(request: PageRequest) -> replies.TaskTable:
     """Answer a page of the tasks that match."""
-    opened = asked.run
+    opened = request.run
     snapshot = opened.snapshot
     table = snapshot.tasks
-    chosen = _chosen_columns(table, SHOWN_OF_TASKS, asked)
-    rows = matches(table, asked.text("q"), asked.text("sort"))
+    chosen = _chosen_columns(table, SHOWN_OF_TASKS, request)
+    rows = matches(table, request.text("q"), request.text("sort"))
     names = [column.name for column in chosen]
     fields = list(dict.fromkeys([*names, "task", "prompt"]))
-    start = asked.integer("offset")
-    page = table.page(rows, start=start, count=_limit(asked), fields=fields)
+    start = request.integer("offset")
+    page = table.page(rows, start=start, count=_limit(request), fields=fields)
     rewards = snapshot.rollouts.numbers("reward") if len(snapshot.rollouts) else np.empty(0)
     return replies.TaskTable(
         columns=chosen,
@@ -180,20 +182,20 @@ def best_first(rewards: Any) -> list[float]:
     return [float(reward) for reward in np.sort(present)[::-1][: replies.GROUP_ROLLOUTS]]
 
 
-def _table_of(asked: Asked) -> tuple[OpenRun, Table, bool]:
-    kind = asked.text("of", "rollouts")
+def _table_of(request: PageRequest) -> tuple[OpenRun, Table, bool]:
+    kind = request.text("of", "rollouts")
     if kind not in {"rollouts", "tasks"}:
         raise ConfigError(f"of is {kind[:40]!r}, neither rollouts nor tasks")
-    opened = asked.run
+    opened = request.run
     snapshot = opened.snapshot
     is_tasks = kind == "tasks"
     return opened, snapshot.tasks if is_tasks else snapshot.rollouts, is_tasks
 
 
-def facets(asked: Asked) -> replies.Facets:
+def facets(request: PageRequest) -> replies.Facets:
     """Answer how many of the matching rows have each value."""
-    opened, table, is_tasks = _table_of(asked)
-    rows = matches(table, asked.text("q"))
+    opened, table, is_tasks = _table_of(request)
+    rows = matches(table, request.text("q"))
     names = FACETS_OF_TASKS if is_tasks else FACETS_OF_ROLLOUTS
     counted = [_facet(table, rows, name) for name in names if name in table.fields]
     return replies.Facets(facets=[f for f in counted if f.values], base=base_of(opened))
@@ -213,16 +215,16 @@ def _facet_value(field: str, value: Facet) -> replies.FacetValue:
     return replies.FacetValue(name=name, count=value.count, query=term(field, name))
 
 
-def histograms(asked: Asked) -> replies.Histograms:
+def histograms(request: PageRequest) -> replies.Histograms:
     """Answer the matching rows by the value of some numbers, and all rows in the same bins."""
-    opened, table, is_tasks = _table_of(asked)
-    rows = matches(table, asked.text("q"))
+    opened, table, is_tasks = _table_of(request)
+    rows = matches(table, request.text("q"))
     usual = BRUSHES_OF_TASKS if is_tasks else BRUSHES_OF_ROLLOUTS
-    names = [name for name in asked.text("fields").split(",") if name]
+    names = [name for name in request.text("fields").split(",") if name]
     chosen = names or [name for name in usual if name in table.fields]
-    shown = [_histogram(table, rows, name) for name in chosen]
+    usual_names = [_histogram(table, rows, name) for name in chosen]
     return replies.Histograms(
-        histograms=[h for h in shown if sum(h.all_counts)], base=base_of(opened)
+        histograms=[h for h in usual_names if sum(h.all_counts)], base=base_of(opened)
     )
 
 
@@ -244,10 +246,10 @@ def _histogram(table: Table, rows: IntArray, name: str) -> replies.Histogram:
 # Transcripts
 
 
-def search(asked: Asked, stop: Stop) -> Iterator[replies.SearchProgress]:
+def search(request: PageRequest, stop: Stop) -> Iterator[replies.SearchProgress]:
     """Yield the rollouts whose transcripts match, as they are read."""
-    snapshot = asked.run.snapshot
-    query = parse_query(asked.text("q"))
+    snapshot = request.run.snapshot
+    query = parse_query(request.text("q"))
     candidates = snapshot.rollouts.select(query)
     hits: list[replies.SearchHit] = []
     count = searched = 0
@@ -261,9 +263,9 @@ def search(asked: Asked, stop: Stop) -> Iterator[replies.SearchProgress]:
         hits.append(_search_hit(snapshot, hit, query))
         count += 1
         if count >= MOST_HITS:
-            yield _search_progress(hits, searched, candidates, done=True, limit_reached=True)
+            yield _search_progress(hits, searched, candidates, is_done=True, limit_reached=True)
             return
-    yield _search_progress(hits, searched, candidates, done=True)
+    yield _search_progress(hits, searched, candidates, is_done=True)
 
 
 def _search_progress(
@@ -271,14 +273,14 @@ def _search_progress(
     searched: int,
     candidates: IntArray,
     *,
-    done: bool = False,
+    is_done: bool = False,
     limit_reached: bool = False,
 ) -> replies.SearchProgress:
     return replies.SearchProgress(
         hits=hits,
         searched=searched,
         candidates=len(candidates),
-        done=done,
+        done=is_done,
         limit_reached=limit_reached,
     )
 

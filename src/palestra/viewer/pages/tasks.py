@@ -13,7 +13,7 @@ from palestra.viewer.index import Snapshot, Table
 from palestra.viewer.pages.runs import base_of
 from palestra.viewer.pages.tables import marks_of
 from palestra.viewer.reads import Stop
-from palestra.viewer.requests import Asked, find_task
+from palestra.viewer.requests import PageRequest, find_task
 
 PROMPT_CHARACTERS: Final = 4_000
 EXTRACTED: Final = "extracted_answer"
@@ -22,23 +22,24 @@ _FIELDS: Final = ("rollout", "outcome", "reward", "tokens.in", "tokens.out", "tu
 _TASK_FIELDS: Final = ("prompt", "mean", "std", "pass_rate", "learnability", "n")
 
 
-def task(asked: Asked) -> replies.TaskGroup:
+def task(request: PageRequest) -> replies.TaskGroup:
     """Answer the rollouts of a task, the highest reward first."""
-    opened = asked.run
+    opened = request.run
     snapshot = opened.snapshot
-    name, number = find_task(snapshot, asked.parts["task"])
+    name, number = find_task(snapshot, request.parts["task"])
     rows = snapshot.rollouts_of(number)
     rewards = snapshot.rollouts.numbers("reward")[rows]
     order = np.argsort(np.where(np.isnan(rewards), np.inf, -rewards), kind="stable")
-    shown = rows[order[: replies.GROUP_ROLLOUTS]]
-    members = _values(snapshot.rollouts, shown)
+    group_rows = rows[order[: replies.GROUP_ROLLOUTS]]
+    members = _values(snapshot.rollouts, group_rows)
     about = _values(snapshot.tasks, np.array([number]), _TASK_FIELDS)[0]
     scored = rewards[~np.isnan(rewards)]
     return replies.TaskGroup(
         task=name,
-        prompt=_prompt(snapshot, shown, str(about.get("prompt") or "")),
+        prompt=_prompt(snapshot, group_rows, str(about.get("prompt") or "")),
         members=[
-            _member(snapshot, int(row), values) for row, values in zip(shown, members, strict=True)
+            _member(snapshot, int(row), values)
+            for row, values in zip(group_rows, members, strict=True)
         ],
         rollouts=len(rows),
         solved=int(np.sum(scored >= 1)),
@@ -48,16 +49,18 @@ def task(asked: Asked) -> replies.TaskGroup:
         pass_rate=about.get("pass_rate"),
         learnability=about.get("learnability"),
         answers=_answers(members),
-        difference=_first_difference(snapshot, shown, asked.stop),
+        difference=_first_difference(snapshot, group_rows, request.stop),
         previous=_neighbour(snapshot, number - 1),
         next=_neighbour(snapshot, number + 1),
         base=base_of(opened),
     )
 
 
-def _values(table: Table, rows: IntArray, wanted: Sequence[str] = ()) -> list[Mapping[str, Any]]:
-    names = [name for name in wanted or (*_FIELDS, EXTRACTED) if name in table.fields]
-    if not wanted:
+def _values(
+    table: Table, rows: IntArray, names_wanted: Sequence[str] = ()
+) -> list[Mapping[str, Any]]:
+    names = [name for name in names_wanted or (*_FIELDS, EXTRACTED) if name in table.fields]
+    if not names_wanted:
         names += [name for name in table.fields if name.startswith(_PREFIX)]
     return list(table.page(rows, count=len(rows), fields=names).rows)
 
@@ -73,7 +76,7 @@ def _neighbour(snapshot: Snapshot, number: int) -> replies.TaskName | None:
 def _member(snapshot: Snapshot, row: int, values: Mapping[str, Any]) -> replies.GroupMember:
     return replies.GroupMember(
         row=row,
-        rollout=_whole(values.get("rollout")),
+        rollout=_integer(values.get("rollout")),
         outcome=str(values.get("outcome") or ""),
         reward=values.get("reward"),
         components={
@@ -81,15 +84,15 @@ def _member(snapshot: Snapshot, row: int, values: Mapping[str, Any]) -> replies.
             for name, value in values.items()
             if name.startswith(_PREFIX) and value is not None
         },
-        tokens_in=_whole(values.get("tokens.in")),
-        tokens_out=_whole(values.get("tokens.out")),
-        turns=_whole(values.get("turns")),
+        tokens_in=_integer(values.get("tokens.in")),
+        tokens_out=_integer(values.get("tokens.out")),
+        turns=_integer(values.get("turns")),
         answer=str(values.get("answer") or ""),
         marks=marks_of(snapshot, row),
     )
 
 
-def _whole(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
@@ -142,9 +145,9 @@ def _first_difference(
         outputs.append([item for item in items if item.item.section == "output"])
     longest = max(map(len, outputs), default=0)
     for at in range(longest):
-        here = [items[at] if at < len(items) else None for items in outputs]
-        if len({_content(item) for item in here}) > 1:
-            return replies.FirstDifference(item=at, variants=_variants(here))
+        items_there = [items[at] if at < len(items) else None for items in outputs]
+        if len({_content(item) for item in items_there}) > 1:
+            return replies.FirstDifference(item=at, variants=_variants(items_there))
     return None
 
 

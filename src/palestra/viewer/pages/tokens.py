@@ -19,27 +19,29 @@ from palestra.viewer.catalog import NoSuchRun
 from palestra.viewer.conversation import Conversation, conversation_of, decoded, row_fields
 from palestra.viewer.pages.rollout import opened
 from palestra.viewer.reads import Stop
-from palestra.viewer.requests import Asked
+from palestra.viewer.requests import PageRequest
 
 RANGE_TOKENS: Final = 2_000
 MOST_CHECKED_BYTES: Final = 64 << 20
 _WEIGHTS: Final = ("weight_version", "weights", "policy_version")
 
 
-def turns(asked: Asked) -> replies.TokenTurns:
+def turns(request: PageRequest) -> replies.TokenTurns:
     """Answer the turns that have token ids."""
-    _, snapshot, row = opened(asked)
+    _, snapshot, row = opened(request)
     talk = conversation_of(snapshot, row)
-    shown = [
+    turn_replies = [
         _turn(number, position, tokens, item)
-        for number, (position, tokens, item) in enumerate(_token_turns(talk, asked.stop))
+        for number, (position, tokens, item) in enumerate(_token_turns(talk, request.stop))
     ]
-    absent = "" if shown else "the rows hold no token ids: train with a vllm_model to record them"
+    absent = (
+        "" if turn_replies else "the rows hold no token ids: train with a vllm_model to record them"
+    )
     return replies.TokenTurns(
-        turns=shown,
-        findings=_findings(talk) if shown else [],
+        turns=turn_replies,
+        findings=_findings(talk) if turn_replies else [],
         absent=absent,
-        text=asked.viewer.tokenizer is not None,
+        text=request.viewer.tokenizer is not None,
     )
 
 
@@ -84,10 +86,10 @@ def _mean(log_probs: Sequence[Any]) -> float | None:
 
 def _findings(talk: Conversation) -> list[str]:
     """Return what `on_policy` says of the trajectory."""
-    place = talk.places[-1]
-    if place.length > MOST_CHECKED_BYTES:
-        return [f"not checked: the row has {place.length:,} bytes"]
-    fields = row_fields(place)
+    row_place = talk.places[-1]
+    if row_place.length > MOST_CHECKED_BYTES:
+        return [f"not checked: the row has {row_place.length:,} bytes"]
+    fields = row_fields(row_place)
     try:
         row = {name: decoded(bytes(fields[name])) for name in (CREATE_PARAMS, "response")}
         tally = check_row(row)
@@ -98,25 +100,25 @@ def _findings(talk: Conversation) -> list[str]:
     return [*problems, *broken, *([tally.lines()[0]] if tally.rollouts else [])]
 
 
-def tokens(asked: Asked) -> replies.TokenRange:
+def tokens(request: PageRequest) -> replies.TokenRange:
     """Answer a range of the tokens of a turn: the prompt, then the generation."""
-    _, snapshot, row = opened(asked)
+    _, snapshot, row = opened(request)
     talk = conversation_of(snapshot, row)
-    wanted = asked.parts["turn"]
-    for number, (_, turn, _) in enumerate(_token_turns(talk, asked.stop)):
-        if str(number) == wanted:
-            return _range(asked, number, turn)
-    raise NoSuchRun(f"the rollout has no turn {wanted[:20]} with token ids")
+    turn_name = request.parts["turn"]
+    for number, (_, turn, _) in enumerate(_token_turns(talk, request.stop)):
+        if str(number) == turn_name:
+            return _range(request, number, turn)
+    raise NoSuchRun(f"the rollout has no turn {turn_name[:20]} with token ids")
 
 
-def _range(asked: Asked, number: int, turn: TurnTokens) -> replies.TokenRange:
-    start = asked.integer("start")
+def _range(request: PageRequest, number: int, turn: TurnTokens) -> replies.TokenRange:
+    start = request.integer("start")
     end = start + RANGE_TOKENS
     prompt_length = len(turn.prompt)
     ids = [_id(value) for value in turn.all[start:end]]
     log_probs = [None] * prompt_length + [_log_prob(value) for value in turn.log_probs]
     mask = [0] * prompt_length + [1] * len(turn.generation)
-    tokenizer = asked.viewer.tokenizer
+    tokenizer = request.viewer.tokenizer
     return replies.TokenRange(
         turn=number,
         start=start,
@@ -143,13 +145,13 @@ def first_token_difference(
 ) -> replies.TokenDifference | None:
     """Return where the token ids of two rollouts first differ; None without ids in both."""
     pairs = zip(_token_turns(a, stop), _token_turns(b, stop), strict=False)
-    for number, ((_, left, _), (_, right, _)) in enumerate(pairs):
-        at = first_difference(left.all, right.all)
-        if at is None and len(left.all) == len(right.all):
+    for number, ((_, tokens_a, _), (_, tokens_b, _)) in enumerate(pairs):
+        at = first_difference(tokens_a.all, tokens_b.all)
+        if at is None and len(tokens_a.all) == len(tokens_b.all):
             continue
-        at = len(left.all) if at is None else at
+        at = len(tokens_a.all) if at is None else at
         return replies.TokenDifference(
-            turn=number, position=at, a=_at(left.all, at), b=_at(right.all, at)
+            turn=number, position=at, a=_at(tokens_a.all, at), b=_at(tokens_b.all, at)
         )
     return None
 
