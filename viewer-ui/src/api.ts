@@ -63,12 +63,11 @@ const ask = async (path: string, signal?: AbortSignal): Promise<Response> => {
 
 const refusal = async (response: Response): Promise<ReplyError> => {
   const text = await response.text();
-  if (response.status === 403) {
-    const hint = "Each start of `palestra view` has a new address: open the one that it prints.";
-    return new ReplyError(403, { message: "This address is not valid any more.", hint });
-  }
   try {
-    return new ReplyError(response.status, JSON.parse(text) as ErrorReply);
+    const reply = JSON.parse(text) as ErrorReply;
+    // a restart has another token, and the old tabs are the usual reason
+    const hint = response.status === 403 && !reply.hint ? "Each start of `palestra view` prints a new address." : reply.hint;
+    return new ReplyError(response.status, { ...reply, hint });
   } catch {
     return new ReplyError(response.status, { message: text.slice(0, 500) || `HTTP ${response.status}` });
   }
@@ -79,6 +78,12 @@ export const askReply = async <T>(wanted: Request<T>, signal?: AbortSignal): Pro
 
 export const askBlob = async (wanted: Request<Blob>, signal?: AbortSignal): Promise<Blob> =>
   (await ask(wanted.path, signal)).blob();
+
+const lineOf = <T>(text: string): T => {
+  const line = JSON.parse(text) as T | ErrorReply;
+  if (line && typeof line === "object" && "error" in line) throw new ReplyError(500, line);
+  return line as T;
+};
 
 /** Calls `receive` for every line of a streamed reply, until it ends or `signal` aborts it. */
 export const askLines = async <T>(wanted: Request<T>, receive: (line: T) => void, signal: AbortSignal): Promise<void> => {
@@ -92,7 +97,7 @@ export const askLines = async <T>(wanted: Request<T>, receive: (line: T) => void
     const lines = (rest + decoder.decode(value, { stream: !done })).split("\n");
     rest = lines.pop() ?? "";
     if (done) lines.push(rest);
-    for (const line of lines) if (line.trim()) receive(JSON.parse(line) as T);
+    for (const line of lines) if (line.trim()) receive(lineOf<T>(line));
     if (done) return;
   }
 };

@@ -132,7 +132,6 @@ export const App = () => {
         <a href="/" class="brand">
           Palestra
         </a>
-        <nav class="crumbs" id="crumbs" aria-label="Where you are" />
         <div class="tools">
           <button type="button" onClick={() => showKeys(true)} aria-label="Keys" data-tip="Keys (?)">
             ?

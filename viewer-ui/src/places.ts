@@ -18,6 +18,8 @@ export const taskPlace = (run: string, task: Cell): string => `/r/${run}/t/${par
 
 export interface RolloutOptions {
   row?: number | null | undefined;
+  /** Whether the key alone does not name the row, as where it occurs twice. */
+  isMarked?: boolean;
   q?: string;
   sort?: string;
   panel?: string;
@@ -27,7 +29,7 @@ export interface RolloutOptions {
 export const rolloutPlace = (run: string, task: Cell, rollout: Cell, options: RolloutOptions = {}): string => {
   const search = new URLSearchParams();
   // a row is named where the key does not name it
-  if (options.row !== null && options.row !== undefined && (task === null || rollout === null)) search.set("row", String(options.row));
+  if (options.row !== null && options.row !== undefined && (task === null || rollout === null || options.isMarked)) search.set("row", String(options.row));
   if (options.q) search.set("q", options.q);
   if (options.sort) search.set("sort", options.sort);
   if (options.panel) search.set("panel", options.panel);

@@ -104,7 +104,7 @@ const TaskLine = ({ task, a, b }: { task: ComparedTask; a: string; b: string }) 
     <tr data-row>
       <th scope="row" class="name">
         {pair ? (
-          <a href={placeWith({ diff: pair })} aria-label={`Both transcripts of task ${name}`}>
+          <a href={placeWith({ diff: pair })} aria-label={`${name}: both transcripts`}>
             {name}
           </a>
         ) : (
@@ -124,14 +124,14 @@ const TaskLine = ({ task, a, b }: { task: ComparedTask; a: string; b: string }) 
       <td class="n">{decimal(task.b)}</td>
       <td class={`n ${isWorse ? "bad" : ""}`}>{signed(task.delta)}</td>
       <td class="links nowrap">
-        <a href={taskPlace(a, task.task)} aria-label={`Group of task ${name} in A`}>
+        <a href={taskPlace(a, task.task)} aria-label={`A: group of task ${name}`}>
           A
         </a>
-        <a href={taskPlace(b, task.task)} aria-label={`Group of task ${name} in B`}>
+        <a href={taskPlace(b, task.task)} aria-label={`B: group of task ${name}`}>
           B
         </a>
         {pair && (
-          <a href={placeWith({ diff: pair })} aria-label={`Difference in task ${name}`}>
+          <a href={placeWith({ diff: pair })} aria-label={`diff of task ${name}`}>
             diff
           </a>
         )}

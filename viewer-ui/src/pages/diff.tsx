@@ -35,6 +35,7 @@ export const DiffView = ({ pair }: { pair: string }) => {
     <Panel reply={reply} class="diff first">
       {(diff) => (
         <>
+          <h1 class="hidden">Difference of two rollouts</h1>
           <div class="diff-head">
             <Side name="A" page={diff.a} reference={a} />
             <Side name="B" page={diff.b} reference={b} />

@@ -55,7 +55,7 @@ const Node = ({ node, run, isOpen }: { node: FailureNode; run: string; isOpen: b
     <summary data-row>
       <span class="node-name">
         {LEVELS[node.level]}
-        {node.level === "message" ? <Theirs text={node.name || "(no message)"} limit={240} /> : <b>{visible(node.name)}</b>}
+        {node.level === "message" ? <Theirs text={node.name || "(no message)"} limit={240} /> : <b>{visible(node.name) || "not known"}</b>}
       </span>
       <span class="n">{amount(node.attempts, "attempt")}</span>
       <span class="n">{amount(node.rollouts, "rollout")}</span>

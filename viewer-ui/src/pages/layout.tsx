@@ -36,8 +36,10 @@ const RENEW_MS = 2_000;
 const placeOfPart = (run: string, part: RunPart): string =>
   part === "overview" ? runPlace(run) : part === "tasks" || part === "rollouts" ? tablePlace(run, part) : `/r/${run}/${part}`;
 
-/** A number that follows `value`, at most once in `RENEW_MS`. */
-const useSlowly = (value: number): number => {
+/** How much `value` has grown since it was first known. It follows at most once in `RENEW_MS`. */
+const useGrowth = (value: number | null): number => {
+  const first = useRef<number | null>(null);
+  first.current ??= value;
   const [slow, setSlow] = useState(value);
   const last = useRef(0);
   useEffect(() => {
@@ -49,8 +51,11 @@ const useSlowly = (value: number): number => {
     }, wait);
     return () => clearTimeout(timer);
   }, [value, slow]);
-  return slow;
+  return (slow ?? 0) - (slow === null ? 0 : (first.current ?? 0));
 };
+
+/** Whether an index is still behind its files, or has not begun. */
+const isUnread = (base: Base): boolean => !base.complete || base.total_bytes === 0;
 
 interface LayoutProps {
   run: string;
@@ -64,9 +69,9 @@ export const RunLayout = ({ run, part, task, rollout, children }: LayoutProps) =
   const [live, setLive] = useState<Live | null>(null);
   const page = useReply(request("run", { run }));
   const base = live?.base ?? page.data?.base ?? null;
-  const isMoving = page.data?.run.state === "running" || (base !== null && !base.complete);
+  const isMoving = page.data?.run.state === "running" || (base !== null && isUnread(base));
   useLines(isMoving ? request("live", { run }) : null, setLive);
-  const tick = useSlowly(base?.rows ?? 0);
+  const tick = useGrowth(base?.rows ?? null);
   const name = visibleLine(page.data?.title || page.data?.run.name || "run", 80);
   useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
   return (
@@ -107,7 +112,7 @@ export const RunLayout = ({ run, part, task, rollout, children }: LayoutProps) =
       </nav>
       <main id="main" tabIndex={-1} class={part === "t" && rollout !== undefined ? "wide" : undefined}>
         {page.error && <ErrorBox error={page.error} />}
-        {base && !base.complete && <Indexing base={base} />}
+        {base && isUnread(base) && <Indexing base={base} />}
         {children({ id: run, name, page, live, tick })}
       </main>
     </>

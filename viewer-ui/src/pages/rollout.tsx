@@ -437,7 +437,7 @@ const CommandList = ({ spot, name }: { spot: Spot; name: string }) => {
           {data.commands.map((command) => (
             <div key={command.name} class="command-entry">
               <h3>{visible(command.name)}</h3>
-              <Command name={visible(command.name)} text={command.value} />
+              <Command name={visible(command.name)} text={command.name === "link" ? location.origin + command.value : command.value} />
             </div>
           ))}
           <button type="button" onClick={() => void download(request("download", spot.places, { row: spot.row }), `${name.replaceAll(":", "-")}.json`)}>

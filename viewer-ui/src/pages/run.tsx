@@ -17,15 +17,11 @@ const SOLVED: readonly Tone[] = ["never", "sometimes", "always"];
 export const RunOverview = ({ view }: { view: RunView }) => {
   useRowKeys();
   const { id, page, live } = view;
-  const figures = useReply(request("figures", { run: id }));
+  const figures = useReply(request("figures", { run: id }), { tick: view.tick });
   const again = figures.again;
   useEffect(() => {
     if (live?.changed) again();
   }, [live, again]);
-  const complete = page.data?.base.complete;
-  useEffect(() => {
-    if (complete === false && view.tick) again();
-  }, [complete, view.tick, again]);
   return (
     <>
       {page.data && <Head page={page.data} />}
@@ -305,7 +301,9 @@ const Outcomes = ({ lines, run }: { lines: readonly OutcomeLine[]; run: string }
       <thead>
         <tr>
           <th scope="col">Outcome</th>
-          <th scope="col" class="wide" aria-label="Share as a bar" />
+          <th scope="col" class="wide">
+              <span class="hidden">Share as a bar</span>
+            </th>
           <th scope="col" class="n">
             Rollouts
           </th>
@@ -353,7 +351,9 @@ const Groups = ({ groups, run, binary, title }: GroupsProps) => {
             <th scope="col" class="n">Mean reward</th>
             <th scope="col" class="n">pass@1</th>
             {mostK > 1 && <th scope="col" class="n">pass@{mostK}</th>}
-            <th scope="col" class="wide" aria-label="Never, sometimes, always solved" />
+            <th scope="col" class="wide">
+              <span class="hidden">Never, sometimes, always solved</span>
+            </th>
             <th scope="col" class="n">Tokens</th>
           </tr>
         </thead>

@@ -69,7 +69,9 @@ const RunTable = ({ runs, first }: { runs: readonly RunLine[]; first: string | n
               <th scope="col" class="n">
                 Scored
               </th>
-              <th scope="col" class="meter-cell" aria-label="Coverage" />
+              <th scope="col" class="meter-cell">
+              <span class="hidden">Coverage</span>
+            </th>
               <th scope="col" class="n">
                 Mean reward
               </th>

@@ -100,7 +100,7 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
                 </Table>
               )}
               {data.matches === 0 && <QueryExamples />}
-              {!isSearch && data.matches > SIZE && <Pages offset={data.offset} size={SIZE} matches={data.matches} total={data.total} noun={of} />}
+              {!isSearch && data.matches > SIZE && <Pages offset={data.offset} size={SIZE} matches={data.matches} total={data.total} noun={of} below />}
             </>
           )}
         </div>
@@ -199,7 +199,7 @@ interface RolloutRowsProps {
 const RolloutRows = ({ table, run, query, sort }: RolloutRowsProps) => (
   <>
     {table.rows.map((row) => {
-      const options = { row: row.row, q: query, sort };
+      const options = { row: row.row, isMarked: row.marks.length > 0, q: query, sort };
       return (
         <tr key={row.row} data-row>
           <th scope="row" class="name">

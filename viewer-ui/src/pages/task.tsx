@@ -178,7 +178,7 @@ const Member = ({ member, group, run, picked, tone }: MemberProps) => {
   return (
     <li class={`member ${member.reward === null ? "failed" : tone}`} data-row>
       <h3>
-        <a href={rolloutPlace(run, group.task, member.rollout, { row: member.row })}>{name}</a>
+        <a href={rolloutPlace(run, group.task, member.rollout, { row: member.row, isMarked: member.marks.length > 0 })}>{name}</a>
         <b>{member.reward === null ? visible(member.outcome) : decimal(member.reward)}</b>
       </h3>
       <p class="quiet">
@@ -215,7 +215,7 @@ const Member = ({ member, group, run, picked, tone }: MemberProps) => {
           Difference to {other.rollout === null ? `row ${other.row}` : other.rollout}
         </a>
       ) : (
-        <button type="button" aria-label={`Pick ${name} for a difference`} onClick={() => setParameters({ pick: String(member.row) })}>
+        <button type="button" aria-label={`Pick for diff: ${name}`} onClick={() => setParameters({ pick: String(member.row) })}>
           Pick for diff
         </button>
       )}

@@ -460,7 +460,7 @@ export const Brush = ({ histogram, label, chosen, onChoose }: BrushProps) => {
           onChange={(event) => change(0, event.currentTarget.value)}
         />
         {chosen ? (
-          <button type="button" class="bare" onClick={() => onChoose(null)} aria-label={`Drop the range of ${label}`}>
+          <button type="button" class="bare" onClick={() => onChoose(null)} aria-label={`clear the range of ${label}`}>
             clear
           </button>
         ) : (

@@ -95,7 +95,7 @@ export const FacetList = ({ facet, query }: { facet: Facet; query: string }) => 
   const most = Math.max(1, ...facet.values.map((value) => value.count));
   return (
     <section class="facet">
-      <h3>{facet.field}</h3>
+      <h2>{facet.field}</h2>
       <ul>
         {facet.values.map((value) => {
           const active = asked === value.name || query.includes(value.query);

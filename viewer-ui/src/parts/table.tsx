@@ -63,9 +63,11 @@ interface PagesProps {
   matches: number;
   total: number;
   noun: string;
+  /** The second of a table, below it. */
+  below?: boolean;
 }
 
-export const Pages = ({ offset, size, matches, total, noun }: PagesProps) => {
+export const Pages = ({ offset, size, matches, total, noun, below = false }: PagesProps) => {
   const to = (next: number) => {
     setParameters({ offset: next ? String(next) : null }, { replace: false });
     document.querySelector(".tasks")?.scrollIntoView({ block: "nearest" });
@@ -75,11 +77,11 @@ export const Pages = ({ offset, size, matches, total, noun }: PagesProps) => {
       ? `no ${noun} of ${count(total)} match`
       : `${count(offset + 1)} to ${count(Math.min(offset + size, matches))} of ${count(matches)}${matches < total ? ` that match, of ${count(total)}` : ""} ${noun}`;
   return (
-    <nav class="pages" aria-label="Pages of the table">
+    <nav class="pages" aria-label={below ? "Pages, below the table" : "Pages of the table"}>
       <button type="button" disabled={offset === 0} onClick={() => to(Math.max(0, offset - size))}>
         Previous
       </button>
-      <p role="status">{text}</p>
+      <p role={below ? undefined : "status"}>{text}</p>
       <button type="button" disabled={offset + size >= matches} onClick={() => to(offset + size)}>
         Next
       </button>

@@ -482,18 +482,21 @@
   };
   var refusal = async (response) => {
     const text = await response.text();
-    if (response.status === 403) {
-      const hint = "Each start of `palestra view` has a new address: open the one that it prints.";
-      return new ReplyError(403, { message: "This address is not valid any more.", hint });
-    }
     try {
-      return new ReplyError(response.status, JSON.parse(text));
+      const reply = JSON.parse(text);
+      const hint = response.status === 403 && !reply.hint ? "Each start of `palestra view` prints a new address." : reply.hint;
+      return new ReplyError(response.status, { ...reply, hint });
     } catch {
       return new ReplyError(response.status, { message: text.slice(0, 500) || `HTTP ${response.status}` });
     }
   };
   var askReply = async (wanted, signal) => (await ask(wanted.path, signal)).json();
   var askBlob = async (wanted, signal) => (await ask(wanted.path, signal)).blob();
+  var lineOf = (text) => {
+    const line = JSON.parse(text);
+    if (line && typeof line === "object" && "error" in line) throw new ReplyError(500, line);
+    return line;
+  };
   var askLines = async (wanted, receive, signal) => {
     const body = (await ask(wanted.path, signal)).body;
     if (!body) return;
@@ -505,7 +508,7 @@
       const lines = (rest + decoder.decode(value, { stream: !done })).split("\n");
       rest = lines.pop() ?? "";
       if (done) lines.push(rest);
-      for (const line of lines) if (line.trim()) receive(JSON.parse(line));
+      for (const line of lines) if (line.trim()) receive(lineOf(line));
       if (done) return;
     }
   };
@@ -1045,7 +1048,7 @@
   var taskPlace = (run, task) => `/r/${run}/t/${part(task)}`;
   var rolloutPlace = (run, task, rollout, options = {}) => {
     const search = new URLSearchParams();
-    if (options.row !== null && options.row !== void 0 && (task === null || rollout === null)) search.set("row", String(options.row));
+    if (options.row !== null && options.row !== void 0 && (task === null || rollout === null || options.isMarked)) search.set("row", String(options.row));
     if (options.q) search.set("q", options.q);
     if (options.sort) search.set("sort", options.sort);
     if (options.panel) search.set("panel", options.panel);
@@ -1141,15 +1144,15 @@
     }) }) }),
     /* @__PURE__ */ a3("tbody", { children })
   ] }) });
-  var Pages = ({ offset, size, matches, total, noun }) => {
+  var Pages = ({ offset, size, matches, total, noun, below = false }) => {
     const to = (next) => {
       setParameters({ offset: next ? String(next) : null }, { replace: false });
       document.querySelector(".tasks")?.scrollIntoView({ block: "nearest" });
     };
     const text = matches === 0 ? `no ${noun} of ${count(total)} match` : `${count(offset + 1)} to ${count(Math.min(offset + size, matches))} of ${count(matches)}${matches < total ? ` that match, of ${count(total)}` : ""} ${noun}`;
-    return /* @__PURE__ */ a3("nav", { class: "pages", "aria-label": "Pages of the table", children: [
+    return /* @__PURE__ */ a3("nav", { class: "pages", "aria-label": below ? "Pages, below the table" : "Pages of the table", children: [
       /* @__PURE__ */ a3("button", { type: "button", disabled: offset === 0, onClick: () => to(Math.max(0, offset - size)), children: "Previous" }),
-      /* @__PURE__ */ a3("p", { role: "status", children: text }),
+      /* @__PURE__ */ a3("p", { role: below ? void 0 : "status", children: text }),
       /* @__PURE__ */ a3("button", { type: "button", disabled: offset + size >= matches, onClick: () => to(offset + size), children: "Next" })
     ] });
   };
@@ -1538,7 +1541,7 @@
             onChange: (event) => change(0, event.currentTarget.value)
           }
         ),
-        chosen ? /* @__PURE__ */ a3("button", { type: "button", class: "bare", onClick: () => onChoose(null), "aria-label": `Drop the range of ${label}`, children: "clear" }) : /* @__PURE__ */ a3("span", { class: "quiet", children: "to" }),
+        chosen ? /* @__PURE__ */ a3("button", { type: "button", class: "bare", onClick: () => onChoose(null), "aria-label": `clear the range of ${label}`, children: "clear" }) : /* @__PURE__ */ a3("span", { class: "quiet", children: "to" }),
         /* @__PURE__ */ a3(
           "input",
           {
@@ -1641,7 +1644,7 @@
     const asked = askedOf(query, facet.field);
     const most = Math.max(1, ...facet.values.map((value) => value.count));
     return /* @__PURE__ */ a3("section", { class: "facet", children: [
-      /* @__PURE__ */ a3("h3", { children: facet.field }),
+      /* @__PURE__ */ a3("h2", { children: facet.field }),
       /* @__PURE__ */ a3("ul", { children: facet.values.map((value) => {
         const active = asked === value.name || query.includes(value.query);
         return /* @__PURE__ */ a3("li", { children: /* @__PURE__ */ a3(
@@ -1682,6 +1685,7 @@
     useKeys({ Escape: closeDiff, d: closeDiff });
     useRowKeys();
     return /* @__PURE__ */ a3(Panel, { reply, class: "diff first", children: (diff) => /* @__PURE__ */ a3($, { children: [
+      /* @__PURE__ */ a3("h1", { class: "hidden", children: "Difference of two rollouts" }),
       /* @__PURE__ */ a3("div", { class: "diff-head", children: [
         /* @__PURE__ */ a3(Side, { name: "A", page: diff.a, reference: a4 }),
         /* @__PURE__ */ a3(Side, { name: "B", page: diff.b, reference: b2 })
@@ -1843,7 +1847,7 @@
     const pair2 = pairOf(task, a4, b2, isWorse);
     const name = visible(String(task.task));
     return /* @__PURE__ */ a3("tr", { "data-row": true, children: [
-      /* @__PURE__ */ a3("th", { scope: "row", class: "name", children: pair2 ? /* @__PURE__ */ a3("a", { href: placeWith({ diff: pair2 }), "aria-label": `Both transcripts of task ${name}`, children: name }) : name }),
+      /* @__PURE__ */ a3("th", { scope: "row", class: "name", children: pair2 ? /* @__PURE__ */ a3("a", { href: placeWith({ diff: pair2 }), "aria-label": `${name}: both transcripts`, children: name }) : name }),
       /* @__PURE__ */ a3("td", { class: "prompt", children: /* @__PURE__ */ a3(Theirs, { text: task.prompt }) }),
       /* @__PURE__ */ a3("td", { children: /* @__PURE__ */ a3(Strip, { rewards: task.a_rewards }) }),
       /* @__PURE__ */ a3("td", { class: "n", children: decimal(task.a) }),
@@ -1851,9 +1855,9 @@
       /* @__PURE__ */ a3("td", { class: "n", children: decimal(task.b) }),
       /* @__PURE__ */ a3("td", { class: `n ${isWorse ? "bad" : ""}`, children: signed(task.delta) }),
       /* @__PURE__ */ a3("td", { class: "links nowrap", children: [
-        /* @__PURE__ */ a3("a", { href: taskPlace(a4, task.task), "aria-label": `Group of task ${name} in A`, children: "A" }),
-        /* @__PURE__ */ a3("a", { href: taskPlace(b2, task.task), "aria-label": `Group of task ${name} in B`, children: "B" }),
-        pair2 && /* @__PURE__ */ a3("a", { href: placeWith({ diff: pair2 }), "aria-label": `Difference in task ${name}`, children: "diff" })
+        /* @__PURE__ */ a3("a", { href: taskPlace(a4, task.task), "aria-label": `A: group of task ${name}`, children: "A" }),
+        /* @__PURE__ */ a3("a", { href: taskPlace(b2, task.task), "aria-label": `B: group of task ${name}`, children: "B" }),
+        pair2 && /* @__PURE__ */ a3("a", { href: placeWith({ diff: pair2 }), "aria-label": `diff of task ${name}`, children: "diff" })
       ] })
     ] });
   };
@@ -1961,7 +1965,7 @@
     /* @__PURE__ */ a3("summary", { "data-row": true, children: [
       /* @__PURE__ */ a3("span", { class: "node-name", children: [
         LEVELS[node.level],
-        node.level === "message" ? /* @__PURE__ */ a3(Theirs, { text: node.name || "(no message)", limit: 240 }) : /* @__PURE__ */ a3("b", { children: visible(node.name) })
+        node.level === "message" ? /* @__PURE__ */ a3(Theirs, { text: node.name || "(no message)", limit: 240 }) : /* @__PURE__ */ a3("b", { children: visible(node.name) || "not known" })
       ] }),
       /* @__PURE__ */ a3("span", { class: "n", children: amount(node.attempts, "attempt") }),
       /* @__PURE__ */ a3("span", { class: "n", children: amount(node.rollouts, "rollout") }),
@@ -4754,7 +4758,7 @@
     return /* @__PURE__ */ a3(Panel, { reply, title: "Commands", class: "side-panel", children: (data) => /* @__PURE__ */ a3($, { children: [
       data.commands.map((command) => /* @__PURE__ */ a3("div", { class: "command-entry", children: [
         /* @__PURE__ */ a3("h3", { children: visible(command.name) }),
-        /* @__PURE__ */ a3(Command, { name: visible(command.name), text: command.value })
+        /* @__PURE__ */ a3(Command, { name: visible(command.name), text: command.name === "link" ? location.origin + command.value : command.value })
       ] }, command.name)),
       /* @__PURE__ */ a3("button", { type: "button", onClick: () => void download(request("download", spot.places, { row: spot.row }), `${name.replaceAll(":", "-")}.json`), children: "Download the row" })
     ] }) });
@@ -4771,7 +4775,9 @@
   ];
   var RENEW_MS2 = 2e3;
   var placeOfPart = (run, part2) => part2 === "overview" ? runPlace(run) : part2 === "tasks" || part2 === "rollouts" ? tablePlace(run, part2) : `/r/${run}/${part2}`;
-  var useSlowly = (value) => {
+  var useGrowth = (value) => {
+    const first = T2(null);
+    first.current ??= value;
     const [slow, setSlow] = d2(value);
     const last = T2(0);
     A2(() => {
@@ -4783,15 +4789,16 @@
       }, wait);
       return () => clearTimeout(timer);
     }, [value, slow]);
-    return slow;
+    return (slow ?? 0) - (slow === null ? 0 : first.current ?? 0);
   };
+  var isUnread = (base) => !base.complete || base.total_bytes === 0;
   var RunLayout = ({ run, part: part2, task, rollout, children }) => {
     const [live, setLive] = d2(null);
     const page2 = useReply(request("run", { run }));
     const base = live?.base ?? page2.data?.base ?? null;
-    const isMoving = page2.data?.run.state === "running" || base !== null && !base.complete;
+    const isMoving = page2.data?.run.state === "running" || base !== null && isUnread(base);
     useLines(isMoving ? request("live", { run }) : null, setLive);
-    const tick = useSlowly(base?.rows ?? 0);
+    const tick = useGrowth(base?.rows ?? null);
     const name = visibleLine(page2.data?.title || page2.data?.run.name || "run", 80);
     useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
     return /* @__PURE__ */ a3($, { children: [
@@ -4810,7 +4817,7 @@
       ] }),
       /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, class: part2 === "t" && rollout !== void 0 ? "wide" : void 0, children: [
         page2.error && /* @__PURE__ */ a3(ErrorBox, { error: page2.error }),
-        base && !base.complete && /* @__PURE__ */ a3(Indexing, { base }),
+        base && isUnread(base) && /* @__PURE__ */ a3(Indexing, { base }),
         children({ id: run, name, page: page2, live, tick })
       ] })
     ] });
@@ -4845,15 +4852,11 @@
   var RunOverview = ({ view }) => {
     useRowKeys();
     const { id, page: page2, live } = view;
-    const figures = useReply(request("figures", { run: id }));
+    const figures = useReply(request("figures", { run: id }), { tick: view.tick });
     const again = figures.again;
     A2(() => {
       if (live?.changed) again();
     }, [live, again]);
-    const complete = page2.data?.base.complete;
-    A2(() => {
-      if (complete === false && view.tick) again();
-    }, [complete, view.tick, again]);
     return /* @__PURE__ */ a3($, { children: [
       page2.data && /* @__PURE__ */ a3(Head, { page: page2.data }),
       live && live.run.state === "running" && /* @__PURE__ */ a3(LivePanel, { live, run: id }),
@@ -5055,7 +5058,7 @@
   var Outcomes = ({ lines, run }) => /* @__PURE__ */ a3(Scrolling, { label: "How the requests ended", children: /* @__PURE__ */ a3("table", { id: "outcomes", children: [
     /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
       /* @__PURE__ */ a3("th", { scope: "col", children: "Outcome" }),
-      /* @__PURE__ */ a3("th", { scope: "col", class: "wide", "aria-label": "Share as a bar" }),
+      /* @__PURE__ */ a3("th", { scope: "col", class: "wide", children: /* @__PURE__ */ a3("span", { class: "hidden", children: "Share as a bar" }) }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Rollouts" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Share" }),
       /* @__PURE__ */ a3("th", { scope: "col", children: "Meaning" })
@@ -5082,7 +5085,7 @@
           "pass@",
           mostK
         ] }),
-        /* @__PURE__ */ a3("th", { scope: "col", class: "wide", "aria-label": "Never, sometimes, always solved" }),
+        /* @__PURE__ */ a3("th", { scope: "col", class: "wide", children: /* @__PURE__ */ a3("span", { class: "hidden", children: "Never, sometimes, always solved" }) }),
         /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Tokens" })
       ] }) }),
       /* @__PURE__ */ a3("tbody", { children: groups.map((group) => /* @__PURE__ */ a3("tr", { "data-row": true, children: [
@@ -5169,7 +5172,7 @@
           /* @__PURE__ */ a3("th", { scope: "col", children: "Model" }),
           /* @__PURE__ */ a3("th", { scope: "col", children: "State" }),
           /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Scored" }),
-          /* @__PURE__ */ a3("th", { scope: "col", class: "meter-cell", "aria-label": "Coverage" }),
+          /* @__PURE__ */ a3("th", { scope: "col", class: "meter-cell", children: /* @__PURE__ */ a3("span", { class: "hidden", children: "Coverage" }) }),
           /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Mean reward" }),
           /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Failed" }),
           /* @__PURE__ */ a3("th", { scope: "col", children: "Started" }),
@@ -5320,7 +5323,7 @@
       /* @__PURE__ */ a3("th", { scope: "col", children: "Task" }),
       /* @__PURE__ */ a3("th", { scope: "col", children: "Verdict" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Pass rate" }),
-      /* @__PURE__ */ a3("th", { scope: "col", class: "wide", "aria-label": "Pass rate as a bar" }),
+      /* @__PURE__ */ a3("th", { scope: "col", class: "wide", children: /* @__PURE__ */ a3("span", { class: "hidden", children: "Pass rate as a bar" }) }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "95 %" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Scored" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Learnability" }),
@@ -5420,7 +5423,7 @@
           ] }),
           isSearch ? /* @__PURE__ */ a3(Search, { run: id, query }) : /* @__PURE__ */ a3(Table, { label: of, sort, heads: of === "tasks" ? taskHeads(data.columns) : rolloutHeads(data.columns), children: "streaming" in data ? /* @__PURE__ */ a3(RolloutRows, { table: data, run: id, query, sort }) : /* @__PURE__ */ a3(TaskRows, { table: data, run: id }) }),
           data.matches === 0 && /* @__PURE__ */ a3(QueryExamples, {}),
-          !isSearch && data.matches > SIZE4 && /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of })
+          !isSearch && data.matches > SIZE4 && /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of, below: true })
         ] }) })
       ] })
     ] });
@@ -5481,7 +5484,7 @@
     ...columns.filter((column) => !KEY_COLUMNS.has(column.name)).map(headOf)
   ];
   var RolloutRows = ({ table, run, query, sort }) => /* @__PURE__ */ a3($, { children: table.rows.map((row) => {
-    const options = { row: row.row, q: query, sort };
+    const options = { row: row.row, isMarked: row.marks.length > 0, q: query, sort };
     return /* @__PURE__ */ a3("tr", { "data-row": true, children: [
       /* @__PURE__ */ a3("th", { scope: "row", class: "name", children: [
         /* @__PURE__ */ a3("a", { href: rolloutPlace(run, row.task, row.rollout, options), children: visible(keyText(row.task, row.rollout, row.row)) }),
@@ -5649,7 +5652,7 @@
     const name = member.rollout === null ? `row ${member.row}` : `rollout ${member.rollout}`;
     return /* @__PURE__ */ a3("li", { class: `member ${member.reward === null ? "failed" : tone}`, "data-row": true, children: [
       /* @__PURE__ */ a3("h3", { children: [
-        /* @__PURE__ */ a3("a", { href: rolloutPlace(run, group.task, member.rollout, { row: member.row }), children: name }),
+        /* @__PURE__ */ a3("a", { href: rolloutPlace(run, group.task, member.rollout, { row: member.row, isMarked: member.marks.length > 0 }), children: name }),
         /* @__PURE__ */ a3("b", { children: member.reward === null ? visible(member.outcome) : decimal(member.reward) })
       ] }),
       /* @__PURE__ */ a3("p", { class: "quiet", children: [
@@ -5666,7 +5669,7 @@
       picked === String(member.row) ? /* @__PURE__ */ a3("button", { type: "button", "aria-pressed": "true", onClick: () => setParameters({ pick: null }), children: "Picked" }) : other ? /* @__PURE__ */ a3("a", { class: "button", href: placeOfDiff(run, group.task, other, member), children: [
         "Difference to ",
         other.rollout === null ? `row ${other.row}` : other.rollout
-      ] }) : /* @__PURE__ */ a3("button", { type: "button", "aria-label": `Pick ${name} for a difference`, onClick: () => setParameters({ pick: String(member.row) }), children: "Pick for diff" })
+      ] }) : /* @__PURE__ */ a3("button", { type: "button", "aria-label": `Pick for diff: ${name}`, onClick: () => setParameters({ pick: String(member.row) }), children: "Pick for diff" })
     ] });
   };
 
@@ -5751,7 +5754,6 @@
       /* @__PURE__ */ a3("a", { class: "skip", href: "#main", children: "Skip to the content" }),
       /* @__PURE__ */ a3("header", { class: "top", children: [
         /* @__PURE__ */ a3("a", { href: "/", class: "brand", children: "Palestra" }),
-        /* @__PURE__ */ a3("nav", { class: "crumbs", id: "crumbs", "aria-label": "Where you are" }),
         /* @__PURE__ */ a3("div", { class: "tools", children: [
           /* @__PURE__ */ a3("button", { type: "button", onClick: () => showKeys(true), "aria-label": "Keys", "data-tip": "Keys (?)", children: "?" }),
           /* @__PURE__ */ a3(ThemeButton, {})
