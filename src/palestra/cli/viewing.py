@@ -160,7 +160,7 @@ def _json_row(row: Mapping[str, Any]) -> JsonDict:
 
 def _text_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     reward, tokens = row.get("reward"), row.get("tokens.out")
-    text = " ".join(str(row.get("message") or row.get("answer") or "").split())
+    text = " ".join(str(row.get("error_message") or row.get("last_answer") or "").split())
     return (
         f"{row.get('task')}:{row.get('rollout')}",
         str(row.get("outcome") or ""),

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Final, final
 
@@ -87,7 +88,8 @@ class OpenRun:
         self._index: Index = open_index(run_place.outputs, group_by=group_by, cache=cache)
         self._lock = threading.Lock()
         self._overview: Overview | None = None
-        self.watched_at = time.monotonic()
+        self.watched_at = -inf
+        """When a page last asked for the run, on the monotonic clock."""
         self.problem = ""
         """Why the files cannot be read now; empty when they can."""
 
@@ -104,6 +106,8 @@ class OpenRun:
     def is_complete(self) -> bool:
         """Whether everything that the files hold is indexed."""
         progress = self.progress
+        if progress.bytes_total == 0:  # another viewer writes the index, and has not committed
+            return not any(_stat(path) for path in self.place.outputs)
         return progress.bytes_indexed >= progress.bytes_total
 
     @property
@@ -121,12 +125,12 @@ class OpenRun:
             except OSError as error:
                 self.problem = f"{error.filename or self.place.path}: {error.strerror}"
 
-    def wait(self, timeout_s: float) -> None:
-        """Refresh until everything is indexed, for at most `timeout_s` seconds."""
-        deadline = time.monotonic() + timeout_s
+    def wait(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Refresh until everything is indexed, or `is_stopped` returns True."""
         self.refresh()
-        while not self.is_complete and not self.problem and time.monotonic() < deadline:
-            self.refresh(min(REFRESH_S, max(0.01, deadline - time.monotonic())))
+        while not (self.is_complete or self.problem or is_stopped()):
+            self.refresh()
+        self.refresh(inf)  # a snapshot of all that was read
 
     def overview(self, *, least_age_s: float = RENEW_LIVE_S) -> Overview:
         """Return the statistics, of now or, while the run changes, at most `least_age_s` old."""
@@ -230,13 +234,18 @@ class Catalog:
             raise NoSuchRun(
                 f"there is no run {run_id[:40]!r}", hint="the runs page lists those that there are"
             )
-        with self._lock:
-            run = self._open.get(run_id)
-            if run is None:
-                run = self._open[run_id] = OpenRun(run_place, self._group_by, self._cache)
-            run.watched_at = time.monotonic()
+        run = self._opened(run_place, watched_at=time.monotonic())
         self._wake.set()
         return run
+
+    def _opened(self, run_place: RunPlace, *, watched_at: float) -> OpenRun:
+        """Return a run, opened once: its index has one writer."""
+        with self._lock:
+            run = self._open.get(run_place.id)
+            if run is None:
+                run = self._open[run_place.id] = OpenRun(run_place, self._group_by, self._cache)
+            run.watched_at = max(run.watched_at, watched_at)
+            return run
 
     # Lines of the list
 
@@ -301,16 +310,17 @@ class Catalog:
             return
 
     def _computed_entry(self, run_place: RunPlace) -> RunEntry:
-        with self._lock:
-            watched = self._open.get(run_place.id)
-        run = watched or OpenRun(run_place, self._group_by, self._cache)
+        run = self._opened(run_place, watched_at=-inf)
         try:
-            run.refresh()
-            while not (run.is_complete or run.problem or self._ending.is_set()):
-                run.refresh()
+            run.wait(self._ending.is_set)
             return run.entry()
         finally:
-            if watched is None:
+            self._close_unwatched(run)
+
+    def _close_unwatched(self, run: OpenRun) -> None:
+        with self._lock:
+            if run.watched_at == -inf:
+                del self._open[run.place.id]
                 run.close()
 
 

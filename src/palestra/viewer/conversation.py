@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, final
 
 import msgspec
 
+from palestra.analysis import split_row
 from palestra.errors import InputDataError
 from palestra.schema import JsonObject
 from palestra.viewer.index import Item, Part, RowPlace, Snapshot, outline, read_item, read_row
@@ -19,8 +20,6 @@ from palestra.viewer.index import Item, Part, RowPlace, Snapshot, outline, read_
 EVERY_ITEM: Final = 1 << 31
 MOST_DECODED_BYTES: Final = 1 << 22
 """A field of a row that is longer is not decoded."""
-
-_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +150,10 @@ def kept_answer(snapshot: Snapshot, row: int) -> RowPlace | None:
 
 def row_fields(row_place: RowPlace) -> dict[str, msgspec.Raw]:
     """Return the fields of a row, not decoded. Raises InputDataError: the row is no object."""
-    try:
-        return _FIELDS.decode(read_row(row_place))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputDataError(
-            f"{row_place.path} line {row_place.line} cannot be read: {error}"
-        ) from error
+    fields = split_row(read_row(row_place))
+    if fields is None:
+        raise InputDataError(f"{row_place.path} line {row_place.line} is no JSON object")
+    return fields
 
 
 def small_fields(row_place: RowPlace, without: frozenset[str] = frozenset()) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 import glob
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-import orjson
 
 from palestra.analysis import rollout_files
 from palestra.cluster import RunFiles
@@ -175,8 +174,8 @@ def kind_of(path: Path) -> str:
     if len(line) == _FIRST_LINE_BYTES:
         return "rollouts" if b'"response"' in line else "other"
     try:
-        row = orjson.loads(line)
-    except ValueError:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
         return "other"
     return _kind_of_row(row) if isinstance(row, dict) else "other"
 

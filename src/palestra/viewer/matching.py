@@ -11,14 +11,22 @@ from palestra.viewer.catalog import OpenRun
 from palestra.viewer.index import Snapshot
 from palestra.viewer.query import search_text
 
-FIELDS: Final = ("task", "rollout", "outcome", "reward", "agent", "tokens.out", "message", "answer")
+FIELDS: Final = (
+    "task",
+    "rollout",
+    "outcome",
+    "reward",
+    "agent",
+    "tokens.out",
+    "error_message",
+    "last_answer",
+)
 ROWS_AT_ONCE: Final = 1_000
-FOREVER_S: Final = 1e9
 
 
 def whole_snapshot(run: OpenRun) -> Snapshot:
     """Return a run, all of it indexed."""
-    run.wait(FOREVER_S)
+    run.wait()
     return run.snapshot
 
 

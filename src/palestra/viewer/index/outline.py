@@ -262,7 +262,10 @@ def _items(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
         return []
     if _starts(raw) != b"[":
         return [raw]
-    return _split_list(raw)
+    try:
+        return _split_list(raw)
+    except UNREADABLE:  # Python's own JSON: lone surrogates, NaN
+        return [msgspec.Raw(json.dumps(value).encode()) for value in json.loads(bytes(raw))]
 
 
 def _object(raw: msgspec.Raw | None) -> Mapping[str, msgspec.Raw]:

@@ -132,9 +132,13 @@ def _rollout_row(
 
 def marks_of(snapshot: Snapshot, row: int) -> list[str]:
     """Return what is unusual about a row of a rollout, one phrase each."""
+    table = snapshot.rollouts
+    marks = []
+    if "duplicate" in table.fields and table.numbers("duplicate")[row] == 1:
+        marks.append("this key occurs more than once")
     if snapshot.place(row, Part.INPUT) is None and snapshot.place(row, Part.RESULT) is not None:
-        return ["no input"]
-    return []
+        marks.append("no input")
+    return marks
 
 
 def cell(value: Any) -> replies.Cell:
@@ -304,7 +308,5 @@ def _around(excerpt: str, words: Sequence[str]) -> tuple[str, str, str]:
 
 def key_of_row(snapshot: Snapshot, row: int) -> tuple[replies.TaskName | None, int | None]:
     """Return task and rollout of a row; None for a row without indices."""
-    page = snapshot.rollouts.page(np.array([row]), count=1, fields=("task", "rollout"))
-    values = page.rows[0]
-    rollout = values["rollout"]
-    return values["task"], None if rollout is None else int(rollout)
+    key = snapshot.key(row)
+    return (None, None) if key is None else (key[0], key[1])

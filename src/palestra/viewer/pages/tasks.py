@@ -18,7 +18,7 @@ from palestra.viewer.requests import PageRequest, find_task
 PROMPT_CHARACTERS: Final = 4_000
 EXTRACTED: Final = "extracted_answer"
 _PREFIX: Final = f"{COMPONENTS}."
-_FIELDS: Final = ("rollout", "outcome", "reward", "tokens.in", "tokens.out", "turns", "answer")
+_FIELDS: Final = ("rollout", "outcome", "reward", "tokens.in", "tokens.out", "turns", "last_answer")
 _TASK_FIELDS: Final = ("prompt", "mean", "std", "pass_rate", "learnability", "n")
 
 
@@ -87,7 +87,7 @@ def _member(snapshot: Snapshot, row: int, values: Mapping[str, Any]) -> replies.
         tokens_in=_integer(values.get("tokens.in")),
         tokens_out=_integer(values.get("tokens.out")),
         turns=_integer(values.get("turns")),
-        answer=str(values.get("answer") or ""),
+        answer=str(values.get("last_answer") or ""),
         marks=marks_of(snapshot, row),
     )
 
@@ -114,7 +114,7 @@ def _answers(members: Sequence[Mapping[str, Any]]) -> list[replies.AnswerCount]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for values in members:
         extracted = values.get(EXTRACTED)
-        answer = extracted if extracted is not None else values.get("answer")
+        answer = extracted if extracted is not None else values.get("last_answer")
         if answer is not None:
             groups.setdefault(str(answer), []).append(values)
     counts = [_answer(answer, group) for answer, group in groups.items()]
