@@ -25,7 +25,7 @@ from palestra.analysis.comparison.result import (
 from palestra.analysis.fingerprints import fingerprint
 from palestra.analysis.frame import AgentName, Endings, RowPositions, RunCompleteness, RunFrame
 from palestra.analysis.intervals import Estimate, estimate_difference, estimate_level
-from palestra.analysis.load import family_of, load_run
+from palestra.analysis.load import family_of, load_run, without_garbage
 from palestra.analysis.manifests import MixedRuns
 from palestra.analysis.queries.parsing import parse_query
 from palestra.analysis.queries.tree import (
@@ -213,6 +213,7 @@ __all__ = [
     "visible",
     "visible_line",
     "why_no_row",
+    "without_garbage",
     "write_agent_metrics",
     "write_report",
     "write_reward_profiling",

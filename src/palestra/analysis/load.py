@@ -77,7 +77,7 @@ def load_run(
     unvouched = check_one_run(inputs_from, rollouts_from)
     failures_from = failure_files(failures_path, rollouts_from)
     scan = _Scan(group_by)
-    with _no_garbage():
+    with without_garbage():
         inputs = scan.inputs(inputs_from)
         rollouts, columns, endings = scan.rollouts(
             rollouts_from, allow_partial=allow_partial, may_be_empty=allow_unscored
@@ -99,7 +99,7 @@ def load_run(
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
+def without_garbage() -> Iterator[None]:
     """Disable the garbage collector during a scan. Rows have no reference cycles, and collection
     takes a fifth of the scan.
     """

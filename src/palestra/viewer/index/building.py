@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from palestra.analysis import RowBlock, RowReader, why_no_row
+from palestra.analysis import RowBlock, RowReader, why_no_row, without_garbage
 from palestra.schema import MAX_ROW_BYTES
 from palestra.viewer.index.commits import MOST_PROBLEMS, BadLine, Commit
 from palestra.viewer.index.extraction import Extraction, IndexedObject
@@ -58,6 +58,10 @@ class Builder:
         """Read the files until `deadline`, on the monotonic clock. Return whether any line was
         added. Raises OSError or StorageFull: the columns cannot be written.
         """
+        with without_garbage():
+            return self._read(deadline)
+
+    def _read(self, deadline: float) -> bool:
         self._look_for_files()
         is_changed = False
         for source in self._commit.sources:

@@ -7,13 +7,22 @@ JSON text in the heap `texts`; NO_TASK marks a row without indices.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.analysis import RowBlock, decode_value, family_of, fingerprint, question, split_row
+from palestra.analysis import (
+    UNREADABLE,
+    RowBlock,
+    decode_value,
+    family_of,
+    fingerprint,
+    question,
+    split_row,
+)
 from palestra.metrics import (
     INDICES,
     RESPONSE,
@@ -21,6 +30,7 @@ from palestra.metrics import (
     ColumnBuilder,
     IntArray,
     Nested,
+    finite,
     is_finite_number,
 )
 from palestra.schema import (
@@ -52,7 +62,12 @@ MOST_FIELDS: Final = 200
 BETWEEN: Final = "\x1f"
 """Stands around each name of the tools of a rollout."""
 _REMEMBERED: Final = 4_096
+_LONGEST_NAME: Final = 10_000
 _LARGEST_PLAIN: Final = 2**62
+_CALL: Final = "function_call"
+_NO_OUTPUT: Final = (0, 0, "", "")
+_MESSAGE: Final = ("message", None)
+_MODEL: Final = ("assistant", None)
 _NOT_FIELDS: Final = INDICES | {AGENT_REF, RESPONSE, CREATE_PARAMS, FAILURE_CLASS}
 
 
@@ -118,13 +133,20 @@ class IndexedObject(Nested, gc=False):
     output: list[OutputItem] | str | None = None
 
 
+class _ContentPart(msgspec.Struct, gc=False):
+    text: str | None = None
+
+
+_decode_content: Final = msgspec.json.Decoder(list[_ContentPart] | str | None).decode
+
+
 class TextCodes:
     """Numbers short texts by their position in the heap `texts`. A text may get several numbers:
-    only the last few thousand are remembered.
+    only the last few thousand are remembered. `longest`: in characters; longer ones have no number.
     """
 
-    def __init__(self, heap: HeapWriter) -> None:
-        self._heap = heap
+    def __init__(self, heap: HeapWriter, *, longest: int) -> None:
+        self._heap, self._longest = heap, longest
         self._codes: dict[Any, int] = {}
 
     def code(self, text: str) -> int:
@@ -136,16 +158,22 @@ class TextCodes:
             code = self._codes[text] = self._heap.add(text)
         return code
 
-    def codes(self, values: Sequence[Any]) -> IntArray:
+    def codes(self, values: Sequence[Any]) -> npt.NDArray[np.int32]:
         """Return the number of each value; NO_TEXT for one that is not a short text."""
-        return np.fromiter(
-            (
-                self.code(value) if type(value) is str and len(value) <= SHORT_TEXT else NO_TEXT
-                for value in values
-            ),
-            np.int32,
-            len(values),
-        ).astype(np.int64)
+        try:
+            distinct = dict.fromkeys(values)
+        except TypeError:  # lists and objects
+            values = [value if type(value) is str else None for value in values]
+            distinct = dict.fromkeys(values)
+        if len(distinct) > _REMEMBERED:
+            return np.fromiter(map(self._code_or_none, values), np.int32, len(values))
+        codes = {value: self._code_or_none(value) for value in distinct}
+        return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+
+    def _code_or_none(self, value: Any) -> int:
+        if type(value) is str and len(value) <= self._longest:
+            return self.code(value)
+        return NO_TEXT
 
 
 class FieldState(msgspec.Struct):
@@ -207,7 +235,7 @@ class Extraction:
         self._family = family
         self._builder = ColumnBuilder()
         self._boolean: dict[str, bool] = {}
-        self._text_parts: dict[str, list[tuple[int, IntArray]]] = {}
+        self._text_parts: dict[str, list[tuple[int, npt.NDArray[np.int32]]]] = {}
         self._known_tasks: dict[int, None] = {}
         self._result_rows = rows
 
@@ -224,24 +252,23 @@ class Extraction:
         rows = len(block)
         keys = self._keys(block, file)
         responses = block.field(RESPONSE)
-        described = [_described(response) for response in responses]
-        tools = self._coded("tools")
+        turns, calls, tools, answers = zip(*map(_described, responses), strict=True)
+        is_scored = finite(block.field(REWARD)) is not None
         self._tables["results"].add(
             rows,
             keys
             | {
                 "truncated": np.fromiter(map(is_truncated, responses), np.bool_, rows),
-                "empty": np.fromiter(
-                    (value is True for value in block.field(EMPTY_ANSWER)), np.bool_, rows
-                ),
-                "turns": np.fromiter((d[0] for d in described), np.int32, rows),
-                "calls": np.fromiter((d[1] for d in described), np.int32, rows),
-                "tools": np.fromiter((tools.code(d[2]) for d in described), np.int32, rows),
-                "scored": np.fromiter(map(is_finite_number, block.field(REWARD)), np.bool_, rows),
+                "empty": _true(block.field(EMPTY_ANSWER)),
+                "turns": np.array(turns, np.int32),
+                "calls": np.array(calls, np.int32),
+                "tools": self._coded("tools").codes(tools),
+                "scored": np.ones(rows, np.bool_)
+                if is_scored
+                else np.fromiter(map(is_finite_number, block.field(REWARD)), np.bool_, rows),
             },
         )
-        for _, _, _, answer in described:
-            self._heaps["answers"].add(answer)
+        self._heaps["answers"].extend(answers)
         self._take_fields(block)
         if with_prompts:
             self._prompts(block, keys["task"])
@@ -250,7 +277,6 @@ class Extraction:
         """Add failed attempts."""
         rows = len(block)
         attempts = block.field("attempt")
-        reverify = self._coded("reverify")
         hints = block.field("hint")
         self._tables["failures"].add(
             rows,
@@ -269,16 +295,15 @@ class Extraction:
                 "answered": np.fromiter(
                     (value is not None for value in block.field(RESPONSE)), np.bool_, rows
                 ),
-                "reverify": np.fromiter(
-                    (reverify.code(reverify_in(h) if isinstance(h, str) else "") for h in hints),
-                    np.int32,
-                    rows,
+                "reverify": self._coded("reverify").codes(
+                    [reverify_in(hint) if isinstance(hint, str) else "" for hint in hints]
                 ),
             },
         )
-        for message in block.field("message"):
-            text = message if isinstance(message, str) else ""
-            self._heaps["messages"].add(text[:ANSWER_CHARACTERS])
+        messages = block.field("message")
+        self._heaps["messages"].extend(
+            [text[:ANSWER_CHARACTERS] if isinstance(text, str) else "" for text in messages]
+        )
 
     @property
     def is_large(self) -> bool:
@@ -302,7 +327,8 @@ class Extraction:
 
     def _coded(self, field: str) -> TextCodes:
         if field not in self._codes:
-            self._codes[field] = TextCodes(self._texts)
+            longest = SHORT_TEXT if field.startswith("field ") else _LONGEST_NAME
+            self._codes[field] = TextCodes(self._texts, longest=longest)
         return self._codes[field]
 
     def _keys(self, block: RowBlock, file: int) -> dict[str, Any]:
@@ -341,21 +367,20 @@ class Extraction:
             return task, rollout
         return -2 - self._coded("task").code(json.dumps(task)), rollout
 
-    def _agents(self, block: RowBlock, name: str) -> IntArray:
+    def _agents(self, block: RowBlock, name: str) -> npt.NDArray[np.int32]:
         """Return the codes of the names or types of the agents; NO_TEXT without a name."""
-        codes = self._coded(f"agent {name}")
-        values = [field_of(reference, name) for reference in block.field(AGENT_REF)]
-        return np.fromiter(
-            (codes.code(v) if isinstance(v, str) else NO_TEXT for v in values), np.int32, len(block)
-        )
+        references = block.field(AGENT_REF)
+        try:
+            values = list(map(attrgetter(name), references))
+        except AttributeError:  # a row without one
+            values = [field_of(reference, name) for reference in references]
+        return self._coded(f"agent {name}").codes(values)
 
-    def _families(self, block: RowBlock) -> IntArray:
+    def _families(self, block: RowBlock) -> npt.NDArray[np.int32]:
         if not self._family:
             return np.full(len(block), NO_TEXT, np.int32)
-        codes = self._coded("family")
-        names = (family_of(value, self._family[1:]) for value in block.field(self._family[0]))
-        values = (NO_TEXT if name is None else codes.code(name) for name in names)
-        return np.fromiter(values, np.int32, len(block))
+        values = block.field(self._family[0])
+        return self._coded("family").codes([family_of(v, self._family[1:]) for v in values])
 
     def _prompts(self, block: RowBlock, tasks: IntArray) -> None:
         for at, task in enumerate(tasks.tolist()):
@@ -439,45 +464,46 @@ class Extraction:
 
 def _described(response: Any) -> tuple[int, int, str, str]:
     """Return the model's turns, its tool calls, the names of the tools, and the answer's end."""
-    output = field_of(response, "output") if not isinstance(response, str) else response
-    if isinstance(output, str):
-        return 1, 0, "", output[-ANSWER_CHARACTERS:]
-    items = output if isinstance(output, list) else []
-    calls = [field_of(item, "name") for item in items if _kind(item) == "function_call"]
-    names = sorted({name for name in calls if isinstance(name, str)})
-    tools = f"{BETWEEN}{BETWEEN.join(names)}{BETWEEN}" if names else ""
-    return model_turns(items), len(calls), tools, _answer(items)
+    output = getattr(response, "output", response)
+    if type(output) is not list:
+        return (1, 0, "", output[-ANSWER_CHARACTERS:]) if isinstance(output, str) else _NO_OUTPUT
+    if output and type(output[0]) is not OutputItem:
+        output = list(map(_as_item, output))
+    names = [item.name for item in output if item.type == _CALL]
+    return model_turns(output), len(names), _tool_names(names) if names else "", _answer(output)
 
 
-def _kind(item: Any) -> Any:
-    return field_of(item, "type") or "message"
+def _as_item(item: Any) -> OutputItem:
+    """Return an item that only Python's own JSON could read."""
+    return OutputItem(*(field_of(item, name) for name in OutputItem.__struct_fields__))
 
 
-def _answer(items: Sequence[Any]) -> str:
+def _tool_names(names: Sequence[Any]) -> str:
+    distinct = sorted({name for name in names if isinstance(name, str)})
+    return f"{BETWEEN}{BETWEEN.join(distinct)}{BETWEEN}" if distinct else ""
+
+
+def _answer(items: Sequence[OutputItem]) -> str:
     """Return the end of the last message of the model."""
     for item in reversed(items):
-        if _kind(item) == "message" and field_of(item, "role") in {"assistant", None}:
-            text = _text(field_of(item, "content"))
+        if item.type in _MESSAGE and item.role in _MODEL:
+            text = _text(item.content)
             if text:
                 return text[-ANSWER_CHARACTERS:]
     return ""
 
 
 def _text(content: Any) -> str:
-    if isinstance(content, msgspec.Raw):
-        content = decode_value(content)
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
+    try:
+        parts = _decode_content(content)
+    except (*UNREADABLE, TypeError):
+        parts = decode_value(content) if isinstance(content, msgspec.Raw) else content
+    if isinstance(parts, str):
+        return parts
+    if not isinstance(parts, list):
         return ""
-    return "\n".join(filter(None, map(_part_text, content)))
-
-
-def _part_text(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    text = field_of(part, "text")
-    return text if isinstance(text, str) else ""
+    texts = (part if isinstance(part, str) else field_of(part, "text") for part in parts)
+    return "\n".join([text for text in texts if isinstance(text, str) and text])
 
 
 def _true(values: Iterable[Any]) -> Any:

@@ -115,9 +115,9 @@ class Snapshot:
         rows = self._join.failure_rows[int(starts[row]) : int(starts[row + 1])]
         return [self._row_place(Part.FAILURE, pointer) for pointer in rows.tolist()]
 
-    def by_place(self, rows: IntArray) -> Iterator[tuple[Part, IntArray]]:
-        """Yield rollouts in the order of their rows in the files: those with a result, then those
-        with failures only, then those with neither.
+    def by_place(self, rows: IntArray) -> Iterator[tuple[Part, IntArray, IntArray, IntArray]]:
+        """Yield rollouts in the order of their rows in the files, with offsets and lengths: for each
+        file, those with a result, then those with failures only, then those with neither.
         """
         remaining = rows
         for part, pointers in (
@@ -127,9 +127,14 @@ class Snapshot:
         ):
             at = pointers[remaining]
             present, remaining = remaining[at >= 0], remaining[at < 0]
-            table = _TABLES[part]
-            keys = [self._views[f"{table}.{name}"][at[at >= 0]] for name in ("offset", "file")]
-            yield part, present[np.lexsort(keys)]
+            file, offset, length = (
+                self._views[f"{_TABLES[part]}.{name}"][at[at >= 0]]
+                for name in ("file", "offset", "length")
+            )
+            for number in np.unique(file).tolist():
+                in_file = np.flatnonzero(file == number)
+                order = in_file[np.argsort(offset[in_file], kind="stable")]
+                yield part, present[order], offset[order], length[order].astype(np.int64)
 
     def frame(self) -> RunFrame:
         """Return the run for the functions of `analysis`, as `load_run(…, allow_partial=True)` does.

@@ -27,7 +27,7 @@ EXCERPT_CHARACTERS: Final = 60
 """How much of a text is shown on each side of a hit."""
 _LONGEST_FORM: Final = 12
 """The most bytes of one character in a row."""
-_PARAMS: Final = f'"{CREATE_PARAMS}"'.encode()
+_PARAMS: Final = re.compile(f'"{CREATE_PARAMS}"'.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,43 +62,44 @@ def search_text(snapshot: Snapshot, query: Query, candidates: IntArray) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Rows of one file that are read together: row numbers, and the place of each."""
+    """Rows of one file that are read together: their numbers, and where each begins and ends in the
+    bytes of `place`.
+    """
 
-    rows: list[int]
-    row_places: list[RowPlace]
     part: Part
-
-    @property
-    def place(self) -> RowPlace:
-        first, last = self.row_places[0], self.row_places[-1]
-        return replace(first, length=last.offset + last.length - first.offset)
+    place: RowPlace
+    rows: IntArray
+    starts: IntArray
+    ends: IntArray
 
 
 def _reads(snapshot: Snapshot, candidates: IntArray) -> Iterator[_Read]:
     """Yield the rows to read, in the order of the files."""
-    for part, rows in snapshot.by_place(candidates):
-        batch: list[int] = []
-        batch_places: list[RowPlace] = []
-        for row in rows.tolist():
-            place = snapshot.place(row, part)
-            if place is None:
-                continue
-            if batch and _is_apart(batch_places, place):
-                yield _Read(batch, batch_places, part)
-                batch, batch_places = [], []
-            batch.append(row)
-            batch_places.append(place)
-        if batch:
-            yield _Read(batch, batch_places, part)
+    for part, rows, offsets, lengths in snapshot.by_place(candidates):
+        ends = offsets + lengths
+        begin = 0
+        for end in [*_breaks(offsets.tolist(), ends.tolist()), len(rows)]:
+            if end > begin:
+                first = snapshot.place(int(rows[begin]), part)
+                size = int(ends[end - 1] - offsets[begin])
+                if first is not None:
+                    at = slice(begin, end)
+                    start = offsets[begin]
+                    place = replace(first, length=size)
+                    yield _Read(part, place, rows[at], offsets[at] - start, ends[at] - start)
+            begin = end
 
 
-def _is_apart(batch: Sequence[RowPlace], place: RowPlace) -> bool:
-    last = batch[-1]
-    return (
-        last.path != place.path
-        or place.offset - (last.offset + last.length) > _GAP_BYTES
-        or place.offset + place.length - batch[0].offset > READ_BYTES
-    )
+def _breaks(offsets: Sequence[int], ends: Sequence[int]) -> Iterator[int]:
+    """Yield the positions of rows that are not read together with the row before."""
+    if not offsets:
+        return
+    first, last = offsets[0], ends[0]
+    for at, (offset, end) in enumerate(zip(offsets, ends, strict=True)):
+        if at and (not 0 <= offset - last <= _GAP_BYTES or end - first > READ_BYTES):
+            yield at
+            first = offset
+        last = end
 
 
 class _Search:
@@ -117,60 +118,59 @@ class _Search:
         """Yield the rows of a read that match."""
         data = read_row(read.place)
         self.bytes_read += len(data)
-        starts = np.array([place.offset - read.place.offset for place in read.row_places])
-        where: list[dict[str, TextHit]] = [{} for _ in read.rows]
+        where: dict[int, dict[str, TextHit]] = {}
         for word, pattern in self._words.items():
             positions = np.fromiter(pattern.positions(memoryview(data)), np.int64)
-            for at in np.unique(np.searchsorted(starts, positions, side="right") - 1).tolist():
-                hit = self._in_row(read, at, data, pattern)
+            for at in _rows_of(read, positions).tolist():
+                text = data[int(read.starts[at]) : int(read.ends[at])]
+                hit = _hit(int(read.rows[at]), read.part, text, pattern)
                 if hit is not None:
-                    where[at][word] = hit
+                    where.setdefault(at, {})[word] = hit
         self._look_into_prompts(read, data, where)
         for at in np.flatnonzero(self._matches(read.rows, where)).tolist():
-            first = next(iter(where[at].values()), None)
-            yield first or TextHit(read.rows[at], -1, "", read.part)
-
-    def _in_row(self, read: _Read, at: int, data: bytes, pattern: "_Pattern") -> TextHit | None:
-        place = read.row_places[at]
-        start = place.offset - read.place.offset
-        text = data[start : start + place.length]
-        return _hit(read.rows[at], read.part, text, pattern)
+            first = next(iter(where.get(at, {}).values()), None)
+            yield first or TextHit(int(read.rows[at]), -1, "", read.part)
 
     def _look_into_prompts(
-        self, read: _Read, data: bytes, where: Sequence[dict[str, TextHit]]
+        self, read: _Read, data: bytes, where: dict[int, dict[str, TextHit]]
     ) -> None:
         """Search the prompts of rows that do not repeat them."""
         if read.part is Part.INPUT:
             return
-        for at, place in enumerate(read.row_places):
-            missing = [word for word in self._words if word not in where[at]]
-            start = place.offset - read.place.offset
-            if not missing or data.find(_PARAMS, start, start + place.length) >= 0:
+        with_prompt = _rows_of(
+            read, np.fromiter((match.start() for match in _PARAMS.finditer(data)), np.int64)
+        )
+        for at in np.setdiff1d(np.arange(len(read.rows)), with_prompt).tolist():
+            place = self._snapshot.place(int(read.rows[at]), Part.INPUT)
+            missing = [word for word in self._words if word not in where.get(at, {})]
+            if place is None or not missing:
                 continue
-            prompt_place = self._snapshot.place(read.rows[at], Part.INPUT)
-            if prompt_place is None:
-                continue
-            prompt = read_row(prompt_place)
+            prompt = read_row(place)
             self.bytes_read += len(prompt)
             for word in missing:
                 if self._words[word].is_in(memoryview(prompt)):
-                    hit = _hit(read.rows[at], Part.INPUT, prompt, self._words[word])
+                    hit = _hit(int(read.rows[at]), Part.INPUT, prompt, self._words[word])
                     if hit is not None:
-                        where[at][word] = hit
+                        where.setdefault(at, {})[word] = hit
 
-    def _matches(self, rows: list[int], where: Sequence[Mapping[str, TextHit]]) -> BoolArray:
-        numbers = np.array(rows)
-
+    def _matches(self, rows: IntArray, where: Mapping[int, Mapping[str, TextHit]]) -> BoolArray:
         def leaf(node: Any) -> tuple[BoolArray, BoolArray]:
             if _is_text(node):
-                is_there = np.array([node.text in words for words in where], np.bool_)
+                is_there = np.zeros(len(rows), np.bool_)
+                is_there[[at for at, words in where.items() if node.text in words]] = True
                 return is_there, ~is_there
             yes, no = self._decided[node]
-            return yes[numbers], no[numbers]
+            return yes[rows], no[rows]
 
         if self._query.tree is None:
             return np.ones(len(rows), np.bool_)
         return np.asarray(decide_query(self._query.tree, leaf)[0])
+
+
+def _rows_of(read: _Read, positions: IntArray) -> IntArray:
+    """Return the positions of the rows of a read in which bytes were found."""
+    at = np.unique(np.searchsorted(read.starts, positions, side="right") - 1)
+    return at[at >= 0]
 
 
 def _is_text(leaf: Any) -> bool:
