@@ -40,6 +40,7 @@ demo: $(INSTALLED)
 	$(BIN)/palestra models fetch local
 	@echo "== 25 reasoning tasks, 4 rollouts each"
 	$(BIN)/palestra eval reasoning_gym --model local --limit 25 --repeats 4 --max-output-tokens 48
+	@echo "== look at its rollouts in the browser: $(BIN)/palestra view runs"
 
 
 # Files of tests are spread over processes, in the order of tests/conftest.py. Those marked alone (each

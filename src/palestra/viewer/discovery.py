@@ -206,27 +206,26 @@ def _run_of_argument(argument: str) -> RunPlace:
     path = Path(argument)
     if glob.has_magic(argument) and not path.exists():
         return RunPlace.of([Path(file) for file in rollout_files(argument)])
-    if path.suffix in _DERIVED and not with_compressed(RunPaths(path).manifest):
-        raise InputDataError(
-            f"{path} is a report or a summary, not a run" if path.exists() else f"no file {path}",
-            hint="give the output with the scored rows (.jsonl), its stem, or its folder",
-        )
-    is_beside = path.name.endswith(_BESIDE)
-    if path.is_file() and not is_beside and not path.name.endswith(_DERIVED):
-        kind = kind_of(path)
-        if kind in _INSTEAD and with_compressed(RunPaths(path).manifest) is None:
-            raise InputDataError(
-                f"{path} is {_INSTEAD[kind]}",
-                hint="give the output with the scored rows (.jsonl), its stem, or its folder",
-            )
+    if path.is_file() and _may_be_output(path.name):
+        if kind_of(path) in _INSTEAD and with_compressed(RunPaths(path).manifest) is None:
+            raise _no_run(path)
         return RunPlace.of([path])
-    if is_beside and path.is_file():
-        outputs = outputs_of(path)
-        if not outputs[0].is_file() and with_compressed(RunPaths(outputs[0]).manifest) is None:
-            raise InputDataError(
-                f"{path} is {_INSTEAD.get(kind_of(path), 'a file of a run')}, and the run's other "
-                "files are not beside it",
-                hint=f"put {outputs[0].name} beside it, or give the output of the run",
-            )
-        return RunPlace.of(outputs)
-    return RunPlace.of(outputs_of(argument))
+    try:
+        outputs = outputs_of(argument)
+    except InputDataError:
+        if path.is_file():
+            raise _no_run(path) from None
+        raise
+    first = RunPaths(outputs[0])
+    if not any(map(with_compressed, (first.output, first.manifest))):
+        raise _no_run(path)
+    return RunPlace.of(outputs)
+
+
+def _no_run(path: Path) -> InputDataError:
+    """Return the error for a file without a run: what it is, and what to give."""
+    kind = "report or summary" if path.suffix in _DERIVED else kind_of(path)
+    return InputDataError(
+        f"{path} is {_INSTEAD.get(kind, 'a report or a summary')}, and no run is beside it",
+        hint="give the output with the scored rows (.jsonl), its stem, or its folder",
+    )
