@@ -163,9 +163,7 @@ class Conversation:
             raw for raw in (params.get("instructions"),) if raw and _is_string(raw)
         ]
         self._prompt = _items(params.get("input"))
-        response = fields.get(RESPONSE)
-        output = _object(response).get("output") if _starts(response) == b"{" else response
-        self._output = _items(output)
+        self._output = _output_items(fields.get(RESPONSE))
 
     def __len__(self) -> int:
         return len(self._instructions) + len(self._prompt) + len(self._output)
@@ -181,8 +179,6 @@ class Conversation:
     def texts(self, number: int) -> list[RawText]:
         """Return the texts of one item. Raises InputDataError: there is no such item."""
         raw = self.raw(number)
-        if _is_string(raw):
-            return [RawText("text", raw)]
         return list(_texts(raw, _object(raw)))
 
     def item(self, number: int) -> Item:
@@ -204,7 +200,7 @@ class Conversation:
             name=_short(fields.get("name")),
             call_id=_short(fields.get("call_id")),
             size=len(memoryview(raw)),
-            texts=tuple(text.part() for text in self.texts(number)),
+            texts=tuple(text.part() for text in _texts(raw, fields)),
             fields=tuple(fields),
         )
 
@@ -224,7 +220,9 @@ class Conversation:
 
 def _texts(raw: msgspec.Raw, fields: Mapping[str, msgspec.Raw]) -> Iterator[RawText]:
     kind = _short(fields.get("type")) or "message"
-    if kind == "message" and "content" in fields:
+    if _is_string(raw):
+        yield RawText("text", raw)
+    elif kind == "message" and "content" in fields:
         yield from _parts("text", fields["content"])
     elif kind == "reasoning":
         for name in ("summary", "content"):
@@ -254,6 +252,23 @@ def _parts(kind: str, content: msgspec.Raw | None) -> Iterator[RawText]:
             yield RawText("image", address)
         else:
             yield RawText("json", part)
+
+
+class _Response(msgspec.Struct, gc=False):
+    output: list[msgspec.Raw] | None = None
+
+
+_split_response = msgspec.json.Decoder(_Response).decode
+
+
+def _output_items(response: msgspec.Raw | None) -> list[msgspec.Raw]:
+    """Return the items of a response, in one pass where its output is a list."""
+    if response is None or _starts(response) != b"{":
+        return _items(response)
+    try:
+        return _split_response(response).output or []
+    except UNREADABLE:
+        return _items(_object(response).get("output"))
 
 
 def _items(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
