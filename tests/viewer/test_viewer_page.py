@@ -3,11 +3,10 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
-from viewed_runs import Shape, Viewer, viewing, write_run
+from viewed_runs import Shape, Viewer, viewing, wait_for_indexes, write_run
 from viewer_pages import Opened, opened
 
 from browsers import chromium
@@ -52,26 +51,21 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
         yield viewer
 
 
+@pytest.fixture(scope="module")
+def ids(viewer: Viewer) -> dict[str, str]:
+    """The ids of the runs by the names of their folders."""
+    return wait_for_indexes(viewer)
+
+
 @pytest.fixture
-def show(browser: Any, viewer: Viewer) -> Iterator[Open]:
+def show(browser: Any, viewer: Viewer, ids: dict[str, str]) -> Iterator[Open]:
     with ExitStack() as stack:
 
         def show(name: str = "runs", **options: Any) -> Opened:
             shown = stack.enter_context(opened(browser, viewer, **options))
-            return shown.go(PLACES[name].format(**ids(shown)))
+            return shown.go(PLACES[name].format(**ids))
 
         yield show
-
-
-def ids(shown: Opened) -> dict[str, str]:
-    """The ids of the runs by the names of their folders."""
-    links = shown.page.locator(".runs tbody th").all()
-    return {
-        Path(link.locator("small").first.inner_text()).parent.name: str(
-            link.locator("a").get_attribute("href")
-        ).removeprefix("/r/")
-        for link in links
-    }
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -81,18 +75,18 @@ def test_no_page_breaks_a_rule_of_accessibility(show: Open, name: str, theme: st
 
 
 @pytest.mark.parametrize("width", [360, 900, 1440])
-def test_every_page_fits_its_window(show: Open, width: int) -> None:
+def test_every_page_fits_its_window(show: Open, ids: dict[str, str], width: int) -> None:
     shown = show(width=width)
-    places = {name: place.format(**ids(shown)) for name, place in PLACES.items()}
+    places = {name: place.format(**ids) for name, place in PLACES.items()}
 
     assert {name: shown.go(place).outside() for name, place in places.items()} == {
         name: [] for name in PLACES
     }
 
 
-def test_no_page_asks_another_origin_or_complains(show: Open) -> None:
+def test_no_page_asks_another_origin_or_complains(show: Open, ids: dict[str, str]) -> None:
     shown = show()
-    places = [place.format(**ids(shown)) for name, place in PLACES.items() if "wrong" not in name]
+    places = [place.format(**ids) for name, place in PLACES.items() if "wrong" not in name]
     for place in places:
         shown.go(place)
 

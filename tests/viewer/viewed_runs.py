@@ -6,11 +6,13 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 from palestra.schema import RunPaths
 from profiled_runs import AGENT, key, lines
@@ -177,6 +179,24 @@ class Viewer:
     def origin(self) -> str:
         return self.address.partition("/#")[0]
 
+    def ask(self, path: str) -> Any:
+        """The reply of an endpoint."""
+        token = self.address.partition("#token=")[2]
+        request = Request(self.origin + path, headers={"Authorization": f"Bearer {token}"})
+        with urlopen(request, timeout=START_S) as answer:
+            return json.load(answer)
+
+
+def wait_for_indexes(viewer: Viewer) -> dict[str, str]:
+    """Wait until every run is read to its end; returns the ids by the names of the runs."""
+    deadline = time.monotonic() + START_S
+    runs = {run["name"]: run["id"] for run in viewer.ask("/api/runs")["runs"]}
+    for run in runs.values():
+        while not (base := viewer.ask(f"/api/r/{run}")["base"])["complete"] or not base["rows"]:
+            assert time.monotonic() < deadline, base
+            time.sleep(0.05)
+    return runs
+
 
 @contextmanager
 def viewing(
@@ -185,15 +205,14 @@ def viewing(
     """A real viewer over `paths`, on a port that the system gives."""
     command = [sys.executable, "-m", "palestra", "view", *map(str, paths), "--no-browser"]
     env = {**os.environ, "PALESTRA_CACHE_DIR": str(cache), **environment}
-    process = subprocess.Popen(
-        [*command, "--port", "0", *options], stdout=subprocess.PIPE, text=True, env=env
-    )
-    try:
-        assert process.stdout is not None
-        yield Viewer(_address(process.stdout), process)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=START_S)
+    command += ["--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            assert process.stdout is not None
+            yield Viewer(_address(process.stdout), process)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=START_S)
 
 
 def _address(printed: Iterator[str]) -> str:

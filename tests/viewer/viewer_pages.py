@@ -14,6 +14,8 @@ AXE = Path(__file__).parents[2] / "viewer-ui/node_modules/axe-core/axe.min.js"
 WAIT_MS = 30_000
 _SETTLED = """() => document.querySelector("main h1, main h2, main .error")
   && !document.querySelector('[aria-busy="true"], .waiting')"""
+_TWO_FRAMES = """() => new Promise((done) =>
+  requestAnimationFrame(() => requestAnimationFrame(done)))"""
 _VIOLATIONS = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
   .map((found) => `${found.id}: ${found.nodes.map((node) => node.html.slice(0, 150)).join(" | ")}`)"""
 _OUTSIDE = """() => [...document.querySelectorAll("body *")]
@@ -42,8 +44,13 @@ class Opened:
         self.page.goto(self.viewer.origin + place)
         return self.settled()
 
+    def hears(self, response: Any) -> None:
+        if response.status >= 400:
+            self.complaints.append(f"{response.status} {response.url}")
+
     def settled(self) -> "Opened":
         """Wait until no part of the page waits for a reply."""
+        self.page.evaluate(_TWO_FRAMES)  # what a key or a click begins is drawn by then
         self.page.wait_for_function(_SETTLED)
         return self
 
@@ -82,6 +89,7 @@ def opened(browser: Any, viewer: Viewer, *, width: int = 1280, **options: Any) -
     context.on("request", lambda request: shown.requests.append(request.url))
     shown.page.on("pageerror", lambda error: shown.complaints.append(str(error)))
     shown.page.on("console", lambda line: shown.complaints.append(line.text))
+    shown.page.on("response", shown.hears)
     shown.page.on("dialog", lambda dialog: (shown.dialogs.append(dialog.message), dialog.dismiss()))
     shown.page.goto(viewer.address)
     yield shown.settled()

@@ -33,8 +33,9 @@ export const RolloutPage = ({ view, task, rollout, search }: RolloutProps) => {
   const row = search.get("row");
   const spot = useMemo<Spot>(() => ({ places: { run: view.id, task, rollout }, row }), [view.id, task, rollout, row]);
   const [q, sort] = [search.get("q") ?? "", search.get("sort") ?? ""];
-  const head = useReply(request("rollout", spot.places, { row, q, sort }));
-  const group = useReply(task === "-" ? null : request("task", { run: view.id, task }));
+  // a row that is not indexed yet is asked for again while the index grows
+  const head = useReply(request("rollout", spot.places, { row, q, sort }), { tick: view.tick });
+  const group = useReply(task === "-" || !head.data ? null : request("task", { run: view.id, task }));
   const panel = search.get("panel") ?? "";
   const pair = search.get("diff");
   const members = group.data?.members ?? [];
@@ -53,10 +54,10 @@ export const RolloutPage = ({ view, task, rollout, search }: RolloutProps) => {
           </a>
         ))}
       </nav>
-      {panel === "tokens" && <Tokens spot={spot} token={search.get("token")} />}
-      {panel === "raw" && <RawView spot={spot} />}
-      {panel === "tree" && <TreeView spot={spot} />}
-      {panel === "" && <Reading spot={spot} search={search} head={head.data} />}
+      {head.data && panel === "tokens" && <Tokens spot={spot} token={search.get("token")} />}
+      {head.data && panel === "raw" && <RawView spot={spot} />}
+      {head.data && panel === "tree" && <TreeView spot={spot} />}
+      {head.data && panel === "" && <Reading spot={spot} search={search} head={head.data} />}
     </>
   );
 };
@@ -189,7 +190,7 @@ const Step = ({ place, text }: { place: string | null; text: string }) =>
     <span class="quiet">{text}</span>
   );
 
-const Reading = ({ spot, search, head }: { spot: Spot; search: URLSearchParams; head: Head | null }) => {
+const Reading = ({ spot, search, head }: { spot: Spot; search: URLSearchParams; head: Head }) => {
   const text = search.get("find") ?? "";
   const find = useReply(text ? request("findInTranscript", spot.places, { row: spot.row, text }) : null);
   const hits = text ? (find.data?.hits ?? []) : [];
@@ -202,9 +203,9 @@ const Reading = ({ spot, search, head }: { spot: Spot; search: URLSearchParams; 
     <div class="reading-columns">
       <aside aria-label="Reward and evidence">
         <Reward spot={spot} />
-        {head && head.attempts > 0 && <AttemptList spot={spot} />}
+        {head.attempts > 0 && <AttemptList spot={spot} />}
         <TimeList spot={spot} />
-        <CommandList spot={spot} name={head ? keyText(head.task, head.rollout, head.row) : "row"} />
+        <CommandList spot={spot} name={keyText(head.task, head.rollout, head.row)} />
       </aside>
       <div class="conversation-part">
         <div class="conversation-tools">

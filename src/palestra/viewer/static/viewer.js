@@ -4475,8 +4475,8 @@
     const row = search.get("row");
     const spot = w2(() => ({ places: { run: view.id, task, rollout }, row }), [view.id, task, rollout, row]);
     const [q2, sort] = [search.get("q") ?? "", search.get("sort") ?? ""];
-    const head = useReply(request("rollout", spot.places, { row, q: q2, sort }));
-    const group = useReply(task === "-" ? null : request("task", { run: view.id, task }));
+    const head = useReply(request("rollout", spot.places, { row, q: q2, sort }), { tick: view.tick });
+    const group = useReply(task === "-" || !head.data ? null : request("task", { run: view.id, task }));
     const panel = search.get("panel") ?? "";
     const pair2 = search.get("diff");
     const members = group.data?.members ?? [];
@@ -4486,10 +4486,10 @@
     return /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3(Panel, { reply: head, class: "rollout-head", children: (data) => /* @__PURE__ */ a3(Title, { head: data, run: view.id, options, members }) }),
       /* @__PURE__ */ a3("nav", { class: "tabs", "aria-label": "Views of the rollout", children: PANELS.map(([name, title2]) => /* @__PURE__ */ a3("a", { href: placeWith({ panel: name || null }), "aria-current": panel === name ? "page" : void 0, children: title2 }, name)) }),
-      panel === "tokens" && /* @__PURE__ */ a3(Tokens, { spot, token: search.get("token") }),
-      panel === "raw" && /* @__PURE__ */ a3(RawView, { spot }),
-      panel === "tree" && /* @__PURE__ */ a3(TreeView, { spot }),
-      panel === "" && /* @__PURE__ */ a3(Reading, { spot, search, head: head.data })
+      head.data && panel === "tokens" && /* @__PURE__ */ a3(Tokens, { spot, token: search.get("token") }),
+      head.data && panel === "raw" && /* @__PURE__ */ a3(RawView, { spot }),
+      head.data && panel === "tree" && /* @__PURE__ */ a3(TreeView, { spot }),
+      head.data && panel === "" && /* @__PURE__ */ a3(Reading, { spot, search, head: head.data })
     ] });
   };
   var neighbourPlace = (run, key, options) => key ? rolloutPlace(run, key[0] ?? null, key[1] ?? null, options) : null;
@@ -4593,9 +4593,9 @@
     return /* @__PURE__ */ a3("div", { class: "reading-columns", children: [
       /* @__PURE__ */ a3("aside", { "aria-label": "Reward and evidence", children: [
         /* @__PURE__ */ a3(Reward, { spot }),
-        head && head.attempts > 0 && /* @__PURE__ */ a3(AttemptList, { spot }),
+        head.attempts > 0 && /* @__PURE__ */ a3(AttemptList, { spot }),
         /* @__PURE__ */ a3(TimeList, { spot }),
-        /* @__PURE__ */ a3(CommandList, { spot, name: head ? keyText(head.task, head.rollout, head.row) : "row" })
+        /* @__PURE__ */ a3(CommandList, { spot, name: keyText(head.task, head.rollout, head.row) })
       ] }),
       /* @__PURE__ */ a3("div", { class: "conversation-part", children: [
         /* @__PURE__ */ a3("div", { class: "conversation-tools", children: [
