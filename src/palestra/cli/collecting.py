@@ -7,14 +7,14 @@ from typing import Any, Literal, Self
 
 from palestra import api
 from palestra.api import FleetChoice, OwnFleet, find, how_to_continue, verified_by, with_file_rows
-from palestra.cli.console import command_line, masking, notice, say, warn_all
+from palestra.cli.console import command_line, masking, notice, say, say_json, warn_all
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ConfigTree, ResolvedConfig
-from palestra.errors import RunFailed, with_cause
+from palestra.errors import ConfigError, RunFailed, with_cause
 from palestra.fleet import NoFleet
 from palestra.rollouts import Collected, PreparedRun, scored_keys
 from palestra.schema import (
@@ -40,9 +40,11 @@ def collect(
     ng: bool,
     extra: ConfigTree | None = None,
     fleet: FleetToUse = "found",
+    as_json: bool = False,
 ) -> int:
     """Collect rollouts according to the settings; exit 1 when coverage is below the minimum.
 
+    `as_json`: print the run as one JSON document in the end.
     `fleet`: the running fleet, else one of this command (`found`); always one of this command
     (`own`); always the running one (`running`). Raises NoFleet: none is running, and `running` is
     asked for.
@@ -50,6 +52,8 @@ def collect(
     config = load(overrides, ng=ng, extra=extra)
     warn_all(config.warnings)
     args = args_from(CollectArgs, config.tree)
+    if as_json:
+        check_events_target(args.json_events)
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = replace(
         args.settings(config, overwrite=True if ng and not args.resume_from_cache else None),
@@ -65,7 +69,19 @@ def collect(
             main = collect_with(OwnFleet(config, OBSERVER), settings, watch)
         else:
             main = _collect(config, settings, watch, must_run=fleet == "running")
-        return stoppable(main, settings, watch)
+        code = stoppable(main, settings, watch)
+    if as_json and code in {0, RunFailed.exit_code}:
+        say_json(api.open_run(settings.output_jsonl_fpath).to_dict())
+    return code
+
+
+def check_events_target(json_events: str | None) -> None:
+    """Raise ConfigError: the events and the JSON document would both go to standard output."""
+    if json_events == "-":
+        raise ConfigError(
+            "--json and --json-events - cannot be combined: both print on stdout",
+            hint="write the events to a file: --json-events FILE",
+        )
 
 
 def stoppable(main: Coroutine[Any, Any, int], settings: CollectSettings, watch: Watch) -> int:

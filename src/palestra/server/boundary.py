@@ -13,7 +13,6 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, final
 
-from itsdangerous import BadSignature, Signer
 from msgspec.structs import replace
 
 from palestra.errors import (
@@ -34,6 +33,7 @@ from palestra.server.caller import PREFIX_SCOPE_KEY, Caller, Message, Receive
 from palestra.server.in_flight import IN_FLIGHT_PATH, InFlightCalls
 from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.sessions import SESSION_ID_KEY
+from palestra.server.signing import Signer
 from palestra.system import current_pulse
 from palestra.transport import (
     IN_PROCESS_CLIENT,
@@ -71,8 +71,7 @@ class SessionCookie:
     def __init__(self, name: str, secret: str, *, worker: tuple[str, str] | None = None) -> None:
         self.name = name
         self.worker = worker
-        # Derived once: for each signature it costs as much as the signature.
-        self._signer = Signer(Signer(secret, salt=name).derive_key(), key_derivation="none")
+        self._signer = Signer(secret, purpose=name)
 
     def read(self, cookie_header: str) -> JsonDict | None:
         """Return the content of the cookie; None when it is absent or this server did not sign it."""
@@ -81,8 +80,8 @@ class SessionCookie:
         # Not `SimpleCookie`: one odd cookie beside ours, and that drops them all.
         cookies = parse_set_cookies(cookie_header.split(";"))
         try:
-            payload = json.loads(b64decode(self._signer.unsign(cookies[self.name])))
-        except (BadSignature, KeyError, ValueError):
+            payload = json.loads(b64decode(self._signer.unsign(cookies[self.name].encode())))
+        except (KeyError, ValueError):
             return None
         return payload if isinstance(payload, dict) else None
 

@@ -3,6 +3,7 @@
 - `caches.py`: the folder for what can be made again;
 - `commands.py`: run other programs within a time limit;
 - `files.py`: write files whole or not at all;
+- `installers.py`: find the programs that install packages;
 - `locks.py`: let one process work at a time;
 - `processes.py`: identify a process, and find out whether it runs; names of signals;
 - `parents.py`: processes that end with their parent;
@@ -25,6 +26,7 @@ from palestra.system.files import (
     sync_folder,
     write_whole,
 )
+from palestra.system.installers import uv_command
 from palestra.system.locks import folder_locked, is_file_at, lock, open_locked
 from palestra.system.lookout import (
     GRACE_S,
@@ -92,6 +94,7 @@ __all__ = [
     "start_async",
     "sync",
     "sync_folder",
+    "uv_command",
     "watched_by",
     "write_whole",
 ]

@@ -159,6 +159,10 @@ class Runner:
         most_attempts = self._settings.attempts.most.get(outcome.failure, 1)
         return outcome.retriable and job.attempt - job.spared < most_attempts
 
+    def may_repeat(self, job: TrainingJob) -> bool:
+        """Whether an attempt that began may be followed by another one."""
+        return self._may_repeat(job.agent)
+
     def _may_repeat(self, agent: str) -> bool:
         """Whether every environment of an agent reports that a rollout may be started again."""
         is_repeatable = self._repeatable_agents.get(agent)
