@@ -90,9 +90,9 @@ class TextColumn:
     names: Names
     separator: str = ""
 
-    def codes(self, rows: Rows = None) -> IntArray:
+    def codes(self, rows: Rows = None) -> npt.NDArray[np.int32]:
         """Return one code per row; -1 for a row without a text."""
-        return self.source.values(rows).astype(np.int64, copy=False)
+        return self.source.values(rows).astype(np.int32, copy=False)
 
     def shown(self, rows: IntArray) -> list[Any]:
         """Return Python values; None for a row without one, a list for a field of several texts."""

@@ -16,6 +16,7 @@ from palestra.analysis import Query, WordTerm, decide_query, decode_value, split
 from palestra.metrics import BoolArray, IntArray
 from palestra.schema import CREATE_PARAMS
 from palestra.viewer.index import Part, RowPlace, Snapshot, read_row
+from palestra.viewer.index.folding import FoldedText
 from palestra.viewer.index.outline import Conversation, RawText
 
 PROGRESS_BYTES: Final = 64 << 20
@@ -196,33 +197,18 @@ def _hit(row: int, part: Part, data: bytes, pattern: "_Pattern") -> TextHit | No
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A text to look for. `lowered`: its bytes in JSON when it is ASCII; else `pattern` finds them."""
+    """A text to look for in rows."""
 
     text: str
-    lowered: bytes
-    pattern: "re.Pattern[bytes]"
+    folded: FoldedText
 
     @classmethod
     def of(cls, text: str) -> "_Pattern":
-        if text.isascii():
-            lowered = json.dumps(text)[1:-1].lower().encode()
-            return cls(text.lower(), lowered, re.compile(re.escape(lowered)))
-        variants = b"".join(map(_variants, text))
-        return cls(text.lower(), b"", re.compile(variants, re.IGNORECASE))
+        return cls(text.lower(), FoldedText(text, _forms))
 
     def positions(self, data: memoryview) -> Iterator[int]:
-        """Yield where the text begins in the bytes of rows. They are folded in parts, so that a long
-        row is not copied.
-        """
-        overlap = _LONGEST_FORM * len(self.text)
-        for start in range(0, max(len(data), 1), READ_BYTES):
-            part = bytes(data[start : start + READ_BYTES + overlap])
-            part = part.lower() if self.lowered else part
-            if self.lowered and self.lowered not in part:
-                continue
-            for match in self.pattern.finditer(part):
-                if match.start() < READ_BYTES:
-                    yield start + match.start()
+        """Yield where the text begins in the bytes of rows."""
+        return self.folded.starts(data)
 
     def is_in(self, data: memoryview) -> bool:
         """Whether the text is in the bytes of a row."""
@@ -246,13 +232,7 @@ class _Pattern:
         return text[max(at - EXCERPT_CHARACTERS, 0) : end]
 
 
-def _variants(character: str) -> bytes:
-    """Return a pattern for the forms of a character in JSON, in either case."""
-    cases = {character, character.lower(), character.upper()}
-    forms = {form for case in cases for form in _forms(case)}
-    return b"(?:" + b"|".join(sorted(map(re.escape, forms))) + b")"
-
-
-def _forms(text: str) -> Iterator[bytes]:
-    yield json.dumps(text)[1:-1].encode()
-    yield json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+def _forms(text: str) -> Sequence[bytes]:
+    """Return a text as programs write it in JSON: with escapes for all but ASCII, and without."""
+    escaped = json.dumps(text)[1:-1].encode()
+    return escaped, json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
