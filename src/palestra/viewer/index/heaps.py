@@ -77,24 +77,24 @@ class Heap:
     def texts(self, numbers: Sequence[int]) -> list[str]:
         return list(map(self.text, numbers))
 
-    def search(self, text: str, *, whole: bool = False, separator: str = "") -> IntArray:
+    def search(self, text: str, *, exact: bool = False, separator: str = "") -> IntArray:
         """Return the numbers of the texts that contain `text`, without case, in order.
 
-        `whole`: they must equal it. `separator`: a character that stands around each part of a text;
+        `exact`: they must equal it. `separator`: a character that stands around each part of a text;
         one part must equal `text`.
         """
-        around = SEPARATOR if whole else separator.encode()
+        around = SEPARATOR if exact else separator.encode()
         folded = FoldedText(
             heap_bytes(text).decode(),
             lambda part: [part.encode("utf-8", "replace")],
             around=around,
-            until=b"" if whole else SEPARATOR,
+            until=b"" if exact else SEPARATOR,
         )
         hits = [np.empty(0, np.int64)]
         # A whole text is searched with the separator before it: the first has none.
-        if whole and len(self) and self.text(0).lower() == text.lower():
+        if exact and len(self) and self.text(0).lower() == text.lower():
             hits.append(np.zeros(1, np.int64))
         positions = np.fromiter(folded.starts(self._data.data), np.int64)
-        inside = positions + (1 if whole else 0)
+        inside = positions + (1 if exact else 0)
         hits.append(np.searchsorted(self._ends, inside, side="right"))
         return np.unique(np.concatenate(hits))

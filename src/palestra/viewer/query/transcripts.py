@@ -53,8 +53,8 @@ def search_text(snapshot: Snapshot, query: Query, candidates: IntArray) -> Itera
     """
     search = _Search(snapshot, query)
     reported = 0
-    for read in _reads(snapshot, candidates):
-        yield from search.hits(read)
+    for batch in _reads(snapshot, candidates):
+        yield from search.hits(batch)
         if search.bytes_read - reported >= PROGRESS_BYTES:
             reported = search.bytes_read
             yield reported
@@ -86,8 +86,8 @@ def _reads(snapshot: Snapshot, candidates: IntArray) -> Iterator[_Read]:
                 if first is not None:
                     at = slice(begin, end)
                     start = offsets[begin]
-                    place = replace(first, length=size)
-                    yield _Read(part, place, rows[at], offsets[at] - start, ends[at] - start)
+                    row_place = replace(first, length=size)
+                    yield _Read(part, row_place, rows[at], offsets[at] - start, ends[at] - start)
             begin = end
 
 
@@ -115,42 +115,42 @@ class _Search:
         }
         self.bytes_read = 0
 
-    def hits(self, read: _Read) -> Iterator[TextHit]:
+    def hits(self, batch: _Read) -> Iterator[TextHit]:
         """Yield the rows of a read that match."""
-        data = read_row(read.place)
+        data = read_row(batch.place)
         self.bytes_read += len(data)
         where: dict[int, dict[str, TextHit]] = {}
         for word, pattern in self._words.items():
             positions = np.fromiter(pattern.positions(memoryview(data)), np.int64)
-            for at in _rows_of(read, positions).tolist():
-                text = data[int(read.starts[at]) : int(read.ends[at])]
-                hit = _hit(int(read.rows[at]), read.part, text, pattern)
+            for at in _rows_of(batch, positions).tolist():
+                text = data[int(batch.starts[at]) : int(batch.ends[at])]
+                hit = _hit(int(batch.rows[at]), batch.part, text, pattern)
                 if hit is not None:
                     where.setdefault(at, {})[word] = hit
-        self._look_into_prompts(read, data, where)
-        for at in np.flatnonzero(self._matches(read.rows, where)).tolist():
+        self._look_into_prompts(batch, data, where)
+        for at in np.flatnonzero(self._matches(batch.rows, where)).tolist():
             first = next(iter(where.get(at, {}).values()), None)
-            yield first or TextHit(int(read.rows[at]), -1, "", read.part)
+            yield first or TextHit(int(batch.rows[at]), -1, "", batch.part)
 
     def _look_into_prompts(
-        self, read: _Read, data: bytes, where: dict[int, dict[str, TextHit]]
+        self, batch: _Read, data: bytes, where: dict[int, dict[str, TextHit]]
     ) -> None:
         """Search the prompts of rows that do not repeat them."""
-        if read.part is Part.INPUT:
+        if batch.part is Part.INPUT:
             return
         with_prompt = _rows_of(
-            read, np.fromiter((match.start() for match in _PARAMS.finditer(data)), np.int64)
+            batch, np.fromiter((match.start() for match in _PARAMS.finditer(data)), np.int64)
         )
-        for at in np.setdiff1d(np.arange(len(read.rows)), with_prompt).tolist():
-            place = self._snapshot.place(int(read.rows[at]), Part.INPUT)
+        for at in np.setdiff1d(np.arange(len(batch.rows)), with_prompt).tolist():
+            row_place = self._snapshot.place(int(batch.rows[at]), Part.INPUT)
             missing = [word for word in self._words if word not in where.get(at, {})]
-            if place is None or not missing:
+            if row_place is None or not missing:
                 continue
-            prompt = read_row(place)
+            prompt = read_row(row_place)
             self.bytes_read += len(prompt)
             for word in missing:
                 if self._words[word].is_in(memoryview(prompt)):
-                    hit = _hit(int(read.rows[at]), Part.INPUT, prompt, self._words[word])
+                    hit = _hit(int(batch.rows[at]), Part.INPUT, prompt, self._words[word])
                     if hit is not None:
                         where.setdefault(at, {})[word] = hit
 
@@ -168,9 +168,9 @@ class _Search:
         return np.asarray(decide_query(self._query.tree, leaf)[0])
 
 
-def _rows_of(read: _Read, positions: IntArray) -> IntArray:
+def _rows_of(batch: _Read, positions: IntArray) -> IntArray:
     """Return the positions of the rows of a read in which bytes were found."""
-    at = np.unique(np.searchsorted(read.starts, positions, side="right") - 1)
+    at = np.unique(np.searchsorted(batch.starts, positions, side="right") - 1)
     return at[at >= 0]
 
 
