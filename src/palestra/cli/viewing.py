@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from palestra.analysis import parse_query
 from palestra.api import RolloutRecord, rollout_record, secret_mask
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.listing import mean_text, started_text, state_text
@@ -18,6 +19,7 @@ from palestra.settings import ViewArgs
 from palestra.system import shown
 from palestra.viewer import (
     Catalog,
+    Door,
     OpenRun,
     Places,
     RunPlace,
@@ -28,6 +30,7 @@ from palestra.viewer import (
     forget,
     matching_rows,
     matching_values,
+    serve,
     whole_snapshot,
 )
 
@@ -38,10 +41,7 @@ _ANSWER_CHARACTERS: Final = 60
 def view(args: ViewArgs) -> int:
     """Show runs in the browser until Ctrl-C; or print, export or forget them."""
     paths, rollout = _split(args.paths)
-    if args.filter:
-        from palestra.analysis import parse_query
-
-        parse_query(args.filter)
+    parse_query(args.filter)
     run_places = find_places(paths)
     if args.forget:
         return _forget(run_places)
@@ -64,8 +64,6 @@ def _split(words: Sequence[str]) -> tuple[list[str], str | None]:
 
 
 def _serve(args: ViewArgs, paths: Sequence[str], run_places: Places) -> int:
-    from palestra.viewer.serving import Door, serve
-
     tokenizer = None if args.tokenizer is None else TokenTexts.load(args.tokenizer)
     door = Door(args.host, args.port, args.allow_host, opens_browser=not args.no_browser)
     catalog = Catalog(run_places, group_by=args.group_by, find=lambda: find_places(paths))

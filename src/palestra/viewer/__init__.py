@@ -10,10 +10,12 @@ from palestra.viewer.export import export
 from palestra.viewer.index import forget
 from palestra.viewer.matching import matching_rows, matching_values, whole_snapshot
 from palestra.viewer.requests import Viewer
+from palestra.viewer.serving import Door, serve
 from palestra.viewer.tokenizers import TokenTexts
 
 __all__ = [
     "Catalog",
+    "Door",
     "OpenRun",
     "Places",
     "RunPlace",
@@ -24,5 +26,6 @@ __all__ = [
     "forget",
     "matching_rows",
     "matching_values",
+    "serve",
     "whole_snapshot",
 ]

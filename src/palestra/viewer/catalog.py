@@ -25,6 +25,7 @@ from palestra.api import RunEntry, RunState, run_entry
 from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Announcement, Manifest, announcements, ask_collection, read_manifest
 from palestra.schema import JsonDict, RunPaths
+from palestra.viewer.conversation import Conversations
 from palestra.viewer.discovery import ClusterPlace, Places, RunPlace
 from palestra.viewer.index import Index, Progress, RunChanged, Snapshot, open_index
 
@@ -88,6 +89,7 @@ class OpenRun:
         self._index: Index = open_index(run_place.outputs, group_by=group_by, cache=cache)
         self._lock = threading.Lock()
         self._overview: Overview | None = None
+        self.conversations = Conversations()
         self.watched_at = -inf
         """When a page last asked for the run, on the monotonic clock."""
         self.problem = ""

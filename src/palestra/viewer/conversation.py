@@ -5,6 +5,8 @@ kept of the answer in a row of the failures. No row is decoded whole.
 """
 
 import json
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +20,9 @@ from palestra.schema import JsonObject
 from palestra.viewer.index import Item, Part, RowPlace, Snapshot, outline, read_item, read_row
 
 EVERY_ITEM: Final = 1 << 31
+MOST_CONVERSATIONS: Final = 16
+MOST_ITEMS: Final = 100_000
+"""The number of items of all conversations that are remembered; the last one may have more."""
 MOST_DECODED_BYTES: Final = 1 << 22
 """A field of a row that is longer is not decoded."""
 
@@ -58,6 +63,11 @@ class Conversation:
         """Create it from the places of its rows, the row with the prompt first."""
         self.places = tuple(row_places)
         self.source: Literal["scored", "failed", "inputs"] = source
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the rows were already split into items."""
+        return "items" in self.__dict__
 
     @cached_property
     def items(self) -> tuple[ConversationItem, ...]:
@@ -123,6 +133,29 @@ class Conversation:
         """Return item `number` of `response.output`; None when there is none."""
         outputs = [item for item in self.items if item.item.section == "output"]
         return outputs[number] if 0 <= number < len(outputs) else None
+
+
+@final
+class Conversations:
+    """The conversations that were looked at last: their items, not their texts."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[tuple[RowPlace, ...], Conversation] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, snapshot: Snapshot, row: int) -> Conversation:
+        """Return the conversation of a rollout. Raises InputDataError: no file holds its row."""
+        conversation = conversation_of(snapshot, row)
+        with self._lock:
+            conversation = self._last.setdefault(conversation.places, conversation)
+            self._last.move_to_end(conversation.places)
+            counts = [len(talk.items) for talk in self._last.values() if talk.is_split]
+            while len(self._last) > 1 and (
+                len(self._last) > MOST_CONVERSATIONS or sum(counts) > MOST_ITEMS
+            ):
+                _, dropped = self._last.popitem(last=False)
+                counts = counts[1:] if dropped.is_split else counts
+        return conversation
 
 
 def conversation_of(snapshot: Snapshot, row: int) -> Conversation:

@@ -62,11 +62,15 @@ const Node = ({ node, run, isOpen }: { node: FailureNode; run: string; isOpen: b
       <span class="n">{node.without_score > 0 ? `${count(node.without_score)} without a score` : "all scored later"}</span>
     </summary>
     <div class="node-body">
-      {node.likely_cause && <p>{visible(node.likely_cause)}</p>}
+      {node.likely_cause && (
+        <p>
+          <Theirs text={node.likely_cause} limit={1_000} />
+        </p>
+      )}
       {node.next_action && (
         <p>
           <b>Next: </b>
-          {visible(node.next_action)}
+          <Theirs text={node.next_action} limit={1_000} />
         </p>
       )}
       {node.query && node.level !== "message" && (
@@ -95,16 +99,22 @@ const Node = ({ node, run, isOpen }: { node: FailureNode; run: string; isOpen: b
 const Finding = ({ finding, run }: { finding: FindingLine; run: string }) => (
   <li class={finding.severity}>
     <p>
-      <span class={`severity ${finding.severity}`}>{finding.severity}</span> <b>{visible(finding.symptom)}</b>{" "}
+      <span class={`severity ${finding.severity}`}>{finding.severity}</span> <b>
+        <Theirs text={finding.symptom} limit={500} />
+      </b>{" "}
       <span class="quiet">
         {visible(finding.layer)}, {visible(finding.cause)}
       </span>
     </p>
-    {finding.likely_cause && <p>{visible(finding.likely_cause)}</p>}
+    {finding.likely_cause && (
+      <p>
+        <Theirs text={finding.likely_cause} limit={1_000} />
+      </p>
+    )}
     {finding.next_action && (
       <p>
         <b>Next: </b>
-        {visible(finding.next_action)}
+        <Theirs text={finding.next_action} limit={1_000} />
       </p>
     )}
     {finding.task !== null && finding.rollout !== null && (

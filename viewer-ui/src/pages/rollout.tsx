@@ -346,11 +346,15 @@ const AttemptList = ({ spot }: { spot: Spot }) => {
     <Panel reply={reply} title="Failed attempts" class="side-panel">
       {(data) => (
         <>
-          {data.likely_cause && <p>{visible(data.likely_cause)}</p>}
+          {data.likely_cause && (
+            <p>
+              <Theirs text={data.likely_cause} limit={1_000} />
+            </p>
+          )}
           {data.next_action && (
             <p>
               <b>Next: </b>
-              {visible(data.next_action)}
+              <Theirs text={data.next_action} limit={1_000} />
             </p>
           )}
           {data.attempts.map((attempt) => (
@@ -372,7 +376,11 @@ const AttemptEntry = ({ attempt }: { attempt: Attempt }) => (
       </small>
     </h3>
     <TheirBlock text={attempt.message} label={`Message of attempt ${attempt.number}`} />
-    {attempt.hint && <p>{visible(attempt.hint)}</p>}
+    {attempt.hint && (
+      <p>
+        <Theirs text={attempt.hint} limit={1_000} />
+      </p>
+    )}
     {attempt.hops.length > 0 && (
       <p class="quiet">
         through{" "}

@@ -17,6 +17,8 @@ const LOW = 0.1;
 const HIGH = 0.9;
 const STEPS = 100;
 const SIZE = 500;
+/** So many tasks are shown at once: what a change of the band does is seen above them. */
+const FIRST = 50;
 
 export const SelectPage = ({ view, search }: { view: RunView; search: URLSearchParams }) => {
   useRowKeys();
@@ -117,7 +119,22 @@ const Verdicts = ({ selection }: { selection: Selection }) => (
   </dl>
 );
 
-const Tasks = ({ selection, run }: { selection: Selection; run: string }) => (
+const Tasks = ({ selection, run }: { selection: Selection; run: string }) => {
+  const [all, showAll] = useState(false);
+  const hidden = all ? 0 : Math.max(0, selection.tasks.length - FIRST);
+  return (
+    <>
+      <TaskTable tasks={hidden ? selection.tasks.slice(0, FIRST) : selection.tasks} run={run} />
+      {hidden > 0 && (
+        <button type="button" onClick={() => showAll(true)}>
+          Show {amount(hidden, "more task")}
+        </button>
+      )}
+    </>
+  );
+};
+
+const TaskTable = ({ tasks, run }: { tasks: Selection["tasks"]; run: string }) => (
   <Scrolling label="Tasks and their verdicts">
     <table>
       <thead>
@@ -136,7 +153,7 @@ const Tasks = ({ selection, run }: { selection: Selection; run: string }) => (
         </tr>
       </thead>
       <tbody>
-        {selection.tasks.map((task) => (
+        {tasks.map((task) => (
           <tr key={task.task} data-row>
             <th scope="row">
               <a href={taskPlace(run, task.task)}>{visible(String(task.task))}</a>

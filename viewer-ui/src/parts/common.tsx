@@ -8,7 +8,7 @@ import { isPlain, visible, visibleLine } from "../text";
 
 /** One line of text that a row holds: isolated, and marked as not ours. */
 export const Theirs = ({ text, limit = 200 }: { text: string; limit?: number }) => (
-  <bdi class="theirs" dir="auto" title={text.length > 40 ? visibleLine(text, 2 * limit) : undefined}>
+  <bdi class="theirs" dir="auto" title={text.length > limit ? visibleLine(text, 2 * limit) : undefined}>
     {visibleLine(text, limit)}
   </bdi>
 );

@@ -163,7 +163,12 @@ class _Parser:
             self._at += 1
             return None
         self._at += 1
-        return self._term(token) if token.kind == "term" else WordTerm(token.text)
+        return self._term(token) if token.kind == "term" else self._word(token, token.text)
+
+    def _word(self, token: _Token, text: str, *, whole_transcript: bool = False) -> WordTerm:
+        if not text:
+            raise QueryError(self._text, token.position, "an empty text is in every row")
+        return WordTerm(text, whole_transcript)
 
     def _in_parentheses(self, depth: int) -> Node | None:
         if depth >= DEEPEST:
@@ -181,11 +186,11 @@ class _Parser:
         if token.field == "has" and token.operator == ":":
             return HasTerm(value, token.position)
         if token.field == TEXT and token.operator == ":":
-            return WordTerm(value, whole_transcript=True)
+            return self._word(token, value, whole_transcript=True)
         if token.operator != ":":
             return self._compared(token, value)
         if value.startswith("~") and not is_quoted:
-            return ContainsTerm(token.field, token.position, value[1:])
+            return ContainsTerm(token.field, token.position, self._word(token, value[1:]).text)
         if not is_quoted and (bounds := _bounds(value)) is not None:
             return BetweenTerm(token.field, token.position, *bounds)
         choices = [value] if is_quoted else [choice for choice in value.split(",") if choice]

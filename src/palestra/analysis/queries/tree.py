@@ -65,8 +65,8 @@ class ComparedTerm:
 
     def of_number(self, value: Any) -> Any:
         """Compare a number, or an array of numbers. Another value than a number equals none."""
-        other = math.nan if self.number is None else self.number
-        return COMPARED[self.operator](value, other)
+        operand = math.nan if self.number is None else self.number
+        return COMPARED[self.operator](value, operand)
 
     def of_text(self, value: str) -> bool:
         """Compare a text."""
@@ -205,7 +205,7 @@ def _of_row(leaf: WordTerm | Condition, fields: Fields) -> Truth[bool]:
 def _of_value(leaf: WordTerm | ComparedTerm | BetweenTerm | ContainsTerm, value: Any) -> bool:
     if isinstance(leaf, WordTerm | ContainsTerm):
         part = leaf.text if isinstance(leaf, WordTerm) else leaf.part
-        return part.lower() in _shown(value).lower()
+        return part.lower() in _as_text(value).lower()
     if isinstance(value, bool | int | float):
         if isinstance(leaf, BetweenTerm):
             return (leaf.low is None or value >= leaf.low) and (
@@ -215,5 +215,5 @@ def _of_value(leaf: WordTerm | ComparedTerm | BetweenTerm | ContainsTerm, value:
     return isinstance(leaf, ComparedTerm) and leaf.of_text(str(value))
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -34,16 +34,16 @@ class Builder:
     def why_invalid(self) -> str:
         """Return why the columns do not describe the files any more; empty when they do."""
         present = {source.number: source for source in run_sources(self._outputs)}
-        known = {source.number: source for source in self._commit.sources}
-        if not present and known:
+        indexed_sources = {source.number: source for source in self._commit.sources}
+        if not present and indexed_sources:
             return ""  # the run was removed: what is indexed stays
-        has_results = any(s.part is Part.RESULT and s.offset for s in known.values())
+        has_results = any(s.part is Part.RESULT and s.offset for s in indexed_sources.values())
         for number, source in present.items():
-            if number not in known:
+            if number not in indexed_sources:
                 if source.part is Part.INPUT and has_results:
                     return f"{source.path} appeared"
-            elif source.path != known[number].path:
-                return f"{source.path} replaces {known[number].path}"
+            elif source.path != indexed_sources[number].path:
+                return f"{source.path} replaces {indexed_sources[number].path}"
         for source in self._commit.sources:
             indexed_bytes = source.offset or source.is_finished
             if (
@@ -59,9 +59,9 @@ class Builder:
         added. Raises OSError or StorageFull: the columns cannot be written.
         """
         with without_garbage():
-            return self._read(deadline)
+            return self._read_until(deadline)
 
-    def _read(self, deadline: float) -> bool:
+    def _read_until(self, deadline: float) -> bool:
         self._look_for_files()
         is_changed = False
         for source in self._commit.sources:
@@ -103,8 +103,10 @@ class Builder:
     def _look_for_files(self) -> None:
         sources = {source.number: source for source in self._commit.sources}
         for source in run_sources(self._outputs):
-            known = sources.get(source.number)
-            if known is None or not (known.offset or known.is_finished or self._is_open(known)):
+            previous = sources.get(source.number)
+            if previous is None or not (
+                previous.offset or previous.is_finished or self._is_open(previous)
+            ):
                 sources[source.number] = source
         order = (Part.INPUT, Part.FAILURE, Part.RESULT)
         by_part = sorted(sources.values(), key=lambda s: (order.index(s.part), s.number))

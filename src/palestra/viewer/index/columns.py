@@ -33,9 +33,9 @@ class Gathered:
         pointers = self.pointers if rows is None else self.pointers[rows]
         if not len(self.column):
             return np.full(len(pointers), self.absent)
-        taken = self.column[pointers]
+        values = self.column[pointers]
         is_absent = pointers < 0
-        return np.where(is_absent, self.absent, taken) if is_absent.any() else taken
+        return np.where(is_absent, self.absent, values) if is_absent.any() else values
 
 
 class Names(Protocol):
@@ -44,7 +44,7 @@ class Names(Protocol):
     def texts(self, numbers: Sequence[int]) -> list[str]:
         """Return the texts of some codes."""
 
-    def search(self, text: str, *, whole: bool = False, separator: str = "") -> IntArray:
+    def search(self, text: str, *, exact: bool = False, separator: str = "") -> IntArray:
         """Return the codes of the texts that contain `text`, as `Heap.search`."""
 
 
@@ -57,10 +57,10 @@ class Labels:
     def texts(self, numbers: Sequence[int]) -> list[str]:
         return [self.names[number] for number in numbers]
 
-    def search(self, text: str, *, whole: bool = False, separator: str = "") -> IntArray:
+    def search(self, text: str, *, exact: bool = False, separator: str = "") -> IntArray:
         part = f"{separator}{text}{separator}".lower()
         lowered = [name.lower() for name in self.names]
-        hits = (n for n, name in enumerate(lowered) if (name == part if whole else part in name))
+        hits = (n for n, name in enumerate(lowered) if (name == part if exact else part in name))
         return np.fromiter(hits, np.int64)
 
 
@@ -90,9 +90,9 @@ class TextColumn:
     names: Names
     separator: str = ""
 
-    def codes(self, rows: Rows = None) -> IntArray:
+    def codes(self, rows: Rows = None) -> npt.NDArray[np.int32]:
         """Return one code per row; -1 for a row without a text."""
-        return self.source.values(rows).astype(np.int64, copy=False)
+        return self.source.values(rows).astype(np.int32, copy=False)
 
     def shown(self, rows: IntArray) -> list[Any]:
         """Return Python values; None for a row without one, a list for a field of several texts."""

@@ -383,21 +383,26 @@ class Extraction:
         return self._coded("family").codes([family_of(v, self._family[1:]) for v in values])
 
     def _prompts(self, block: RowBlock, tasks: IntArray) -> None:
-        for at, task in enumerate(tasks.tolist()):
+        """Add the prompts of the tasks that appear for the first time."""
+        distinct, first = np.unique(tasks, return_index=True)
+        new_tasks, prompts, prints = [], [], []
+        for task, at in zip(distinct.tolist(), first.tolist(), strict=True):
             if task == NO_TASK or task in self._known_tasks:
                 continue
             if len(self._known_tasks) >= 16 * _REMEMBERED:
                 self._known_tasks.clear()
             self._known_tasks[task] = None
             raw = split_row(block.texts[at]) or {}
-            self._heaps["asked"].add(question(_request(raw))[:ANSWER_CHARACTERS])
-            self._tables["prompts"].add(
-                1,
-                {
-                    "task": np.array([task], np.int64),
-                    "fingerprint": np.frombuffer(fingerprint(raw), np.uint8),
-                },
-            )
+            new_tasks.append(task)
+            prompts.append(question(_request(raw))[:ANSWER_CHARACTERS])
+            prints.append(fingerprint(raw))
+        if new_tasks:
+            self._heaps["asked"].extend(prompts)
+            columns = {
+                "task": np.array(new_tasks, np.int64),
+                "fingerprint": np.frombuffer(b"".join(prints), np.uint8),
+            }
+            self._tables["prompts"].add(len(new_tasks), columns)
 
     # Fields
 

@@ -31,22 +31,24 @@ def rollout_columns(
     joined: Join, views: Views, fields: FieldStates, texts: Heap
 ) -> Mapping[str, Column]:
     """Return the fields of rollouts."""
-    own = _own_columns(joined, views, texts)
-    taken: dict[str, Column] = {
+    row_columns = _own_columns(joined, views, texts)
+    columns: dict[str, Column] = {
         name: NumberColumn(
             Gathered(views[state.column], joined.result, np.nan), state.whole, state.boolean
         )
         for name, state in fields.numbers.items()
     }
     for name, field in (("tokens.in", "input_tokens"), ("tokens.out", "output_tokens")):
-        if field in taken:
-            taken[name] = taken[field]
+        if field in columns:
+            columns[name] = columns[field]
     for name in ("tokens.in", "tokens.out", REWARD):
-        taken.setdefault(name, NumberColumn(Gathered(np.full(len(joined), np.nan), None, np.nan)))
+        columns.setdefault(name, NumberColumn(Gathered(np.full(len(joined), np.nan), None, np.nan)))
     for name, column in fields.texts.items():
-        if name not in taken:
-            taken[name] = TextColumn(Gathered(views[column], joined.result, NO_TEXT), texts)
-    return own | {name: column for name, column in taken.items() if name not in own}
+        if name not in columns:
+            columns[name] = TextColumn(Gathered(views[column], joined.result, NO_TEXT), texts)
+    return row_columns | {
+        name: column for name, column in columns.items() if name not in row_columns
+    }
 
 
 def _own_columns(joined: Join, views: Views, texts: Heap) -> dict[str, Column]:
@@ -157,19 +159,19 @@ def task_columns(
     family = columns["family"]
     first_rows = starts[:-1]
 
-    def number(values: FloatArray | IntArray, *, whole: bool = False) -> NumberColumn:
-        return NumberColumn(Gathered(values, None, np.nan), whole=whole)
+    def number(values: FloatArray | IntArray, *, exact: bool = False) -> NumberColumn:
+        return NumberColumn(Gathered(values, None, np.nan), whole=exact)
 
     tasks = np.arange(count)
     names: Column = columns["task"]
     if isinstance(names, NumberColumn):
-        names = number(joined.tasks.numbers(), whole=True)
+        names = number(joined.tasks.numbers(), exact=True)
     elif isinstance(names, TextColumn):
         names = TextColumn(Gathered(tasks, None, NO_TEXT), names.names)
     result: dict[str, Column] = {
         "task": names,
-        "n": number(np.diff(starts), whole=True),
-        "scored": number(statistics.scored, whole=True),
+        "n": number(np.diff(starts), exact=True),
+        "scored": number(statistics.scored, exact=True),
         "solved": TextColumn(Gathered(statistics.solved_labels(), None, NO_TEXT), Labels(SOLVED)),
         "pass_rate": number(statistics.pass_rate),
         "mean": number(statistics.mean),

@@ -124,14 +124,14 @@ class _Framing:
         for row in np.lexsort((views["failures.offset"], views["failures.file"])).tolist():
             key = self._joined.tasks.task(int(ranks[row])), int(views["failures.rollout"][row])
             file = number_of[int(views["failures.file"][row])]
-            place = RowPlace(file, int(views["failures.offset"][row]))
+            row_place = RowPlace(file, int(views["failures.offset"][row]))
             failure = FailedAttempt(
                 int(views["failures.attempt"][row]),
                 self._texts.text(int(views["failures.class"][row])),
                 terminal=bool(views["failures.terminal"][row]),
                 retriable=bool(views["failures.retriable"][row]),
-                place=place,
-                answer_place=place if views["failures.answered"][row] else None,
+                place=row_place,
+                answer_place=row_place if views["failures.answered"][row] else None,
                 reverify=self._texts.text(int(views["failures.reverify"][row])),
             )
             last[key] = failure.together(last[key]) if key in last else failure

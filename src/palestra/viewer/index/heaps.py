@@ -1,6 +1,5 @@
 """Texts in a heap: one after the other, each followed by a zero byte, and searched as bytes."""
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -8,11 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.metrics import IntArray
+from palestra.viewer.index.folding import FoldedText
 from palestra.viewer.index.storage import Columns
 
 SEPARATOR: Final = b"\0"
-_SEARCHED_AT_ONCE: Final = 1 << 22
-_MOST_VARIANTS: Final = 8
 
 
 def heap_bytes(text: str) -> bytes:
@@ -79,48 +77,24 @@ class Heap:
     def texts(self, numbers: Sequence[int]) -> list[str]:
         return list(map(self.text, numbers))
 
-    def search(self, text: str, *, whole: bool = False, separator: str = "") -> IntArray:
+    def search(self, text: str, *, exact: bool = False, separator: str = "") -> IntArray:
         """Return the numbers of the texts that contain `text`, without case, in order.
 
-        `whole`: they must equal it. `separator`: a character that stands around each part of a text;
+        `exact`: they must equal it. `separator`: a character that stands around each part of a text;
         one part must equal `text`.
         """
-        before = SEPARATOR if whole else separator.encode()
-        pattern, is_folded = folded_pattern(heap_bytes(text).decode(), around=before)
+        around = SEPARATOR if exact else separator.encode()
+        folded = FoldedText(
+            heap_bytes(text).decode(),
+            lambda part: [part.encode("utf-8", "replace")],
+            around=around,
+            until=b"" if exact else SEPARATOR,
+        )
         hits = [np.empty(0, np.int64)]
-        start = 0
         # A whole text is searched with the separator before it: the first has none.
-        if whole and len(self) and self.text(0).lower() == text.lower():
+        if exact and len(self) and self.text(0).lower() == text.lower():
             hits.append(np.zeros(1, np.int64))
-        while start < len(self._data):
-            end = min(start + _SEARCHED_AT_ONCE, len(self._data))
-            if end < len(self._data):
-                end = int(self._ends[np.searchsorted(self._ends, end)])
-            first = max(start - 1, 0)
-            data = self._data[first:end].tobytes()
-            matches = pattern.finditer(data if is_folded else data.lower())
-            positions = np.fromiter((match.start() for match in matches), np.int64)
-            if len(positions):
-                inside = positions + first + (1 if whole else 0)
-                hits.append(np.searchsorted(self._ends, inside, side="right"))
-            start = end
+        positions = np.fromiter(folded.starts(self._data.data), np.int64)
+        inside = positions + (1 if exact else 0)
+        hits.append(np.searchsorted(self._ends, inside, side="right"))
         return np.unique(np.concatenate(hits))
-
-
-def folded_pattern(text: str, *, around: bytes = b"") -> tuple["re.Pattern[bytes]", bool]:
-    """Return a pattern of bytes that finds a text without case, and whether it folds case itself;
-    else the bytes must be lowered.
-
-    Every character stands for itself: the text is no regular expression.
-    """
-    edge = re.escape(around)
-    following = b"(?=" + edge + b")"
-    if text.isascii():
-        return re.compile(edge + re.escape(text.lower().encode()) + following), False
-    return re.compile(edge + b"".join(map(_any_case, text)) + following), True
-
-
-def _any_case(character: str) -> bytes:
-    variants = {character, character.lower(), character.upper(), character.casefold()}
-    encoded = sorted(re.escape(variant.encode("utf-8", "replace")) for variant in variants)
-    return b"(?:" + b"|".join(encoded[:_MOST_VARIANTS]) + b")"

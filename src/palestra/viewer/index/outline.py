@@ -127,8 +127,8 @@ class RawText:
     @property
     def body(self) -> memoryview:
         """The bytes, without the quotes of a string."""
-        whole = memoryview(self.raw)
-        return whole[1:-1] if self.is_string else whole
+        content = memoryview(self.raw)
+        return content[1:-1] if self.is_string else content
 
     def range(self, start: int, length: int) -> TextRange:
         """Return a part, whose ends lie between characters."""

@@ -43,9 +43,9 @@ class Frames:
             raise InputDataError(
                 f"byte {offset} of the packed file was not set aside", hint="unpack the file"
             )
-        whole = b"".join(map(self._frame, range(first, last + 1)))
+        unpacked = b"".join(map(self._frame, range(first, last + 1)))
         start = offset - first * FRAME_BYTES
-        return whole[start : start + count]
+        return unpacked[start : start + count]
 
     def _frame(self, number: int) -> bytes:
         start = int(self.ends[number - 1]) if number else 0

@@ -49,34 +49,34 @@ class RunChanged(InputDataError):
     """The file was replaced, cut or removed since it was indexed. `refresh` builds the index anew."""
 
 
-def read_row(place: RowPlace, *, start: int = 0, length: int | None = None) -> bytes:
+def read_row(row_place: RowPlace, *, start: int = 0, length: int | None = None) -> bytes:
     """Return the bytes of a row, or the part of it from byte `start`.
 
     Raises RunChanged: the file is gone, was cut, or has no row at this place any more. Raises
     InputDataError: the file is compressed and too large to be set aside; unpack it first.
     """
-    remaining = max(place.length - start, 0)
+    remaining = max(row_place.length - start, 0)
     count = remaining if length is None else min(length, remaining)
-    offset = place.offset + start
-    if place.frames is not None:
-        return place.frames.read(offset, count)
+    offset = row_place.offset + start
+    if row_place.frames is not None:
+        return row_place.frames.read(offset, count)
     try:
-        if place.is_packed:
-            return read_packed(place.path, offset, count)
-        with place.path.open("rb") as file:
-            has_start = place.offset == 0 or _is_line_break(file, place.offset - 1)
+        if row_place.is_packed:
+            return read_packed(row_place.path, offset, count)
+        with row_place.path.open("rb") as file:
+            has_start = row_place.offset == 0 or _is_line_break(file, row_place.offset - 1)
             file.seek(offset)
             data = file.read(count)
-            has_end = _is_line_break(file, place.offset + place.length)
+            has_end = _is_line_break(file, row_place.offset + row_place.length)
     except OSError as error:
         raise RunChanged(
-            f"{place.path}: {error.strerror}; the row was on line {place.line}",
+            f"{row_place.path}: {error.strerror}; the row was on line {row_place.line}",
             hint="restore the file; until then only what is indexed can be shown",
         ) from error
     # a byte order mark stands before the first row
-    if len(data) < count or not has_end or not (has_start or place.offset < 4):
+    if len(data) < count or not has_end or not (has_start or row_place.offset < 4):
         raise RunChanged(
-            f"{place.path} changed: line {place.line} is no longer at byte {place.offset}",
+            f"{row_place.path} changed: line {row_place.line} is no longer at byte {row_place.offset}",
             hint="load the page again: the file is indexed anew",
         )
     return data

@@ -91,7 +91,7 @@ class Selecting:
             return _among(codes, names.search(part))
         if isinstance(leaf, BetweenTerm) or leaf.operator not in {"=", "!="}:
             return np.zeros(len(codes), np.bool_)
-        hits = names.search(leaf.text, whole=not separator, separator=separator)
+        hits = names.search(leaf.text, exact=not separator, separator=separator)
         yes = _among(codes, hits)
         return yes if leaf.operator == "=" else ~yes
 

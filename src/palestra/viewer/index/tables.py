@@ -139,7 +139,7 @@ class Table:
         page_rows = [dict(zip(fields, row, strict=True)) for row in zip(*values, strict=True)]
         return Page(len(rows), start, numbers.tolist(), page_rows or [{} for _ in numbers])
 
-    def facet(self, rows: IntArray, name: str, *, most: int = 50) -> Sequence[Facet]:
+    def facet(self, rows: IntArray, name: str, *, limit: int = 50) -> Sequence[Facet]:
         """Count the values of a text field, the most frequent first. A row of a field with several
         texts counts for each.
         """
@@ -159,7 +159,7 @@ class Table:
         if len(counts) and counts[0]:
             totals[None] = int(counts[0])
         ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0] or ""))
-        return [Facet(value, count) for value, count in ordered[:most]]
+        return [Facet(value, count) for value, count in ordered[:limit]]
 
     def histogram(self, rows: IntArray, name: str, *, bins: int = 40) -> Histogram:
         """Count the values of a numeric field in bins of equal width. Whole numbers in a small range

@@ -7,8 +7,8 @@ from typing import Final
 
 from palestra.errors import ConfigError
 from palestra.viewer import replies
-from palestra.viewer.catalog import NoSuchRun
-from palestra.viewer.conversation import Conversation, ConversationItem, conversation_of, item_text
+from palestra.viewer.catalog import NoSuchRun, OpenRun
+from palestra.viewer.conversation import Conversation, ConversationItem, item_text
 from palestra.viewer.index import Snapshot
 from palestra.viewer.pages.rollout import head_of, outline_item
 from palestra.viewer.pages.tokens import first_token_difference
@@ -24,8 +24,8 @@ _WORDS: Final = re.compile(r"\s+|\w+|[^\w\s]")
 
 def diff(request: PageRequest) -> replies.Diff:
     """Answer the items of two rollouts, aligned."""
-    (snapshot_a, row_a), (snapshot_b, row_b) = (_rollout_of(request, name) for name in ("a", "b"))
-    a, b = conversation_of(snapshot_a, row_a), conversation_of(snapshot_b, row_b)
+    sides = [_rollout_of(request, name) for name in ("a", "b")]
+    a, b = (run.conversations.of(snapshot, row) for run, snapshot, row in sides)
     pairs = list(aligned(a.items, b.items))
     request.stop.check()
     start = request.integer("start")
@@ -34,8 +34,8 @@ def diff(request: PageRequest) -> replies.Diff:
         request.stop.check()
         items.append(_item(a, item_a, b, item_b))
     return replies.Diff(
-        a=head_of(snapshot_a, row_a),
-        b=head_of(snapshot_b, row_b),
+        a=head_of(*sides[0]),
+        b=head_of(*sides[1]),
         items=items,
         start=start,
         total=len(pairs),
@@ -43,21 +43,22 @@ def diff(request: PageRequest) -> replies.Diff:
     )
 
 
-def _rollout_of(request: PageRequest, name: str) -> tuple[Snapshot, int]:
+def _rollout_of(request: PageRequest, name: str) -> tuple[OpenRun, Snapshot, int]:
     """Return the rollout that `a` or `b` names: RUN/TASK/ROLLOUT, or RUN/-/-/ROW."""
     run_id, _, key = request.text(name).partition("/")
     task, _, rollout = key.rpartition("/")
     if not (run_id and task and rollout):
         raise ConfigError(f"{name} is not RUN/TASK/ROLLOUT")
-    snapshot = request.viewer.catalog.run(run_id).snapshot
+    run = request.viewer.catalog.run(run_id)
+    snapshot = run.snapshot
     if task == f"{NO_INDEX}/{NO_INDEX}":
         row = int(rollout) if rollout.isdecimal() else len(snapshot.rollouts)
         if row < len(snapshot.rollouts):
-            return snapshot, row
+            return run, snapshot, row
     else:
         known_row = row_of(snapshot, task, rollout)
         if known_row is not None:
-            return snapshot, known_row
+            return run, snapshot, known_row
     raise NoSuchRun(f"{name}: there is no rollout {key[:80]}")
 
 

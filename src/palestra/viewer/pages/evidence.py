@@ -18,7 +18,6 @@ from palestra.schema import (
 from palestra.viewer import replies
 from palestra.viewer.conversation import (
     Conversation,
-    conversation_of,
     item_text,
     small_fields,
     utf16,
@@ -45,7 +44,8 @@ _ANSWERS: Final = ("answer", "text", "response", "output")
 
 def reward(request: PageRequest) -> replies.RewardPanel:
     """Answer why a rollout has its reward."""
-    snapshot = request.run.snapshot
+    run = request.run
+    snapshot = run.snapshot
     row = find_row(snapshot, request)
     row_place = snapshot.place(row, Part.RESULT)
     if row_place is None:
@@ -58,7 +58,7 @@ def reward(request: PageRequest) -> replies.RewardPanel:
             absent="The rollout has no reward: it failed, or has not ended.",
         )
     fields = small_fields(row_place, _LONG)
-    talk = conversation_of(snapshot, row)
+    talk = run.conversations.of(snapshot, row)
     evidence, notes = _evidence(fields.get(EVIDENCE), talk)
     return replies.RewardPanel(
         reward=finite_reward(fields.get("reward")),

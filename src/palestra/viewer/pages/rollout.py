@@ -15,7 +15,6 @@ from palestra.viewer.catalog import NoSuchRun, OpenRun
 from palestra.viewer.conversation import (
     Conversation,
     ConversationItem,
-    conversation_of,
     row_fields,
     utf16,
 )
@@ -61,11 +60,12 @@ def main_place(snapshot: Snapshot, row: int) -> RowPlace:
 
 def rollout(request: PageRequest) -> replies.RolloutPage:
     """Answer the head of a rollout."""
-    _, snapshot, row = opened(request)
-    return head_of(snapshot, row, *_neighbours(snapshot, row, request))
+    run, snapshot, row = opened(request)
+    return head_of(run, snapshot, row, *_neighbours(snapshot, row, request))
 
 
 def head_of(
+    run: OpenRun,
     snapshot: Snapshot,
     row: int,
     previous: list[replies.Cell] | None = None,
@@ -75,7 +75,7 @@ def head_of(
     table = snapshot.rollouts
     names = [name for name in _FIELDS if name in table.fields]
     values = table.page(np.array([row]), count=1, fields=names).rows[0]
-    talk = conversation_of(snapshot, row)
+    talk = run.conversations.of(snapshot, row)
     row_place = main_place(snapshot, row)
     items = talk.items
     prompt_items = sum(item.item.section == "prompt" for item in items)
@@ -138,8 +138,8 @@ def _neighbours(
 
 def outline(request: PageRequest) -> replies.Outline:
     """Answer a page of the items of the conversation."""
-    _, snapshot, row = opened(request)
-    talk = conversation_of(snapshot, row)
+    run, snapshot, row = opened(request)
+    talk = run.conversations.of(snapshot, row)
     start = request.integer("start")
     chosen = talk.items[start : start + replies.OUTLINE_ITEMS]
     request.stop.check()
@@ -176,8 +176,8 @@ def outline_item(
 
 def item(request: PageRequest) -> replies.ItemText:
     """Answer a range of the text of an item."""
-    _, snapshot, row = opened(request)
-    talk = conversation_of(snapshot, row)
+    run, snapshot, row = opened(request)
+    talk = run.conversations.of(snapshot, row)
     chosen = talk.at(request.integer("at"))
     start = request.integer("start")
     position, before = 0, 0
@@ -266,8 +266,8 @@ def _raster(address: str) -> tuple[ImageType, bytes]:
 
 def image(request: PageRequest) -> tuple[str, bytes]:
     """Answer an image: its media type and bytes."""
-    _, snapshot, row = opened(request)
-    talk = conversation_of(snapshot, row)
+    run, snapshot, row = opened(request)
+    talk = run.conversations.of(snapshot, row)
     chosen = talk.at(request.integer("at"))
     parts = dict(_image_parts(talk.read(chosen)))
     part = parts.get(request.integer("part"))
@@ -278,8 +278,8 @@ def image(request: PageRequest) -> tuple[str, bytes]:
 
 def find(request: PageRequest) -> replies.TranscriptHits:
     """Answer the places of the conversation that hold a text, without case."""
-    _, snapshot, row = opened(request)
-    talk = conversation_of(snapshot, row)
+    run, snapshot, row = opened(request)
+    talk = run.conversations.of(snapshot, row)
     word = request.text("text").lower()
     hits: list[replies.TranscriptHit] = []
     for holder, text in talk.texts(talk.items) if word else ():

@@ -206,7 +206,7 @@ def facets(request: PageRequest) -> replies.Facets:
 
 
 def _facet(table: Table, rows: IntArray, name: str) -> replies.Facet:
-    values = table.facet(rows, name, most=MOST_FACETS)
+    values = table.facet(rows, name, limit=MOST_FACETS)
     return replies.Facet(
         field=name,
         values=[_facet_value(name, value) for value in values if value.value is not None],

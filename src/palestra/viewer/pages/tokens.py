@@ -16,7 +16,7 @@ from palestra.schema import (
 )
 from palestra.viewer import replies
 from palestra.viewer.catalog import NoSuchRun
-from palestra.viewer.conversation import Conversation, conversation_of, decoded, row_fields
+from palestra.viewer.conversation import Conversation, decoded, row_fields
 from palestra.viewer.pages.rollout import opened
 from palestra.viewer.reads import Stop
 from palestra.viewer.requests import PageRequest
@@ -28,8 +28,8 @@ _WEIGHTS: Final = ("weight_version", "weights", "policy_version")
 
 def turns(request: PageRequest) -> replies.TokenTurns:
     """Answer the turns that have token ids."""
-    _, snapshot, row = opened(request)
-    talk = conversation_of(snapshot, row)
+    run, snapshot, row = opened(request)
+    talk = run.conversations.of(snapshot, row)
     turn_replies = [
         _turn(number, position, tokens, item)
         for number, (position, tokens, item) in enumerate(_token_turns(talk, request.stop))
@@ -102,8 +102,8 @@ def _findings(talk: Conversation) -> list[str]:
 
 def tokens(request: PageRequest) -> replies.TokenRange:
     """Answer a range of the tokens of a turn: the prompt, then the generation."""
-    _, snapshot, row = opened(request)
-    talk = conversation_of(snapshot, row)
+    run, snapshot, row = opened(request)
+    talk = run.conversations.of(snapshot, row)
     turn_name = request.parts["turn"]
     for number, (_, turn, _) in enumerate(_token_turns(talk, request.stop)):
         if str(number) == turn_name:

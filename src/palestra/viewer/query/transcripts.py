@@ -16,6 +16,7 @@ from palestra.analysis import Query, WordTerm, decide_query, decode_value, split
 from palestra.metrics import BoolArray, IntArray
 from palestra.schema import CREATE_PARAMS
 from palestra.viewer.index import Part, RowPlace, Snapshot, read_row
+from palestra.viewer.index.folding import FoldedText
 from palestra.viewer.index.outline import Conversation, RawText
 
 PROGRESS_BYTES: Final = 64 << 20
@@ -52,8 +53,8 @@ def search_text(snapshot: Snapshot, query: Query, candidates: IntArray) -> Itera
     """
     search = _Search(snapshot, query)
     reported = 0
-    for read in _reads(snapshot, candidates):
-        yield from search.hits(read)
+    for batch in _reads(snapshot, candidates):
+        yield from search.hits(batch)
         if search.bytes_read - reported >= PROGRESS_BYTES:
             reported = search.bytes_read
             yield reported
@@ -85,8 +86,8 @@ def _reads(snapshot: Snapshot, candidates: IntArray) -> Iterator[_Read]:
                 if first is not None:
                     at = slice(begin, end)
                     start = offsets[begin]
-                    place = replace(first, length=size)
-                    yield _Read(part, place, rows[at], offsets[at] - start, ends[at] - start)
+                    row_place = replace(first, length=size)
+                    yield _Read(part, row_place, rows[at], offsets[at] - start, ends[at] - start)
             begin = end
 
 
@@ -114,42 +115,42 @@ class _Search:
         }
         self.bytes_read = 0
 
-    def hits(self, read: _Read) -> Iterator[TextHit]:
+    def hits(self, batch: _Read) -> Iterator[TextHit]:
         """Yield the rows of a read that match."""
-        data = read_row(read.place)
+        data = read_row(batch.place)
         self.bytes_read += len(data)
         where: dict[int, dict[str, TextHit]] = {}
         for word, pattern in self._words.items():
             positions = np.fromiter(pattern.positions(memoryview(data)), np.int64)
-            for at in _rows_of(read, positions).tolist():
-                text = data[int(read.starts[at]) : int(read.ends[at])]
-                hit = _hit(int(read.rows[at]), read.part, text, pattern)
+            for at in _rows_of(batch, positions).tolist():
+                text = data[int(batch.starts[at]) : int(batch.ends[at])]
+                hit = _hit(int(batch.rows[at]), batch.part, text, pattern)
                 if hit is not None:
                     where.setdefault(at, {})[word] = hit
-        self._look_into_prompts(read, data, where)
-        for at in np.flatnonzero(self._matches(read.rows, where)).tolist():
+        self._look_into_prompts(batch, data, where)
+        for at in np.flatnonzero(self._matches(batch.rows, where)).tolist():
             first = next(iter(where.get(at, {}).values()), None)
-            yield first or TextHit(int(read.rows[at]), -1, "", read.part)
+            yield first or TextHit(int(batch.rows[at]), -1, "", batch.part)
 
     def _look_into_prompts(
-        self, read: _Read, data: bytes, where: dict[int, dict[str, TextHit]]
+        self, batch: _Read, data: bytes, where: dict[int, dict[str, TextHit]]
     ) -> None:
         """Search the prompts of rows that do not repeat them."""
-        if read.part is Part.INPUT:
+        if batch.part is Part.INPUT:
             return
         with_prompt = _rows_of(
-            read, np.fromiter((match.start() for match in _PARAMS.finditer(data)), np.int64)
+            batch, np.fromiter((match.start() for match in _PARAMS.finditer(data)), np.int64)
         )
-        for at in np.setdiff1d(np.arange(len(read.rows)), with_prompt).tolist():
-            place = self._snapshot.place(int(read.rows[at]), Part.INPUT)
+        for at in np.setdiff1d(np.arange(len(batch.rows)), with_prompt).tolist():
+            row_place = self._snapshot.place(int(batch.rows[at]), Part.INPUT)
             missing = [word for word in self._words if word not in where.get(at, {})]
-            if place is None or not missing:
+            if row_place is None or not missing:
                 continue
-            prompt = read_row(place)
+            prompt = read_row(row_place)
             self.bytes_read += len(prompt)
             for word in missing:
                 if self._words[word].is_in(memoryview(prompt)):
-                    hit = _hit(int(read.rows[at]), Part.INPUT, prompt, self._words[word])
+                    hit = _hit(int(batch.rows[at]), Part.INPUT, prompt, self._words[word])
                     if hit is not None:
                         where.setdefault(at, {})[word] = hit
 
@@ -167,9 +168,9 @@ class _Search:
         return np.asarray(decide_query(self._query.tree, leaf)[0])
 
 
-def _rows_of(read: _Read, positions: IntArray) -> IntArray:
+def _rows_of(batch: _Read, positions: IntArray) -> IntArray:
     """Return the positions of the rows of a read in which bytes were found."""
-    at = np.unique(np.searchsorted(read.starts, positions, side="right") - 1)
+    at = np.unique(np.searchsorted(batch.starts, positions, side="right") - 1)
     return at[at >= 0]
 
 
@@ -196,33 +197,18 @@ def _hit(row: int, part: Part, data: bytes, pattern: "_Pattern") -> TextHit | No
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A text to look for. `lowered`: its bytes in JSON when it is ASCII; else `pattern` finds them."""
+    """A text to look for in rows."""
 
     text: str
-    lowered: bytes
-    pattern: "re.Pattern[bytes]"
+    folded: FoldedText
 
     @classmethod
     def of(cls, text: str) -> "_Pattern":
-        if text.isascii():
-            lowered = json.dumps(text)[1:-1].lower().encode()
-            return cls(text.lower(), lowered, re.compile(re.escape(lowered)))
-        variants = b"".join(map(_variants, text))
-        return cls(text.lower(), b"", re.compile(variants, re.IGNORECASE))
+        return cls(text.lower(), FoldedText(text, _forms))
 
     def positions(self, data: memoryview) -> Iterator[int]:
-        """Yield where the text begins in the bytes of rows. They are folded in parts, so that a long
-        row is not copied.
-        """
-        overlap = _LONGEST_FORM * len(self.text)
-        for start in range(0, max(len(data), 1), READ_BYTES):
-            part = bytes(data[start : start + READ_BYTES + overlap])
-            part = part.lower() if self.lowered else part
-            if self.lowered and self.lowered not in part:
-                continue
-            for match in self.pattern.finditer(part):
-                if match.start() < READ_BYTES:
-                    yield start + match.start()
+        """Yield where the text begins in the bytes of rows."""
+        return self.folded.starts(data)
 
     def is_in(self, data: memoryview) -> bool:
         """Whether the text is in the bytes of a row."""
@@ -246,13 +232,7 @@ class _Pattern:
         return text[max(at - EXCERPT_CHARACTERS, 0) : end]
 
 
-def _variants(character: str) -> bytes:
-    """Return a pattern for the forms of a character in JSON, in either case."""
-    cases = {character, character.lower(), character.upper()}
-    forms = {form for case in cases for form in _forms(case)}
-    return b"(?:" + b"|".join(sorted(map(re.escape, forms))) + b")"
-
-
-def _forms(text: str) -> Iterator[bytes]:
-    yield json.dumps(text)[1:-1].encode()
-    yield json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+def _forms(text: str) -> Sequence[bytes]:
+    """Return a text as programs write it in JSON: with escapes for all but ASCII, and without."""
+    escaped = json.dumps(text)[1:-1].encode()
+    return escaped, json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace")

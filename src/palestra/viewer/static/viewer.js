@@ -870,7 +870,7 @@
   }
 
   // src/parts/common.tsx
-  var Theirs = ({ text, limit = 200 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > 40 ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit) });
+  var Theirs = ({ text, limit = 200 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > limit ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit) });
   var TheirBlock = ({ text, label }) => /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", tabIndex: 0, role: "region", "aria-label": label, children: visible(text) });
   var ErrorBox = ({ error }) => {
     const { hint, where, layer, nearest, position } = error.reply;
@@ -1972,10 +1972,10 @@
       /* @__PURE__ */ a3("span", { class: "n", children: node.without_score > 0 ? `${count(node.without_score)} without a score` : "all scored later" })
     ] }),
     /* @__PURE__ */ a3("div", { class: "node-body", children: [
-      node.likely_cause && /* @__PURE__ */ a3("p", { children: visible(node.likely_cause) }),
+      node.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: node.likely_cause, limit: 1e3 }) }),
       node.next_action && /* @__PURE__ */ a3("p", { children: [
         /* @__PURE__ */ a3("b", { children: "Next: " }),
-        visible(node.next_action)
+        /* @__PURE__ */ a3(Theirs, { text: node.next_action, limit: 1e3 })
       ] }),
       node.query && node.level !== "message" && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", node.query), children: "All its rollouts" }) }),
       node.nodes.map((inner) => /* @__PURE__ */ a3(Node, { node: inner, run, isOpen: node.nodes.length <= 3 }, `${inner.level} ${inner.name}`)),
@@ -1996,7 +1996,7 @@
     /* @__PURE__ */ a3("p", { children: [
       /* @__PURE__ */ a3("span", { class: `severity ${finding.severity}`, children: finding.severity }),
       " ",
-      /* @__PURE__ */ a3("b", { children: visible(finding.symptom) }),
+      /* @__PURE__ */ a3("b", { children: /* @__PURE__ */ a3(Theirs, { text: finding.symptom, limit: 500 }) }),
       " ",
       /* @__PURE__ */ a3("span", { class: "quiet", children: [
         visible(finding.layer),
@@ -2004,10 +2004,10 @@
         visible(finding.cause)
       ] })
     ] }),
-    finding.likely_cause && /* @__PURE__ */ a3("p", { children: visible(finding.likely_cause) }),
+    finding.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: finding.likely_cause, limit: 1e3 }) }),
     finding.next_action && /* @__PURE__ */ a3("p", { children: [
       /* @__PURE__ */ a3("b", { children: "Next: " }),
-      visible(finding.next_action)
+      /* @__PURE__ */ a3(Theirs, { text: finding.next_action, limit: 1e3 })
     ] }),
     finding.task !== null && finding.rollout !== null && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3("a", { href: rolloutPlace(run, finding.task, finding.rollout), children: visible(keyText(finding.task, finding.rollout)) }) }),
     finding.evidence.length > 0 && /* @__PURE__ */ a3("details", { children: [
@@ -4693,10 +4693,10 @@
   var AttemptList = ({ spot }) => {
     const reply = useReply(request("attempts", spot.places));
     return /* @__PURE__ */ a3(Panel, { reply, title: "Failed attempts", class: "side-panel", children: (data) => /* @__PURE__ */ a3($, { children: [
-      data.likely_cause && /* @__PURE__ */ a3("p", { children: visible(data.likely_cause) }),
+      data.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: data.likely_cause, limit: 1e3 }) }),
       data.next_action && /* @__PURE__ */ a3("p", { children: [
         /* @__PURE__ */ a3("b", { children: "Next: " }),
-        visible(data.next_action)
+        /* @__PURE__ */ a3(Theirs, { text: data.next_action, limit: 1e3 })
       ] }),
       data.attempts.map((attempt) => /* @__PURE__ */ a3(AttemptEntry, { attempt }, attempt.number))
     ] }) });
@@ -4713,7 +4713,7 @@
       ] })
     ] }),
     /* @__PURE__ */ a3(TheirBlock, { text: attempt.message, label: `Message of attempt ${attempt.number}` }),
-    attempt.hint && /* @__PURE__ */ a3("p", { children: visible(attempt.hint) }),
+    attempt.hint && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: attempt.hint, limit: 1e3 }) }),
     attempt.hops.length > 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: [
       "through",
       " ",
@@ -5231,6 +5231,7 @@
   var HIGH = 0.9;
   var STEPS2 = 100;
   var SIZE3 = 500;
+  var FIRST = 50;
   var SelectPage = ({ view, search }) => {
     useRowKeys();
     useKeys({ Escape: () => go(runPlace(view.id)) });
@@ -5318,7 +5319,18 @@
       ] })
     ] })
   ] });
-  var Tasks = ({ selection, run }) => /* @__PURE__ */ a3(Scrolling, { label: "Tasks and their verdicts", children: /* @__PURE__ */ a3("table", { children: [
+  var Tasks = ({ selection, run }) => {
+    const [all, showAll] = d2(false);
+    const hidden = all ? 0 : Math.max(0, selection.tasks.length - FIRST);
+    return /* @__PURE__ */ a3($, { children: [
+      /* @__PURE__ */ a3(TaskTable, { tasks: hidden ? selection.tasks.slice(0, FIRST) : selection.tasks, run }),
+      hidden > 0 && /* @__PURE__ */ a3("button", { type: "button", onClick: () => showAll(true), children: [
+        "Show ",
+        amount(hidden, "more task")
+      ] })
+    ] });
+  };
+  var TaskTable = ({ tasks, run }) => /* @__PURE__ */ a3(Scrolling, { label: "Tasks and their verdicts", children: /* @__PURE__ */ a3("table", { children: [
     /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
       /* @__PURE__ */ a3("th", { scope: "col", children: "Task" }),
       /* @__PURE__ */ a3("th", { scope: "col", children: "Verdict" }),
@@ -5330,7 +5342,7 @@
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Tokens" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "More rollouts" })
     ] }) }),
-    /* @__PURE__ */ a3("tbody", { children: selection.tasks.map((task) => /* @__PURE__ */ a3("tr", { "data-row": true, children: [
+    /* @__PURE__ */ a3("tbody", { children: tasks.map((task) => /* @__PURE__ */ a3("tr", { "data-row": true, children: [
       /* @__PURE__ */ a3("th", { scope: "row", children: /* @__PURE__ */ a3("a", { href: taskPlace(run, task.task), children: visible(String(task.task)) }) }),
       /* @__PURE__ */ a3("td", { children: visible(task.verdict) }),
       /* @__PURE__ */ a3("td", { class: "n", children: percent(task.pass_rate) }),
