@@ -1,12 +1,13 @@
 """Palestra's wheel without any extra: how much it brings, and what it says of what it lacks."""
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from installed_wheel import Installation, install_wheel
+from installed_wheel import UV, Installation, install_wheel
 from packers import zstd
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -86,3 +87,23 @@ def test_an_environment_of_its_own_needs_uv(core: Installation, tmp_path: Path) 
     done = core.run("palestra", "eval", "mine.py", "--model", NOWHERE, cwd=tmp_path)
 
     assert "palestra[uv]" in done.stderr
+
+
+def test_the_doctor_names_uv_too(core: Installation, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(ENVIRONMENT)
+
+    done = core.run("palestra", "doctor", "mine.py", "--model", NOWHERE, cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "palestra[uv]" in done.stdout + done.stderr
+
+
+def test_one_command_runs_with_nothing_installed(wheel: Path, tmp_path: Path) -> None:
+    command = ["tool", "run", "--python", sys.executable, "--from", str(wheel), "palestra", "list"]
+
+    done = subprocess.run(
+        [*UV, *command], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "reasoning_gym" in done.stdout
