@@ -6,11 +6,13 @@
 - `locks.py`: let one process work at a time;
 - `processes.py`: identify a process, and find out whether it runs; names of signals;
 - `parents.py`: processes that end with their parent;
+- `credentials.py`: check a request's token, and that it comes from this machine;
 - `pulse.py`: what a process shows about itself to its watcher;
 - `lookout.py`: whether a watched process is stuck.
 """
 
 from palestra.system.commands import Finished, end_group, run, run_async, start, start_async
+from palestra.system.credentials import bears_token, names_this_machine
 from palestra.system.files import (
     TEMPORARY,
     create_whole,
@@ -59,6 +61,7 @@ __all__ = [
     "Process",
     "Pulse",
     "ask_for_stacks",
+    "bears_token",
     "beating",
     "become_subreaper",
     "boot_id",
@@ -75,6 +78,7 @@ __all__ = [
     "lock",
     "make_current",
     "move",
+    "names_this_machine",
     "on_failure",
     "open_locked",
     "outlive_parent",
