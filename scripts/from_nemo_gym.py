@@ -58,8 +58,10 @@ These modules are provided, unless the real package is installed:
 | `mcp_auto_exposure` | tools over MCP |
 | `sandbox` | sandboxes of the providers `docker`, `apptainer`, `local`, and your own |
 
-`resources_servers.gymnasium` is there as well. One default differs: an agent's `aggregate_metrics` asks its
-environment for the metrics, unless the agent has metrics of its own.
+Two servers' modules are libraries too: `resources_servers.gymnasium`, and the converter in
+`responses_api_models.vllm_model.app`. A name that is missing is an error that names the nearest one.
+One default differs: an agent's `aggregate_metrics` asks its environment for the metrics, unless the
+agent has metrics of its own.
 """
 
 

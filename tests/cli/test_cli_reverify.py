@@ -228,15 +228,14 @@ def test_the_changes_are_shown_by_pair_and_by_row(
     assert "line 1 (task 7, rollout 2) 0 -> 1" in told
 
 
-def test_as_json_nothing_else_is_on_standard_output(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_as_json_nothing_else_is_on_standard_output(world: World) -> None:
     row = stored(0, "\\boxed{A}", expected_answer="A")
+    write(str(world.folder / "run.jsonl"), [row])
+    words = ("-r", "run.jsonl", "-o", "new.jsonl", "-e", "mcqa", "--json")
 
-    again(write("run.jsonl", [row]), environment="mcqa", as_json=True)
+    document: Mapping[str, Any] = json.loads(world.run("palestra", "reverify", *words).out)
 
-    told: Mapping[str, Any] = json.loads(capsys.readouterr().out)
-    assert told["environments"]["mcqa"]["mean_after"] == 1.0
+    assert document["environments"]["mcqa"]["mean_after"] == 1.0
 
 
 def test_an_output_that_is_there_is_refused_before_any_work(here: Path) -> None:

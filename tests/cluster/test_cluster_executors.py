@@ -120,6 +120,26 @@ def test_all_tasks_are_asked_for_at_once() -> None:
     assert [argv[0] for argv in site.asked] == ["sacct", "squeue"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "hours"),
+    [
+        ("3600|billing=8,cpu=8,gres/gpu=8,mem=8G,node=1\n1800|gres/gpu=4\n", 10.0),
+        ("3600|cpu=8,gres/gpu=2,gres/gpu:h100=2\n", 2.0),
+        ("3600|cpu=8,mem=8G,node=1\n", None),
+        ("0|\n", None),
+    ],
+)
+def test_gpu_hours_are_those_that_were_allocated(lines: str, hours: float | None) -> None:
+    site = Site({"sacct": CommandAnswer(0, lines)})
+
+    assert site.executor.gpu_hours(["5_0", "5_1", "6"]) == hours
+    assert site.asked[0][-1] == "5,6"
+
+
+def test_without_accounting_nobody_counts_gpu_hours() -> None:
+    assert Site({"sacct": NO_SACCT}).executor.gpu_hours(["5"]) is None
+
+
 def test_without_accounting_the_controller_is_asked_for_what_has_ended() -> None:
     shown = (
         "JobId=9 ArrayJobId=5 ArrayTaskId=0 JobName=x JobState=NODE_FAIL Reason=None Restarts=2 "

@@ -32,6 +32,9 @@ class Site:
         self.asked = 0
         self.cancelled: list[str] = []
 
+    def gpu_hours(self, ids: Iterable[str], /) -> float | None:
+        return None
+
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
         self.asked += 1
         unknown = JobState(Phase.UNKNOWN)
@@ -42,6 +45,9 @@ class Site:
 
 
 class GoneSite(Site):
+    def gpu_hours(self, ids: Iterable[str], /) -> float | None:
+        return None
+
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
         raise ClusterUnreachable("squeue: no answer")
 

@@ -123,6 +123,27 @@ def test_a_server_of_ones_own_needs_its_model_and_its_type() -> None:
     assert "needs --server-type" in said
 
 
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ("judge", "NAME.KEY=VALUE"),
+        ("judge.type=vllm", "model"),
+        ("judge.kind=vllm", "kind"),
+        ("policy.type=vllm", "--server-type"),
+        (("judge.type=vllm", "judge.model=m"), "gpus=N"),
+        (("judge.type=vllm", "judge.model=m", "judge.gpus=two"), "gpus"),
+        (
+            ("judge.type=vllm", "judge.model=m", "judge.gpus=1", "judge.cpu=true"),
+            "give one of them",
+        ),
+    ],
+)
+def test_a_further_server_that_cannot_be_is_refused(
+    server: str | tuple[str, ...], said: str
+) -> None:
+    assert said in refusal(**HOSTED, server=server)
+
+
 def test_an_unknown_server_type_lists_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"known: generic, llama_cpp, sglang, vllm.*'vllm'"):
         planned(options(**{**HOSTED, "server_type": "vlm"}))

@@ -9,7 +9,7 @@ import pytest
 from planning import HOSTED, PYXIS, cluster, facts, options, planned
 
 from palestra.cluster.components import allocations
-from palestra.cluster.plan import After, Component, OnExit, Role, from_json, to_json
+from palestra.cluster.plan import After, Component, OnExit, Policy, Role, from_json, to_json
 from palestra.cluster.planner import plan_run, replan
 from palestra.cluster.supervisor.steps import StepPlace, argv_of, read_task
 from palestra.errors import ConfigError
@@ -43,6 +43,26 @@ def test_dependencies_are_the_jobs_whatever_the_order_of_its_components() -> Non
 
     for order in itertools.permutations(job.components):
         assert dataclasses.replace(job, components=order).after == (After("afterok", job_id="7"),)
+
+
+def test_a_judge_has_a_server_and_gpus_of_its_own() -> None:
+    judge = {"type": "vllm", "model": "/models/judge", "gpus": 2}
+    run = planned(options(**HOSTED, server={"judge": judge}))
+
+    policy_server, judge_server, _driver = run.jobs[0].components
+    assert [policy_server.name, judge_server.name] == ["server", "server-judge"]
+    assert policy_server.argv[:2] == ("env", "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7")
+    assert judge_server.argv[:2] == ("env", "CUDA_VISIBLE_DEVICES=8,9")
+    assert run.jobs[0].allocations[0].gpus_per_node == 10
+    assert run.further_models == (
+        Policy(model="/models/judge", server="server-judge", name="judge"),
+    )
+
+
+def test_a_plan_with_a_judge_is_read_as_it_was_written() -> None:
+    run = planned(options(**HOSTED, server=("judge.type=vllm", "judge.model=j", "judge.cpu=true")))
+
+    assert from_json(to_json(run)) == run
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
@@ -132,7 +152,7 @@ def test_jobs_that_go_on_past_a_time_limit_follow_each_other_whatever_happened()
 
     names = [job.name for job in run.jobs]
     assert names == ["collect", "collect-again-1", "collect-again-2", "merge", "profile"]
-    assert run.jobs[2].after == (After("afterany", job="collect-again-1"),)
+    assert run.jobs[2].after == (After("aftercorr", job="collect-again-1"),)
     assert run.job("merge").after == (After("afterok", job="collect-again-2"),)
 
 

@@ -16,7 +16,7 @@ from palestra.cluster.executors import Phase, executor_for
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.ledger import KnownRun, remember
 from palestra.cluster.plan import After, read_plan, to_json
-from palestra.cluster.render import directive, submit_script
+from palestra.cluster.render import dependency, directive, submit_script
 from palestra.cluster.secrets import check_absent
 from palestra.cluster.writing import submitting, supervisor_zip
 from palestra.errors import ConfigError, InputDataError
@@ -91,6 +91,65 @@ def test_a_heterogeneous_job_has_a_part_for_each_group() -> None:
     assert "--gres" not in before
     assert "--partition=gpu" in after
     assert "--gres=gpu:8" in after
+
+
+WHOLE_NODES: dict[str, Any] = {
+    **PYXIS,
+    "partition": "gpu",
+    "exclusive": True,
+    "cpus": {"server": 64, "driver": 8},
+    "time": "4:00:00",
+    "time_min": "2:00:00",
+}
+
+
+@pytest.mark.parametrize("job", ["merge", "profile"])
+def test_what_closes_a_run_takes_little_by_default(job: str) -> None:
+    asked, on = options(**HOSTED, num_chunks=2), cluster(**WHOLE_NODES)
+
+    directives = lines(scripts(planned(asked, on), asked, on)[job])
+
+    assert {"#SBATCH --cpus-per-task=2", "#SBATCH --time=1:00:00"} <= set(directives)
+    names = {line.removeprefix("#SBATCH --").partition("=")[0] for line in directives}
+    assert not names & {"exclusive", "gres", "time-min"}
+
+
+def test_what_closes_a_run_has_a_place_of_its_own() -> None:
+    asked = options(**HOSTED, num_chunks=2, partition="gpu", merge_time="0:20:00")
+    on = cluster(**PYXIS, partitions={"merge": "small"}, cpus={"merge": 4})
+
+    written = scripts(planned(asked, on), asked, on)
+
+    assert "#SBATCH --partition=gpu" in lines(written["collect"])
+    merge = {"#SBATCH --partition=small", "#SBATCH --cpus-per-task=4", "#SBATCH --time=0:20:00"}
+    assert merge <= set(lines(written["merge"]))
+
+
+def test_a_short_run_closes_within_its_own_time() -> None:
+    asked, on = options(**HOSTED, time="0:30:00"), cluster(**PYXIS)
+
+    assert "#SBATCH --time=0:30:00" in lines(scripts(planned(asked, on), asked, on)["merge"])
+
+
+def test_a_run_sends_one_mail() -> None:
+    asked = options(**HOSTED, num_chunks=2, sbatch=("mail-user=me", "mail-type=END,FAIL"))
+    on = cluster(**PYXIS)
+
+    written = scripts(planned(asked, on), asked, on)
+
+    with_mail = [name for name, text in written.items() if "--mail-user=me" in text]
+    assert with_mail == ["profile"]
+    # It never begins when an earlier job failed, which is worth a mail too.
+    assert "#SBATCH --mail-type=END,FAIL,INVALID_DEPEND" in lines(written["profile"])
+
+
+def test_a_task_follows_its_own_and_no_follower_waits_for_ever() -> None:
+    run = planned(options(num_chunks=2, dependent_jobs=1))
+
+    assert dependency(run.job("collect-again-1").after, {"collect": "7"}) == (
+        "aftercorr:7?afterany:7"
+    )
+    assert '--dependency="aftercorr:${job_0}?afterany:${job_0}"' in submit_script(run)
 
 
 def test_gpus_are_asked_for_as_the_site_has_it() -> None:

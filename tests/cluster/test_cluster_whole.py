@@ -129,6 +129,56 @@ def test_a_wrong_key_fails_the_run_and_what_depends_on_it_says_why(
         collect(endpoint, limit=1)
 
 
+JUDGE = """
+judge_model:
+  responses_api_models:
+    openai_model:
+      entrypoint: app.py
+      openai_base_url: ${judge_base_url}
+      openai_api_key: ${judge_api_key}
+      openai_model: ${judge_model_name}
+"""
+
+
+def test_each_job_starts_a_server_for_the_policy_and_one_for_the_judge(
+    tmp_path: Path, endpoint: str
+) -> None:
+    (tmp_path / "judge.yaml").write_text(JUDGE)
+    (tmp_path / "verdict").write_text("[[A=B]]")
+    command = f"{sys.executable} {SERVER} --host {{host}} --port {{port}}"
+    judge = {
+        "type": "generic",
+        "model": "strict",
+        "cpu": "true",
+        "entrypoint": f"{command} --model strict --says {tmp_path / 'verdict'}",
+    }
+
+    submission = collect(
+        endpoint,
+        config_paths=[
+            "resources_servers/equivalence_llm_judge/configs/equivalence_llm_judge.yaml",
+            "responses_api_models/openai_model/configs/openai_model.yaml",
+            "judge.yaml",
+        ],
+        input_file="resources_servers/equivalence_llm_judge/data/example.jsonl",
+        agent_name="equivalence_llm_judge_simple_agent",
+        serve_override="++equivalence_llm_judge.resources_servers.equivalence_llm_judge"
+        ".judge_model_server.name=judge_model",
+        server_address=None,
+        policy_api_key_env=None,
+        server_type="generic",
+        server_cpu=True,
+        server_entrypoint=command,
+        server={"judge": judge},
+        limit=2,
+    )
+
+    names = [component.name for component in submission.run.jobs[0].components]
+    assert names == ["server", "server-judge", "driver"]
+    scored = rows(RunFiles(tmp_path / "out").merged.output)
+    assert [row["reward"] for row in scored] == [1.0, 1.0]
+
+
 @pytest.mark.alone
 def test_a_run_that_a_verifier_ended_goes_on_without_its_row(
     tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch

@@ -78,6 +78,19 @@ def test_rollout_id_from_run_url_path_for_run_and_base_url_for_run_follow_the_ca
     assert agent.base_url_for_run("http://h:1/", BODY) == expected
 
 
+@pytest.mark.parametrize(
+    ("tree", "calls", "tokens"),
+    [({}, False, False), (OBSERVED, True, False), (TOKENS_OF_ALL, False, True)],
+)
+def test_capture_is_enabled_by_the_configuration_alone(
+    tree: dict[str, Any], calls: bool, tokens: bool
+) -> None:
+    agent = server_of(Agent, tree=tree)
+
+    assert agent._model_call_capture_enabled() is calls
+    assert agent._token_id_capture_enabled() is tokens
+
+
 def test_rollout_id_from_run_is_none_for_a_mock_as_configuration() -> None:
     agent = server_of(Agent)
     assert agent.url_path_for_run("/v1/responses", BODY) == "/v1/responses"

@@ -342,6 +342,17 @@ def prompt_config(**fields: Any) -> Any:
     return module("prompt").PromptConfig(**fields)
 
 
+def test_load_prompt_config_reads_a_template_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "resources_servers").mkdir()
+    (tmp_path / "prompt.yaml").write_text("user: '{question}'\nsystem: Be brief.\n")
+
+    prompt = module("prompt").load_prompt_config("prompt.yaml")
+
+    assert (prompt.user, prompt.system) == ("{question}", "Be brief.")
+    with pytest.raises(FileNotFoundError, match=r"nothing\.yaml"):
+        module("prompt").load_prompt_config("nothing.yaml")
+
+
 def test_apply_prompt_to_row_fills_a_new_row() -> None:
     row = {"question": "2 + 2?", "responses_create_params": {"temperature": 0.5, "input": "old"}}
     before = json.dumps(row)
@@ -420,6 +431,9 @@ def test_profiler_writes_a_table_and_a_graph(
     assert any("spin" in line for line in lines)
     assert all("test_compat_configuration" in line for line in lines)
     assert (tmp_path / "profile" / "agent.dot").read_text().startswith("digraph")
+    (tmp_path / "profile" / "agent.log").unlink()
+    made.dump()
+    assert (tmp_path / "profile" / "agent.log").is_file()
 
 
 def test_profiler_does_not_start_without_graphviz(

@@ -372,6 +372,7 @@ def test_state_flush_assistant_appends_the_buffered_message_and_clears_it() -> N
     assert state.messages == [{"role": "assistant", "content": "4", "tool_calls": [CALL], **TOKENS}]
     assert (state.content_buffer, state.tool_calls_buffer) == ("", [])
     assert (state.assistant_item_buffered, state.token_information) == (False, None)
+    assert type(state) is responses_converter.ResponsesConverterState
 
 
 def test_state_flush_assistant_leaves_out_what_is_empty() -> None:
@@ -492,3 +493,52 @@ def test_split_responses_input_output_items_cuts_before_the_first_written_item(
 )
 def test_usage_detail_is_a_true_count_or_none(usage: Any, count: int | None) -> None:
     assert _usage_detail(usage, "details", "count", "alias", "other") == count
+
+
+# What must not be lost without a word
+
+
+@pytest.mark.parametrize("kind", ["input_image", "input_file"])
+def test_a_part_that_an_assistant_message_has_not_is_an_error(kind: str) -> None:
+    message = {
+        "role": "assistant",
+        "type": "message",
+        "content": [{"type": kind, "image_url": "u"}],
+    }
+
+    with pytest.raises(NotImplementedError, match=kind):
+        ResponsesConverter(return_token_id_information=False).responses_input_to_chat_messages(
+            [message]
+        )
+
+
+def test_reasoning_that_no_parser_expects_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    converter = ResponsesConverter(return_token_id_information=False, uses_reasoning_parser=False)
+
+    converter.postprocess_assistant_message_dict({"content": "4", "reasoning_content": "hm"})
+
+    assert "uses_reasoning_parser: true" in caplog.text
+
+
+def test_names_of_speakers_go_both_ways() -> None:
+    converter = ResponsesConverter(return_token_id_information=False)
+    message = {"role": "user", "content": "x", "name": "Ada"}
+
+    items = converter.chat_completions_messages_to_responses_items([message])
+
+    assert converter.responses_input_to_chat_messages(items) == [message]
+
+
+def test_a_sum_that_the_endpoint_leaves_out_is_made() -> None:
+    usage = {"prompt_tokens": 2, "completion_tokens": 3}
+
+    assert answer(usage=usage).usage.total_tokens == 5  # type: ignore[union-attr]
+
+
+def test_a_tool_call_that_is_no_function_is_an_error() -> None:
+    call = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}
+
+    with pytest.raises(NotImplementedError, match="custom"):
+        ResponsesConverter(return_token_id_information=False).postprocess_assistant_message_dict(
+            {"content": None, "tool_calls": [call]}
+        )

@@ -184,6 +184,31 @@ def test_an_agents_client_gets_what_http_would_carry(tmp_path: Path) -> None:
     run(tmp_path, {**tools(), "responses_api_agents/walker": AGENT}, check)
 
 
+def test_a_request_to_the_agent_itself_carries_the_cookies_of_other_servers(tmp_path: Path) -> None:
+    source = """
+    class Looper(SimpleResponsesAPIAgent):
+        config: BaseResponsesAPIAgentConfig
+
+        async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> dict:
+            reply = await self.server_client.post("tools", "/count", json={}, cookies=request.cookies)
+            return await reply.json()
+
+        async def run(self, request: Request, body: BaseRunRequest = Body()) -> dict:
+            first = await self.server_client.post("tools", "/count", json={}, cookies=request.cookies)
+            second = await self.server_client.post(
+                self.config.name, "/v1/responses", json={"input": "q"}, cookies=first.cookies)
+            third = await self.server_client.post("tools", "/count", json={}, cookies=second.cookies)
+            return {"counts": [(await reply.json())["calls"] for reply in (first, second, third)]}
+    """
+
+    async def check(fleet: Fleet) -> None:
+        body = {"responses_create_params": {"input": "q"}}
+        reply = await fleet.client.post("looper", "/run", json=body)
+        assert (await reply.json())["counts"] == [1, 2, 3]
+
+    run(tmp_path, {**tools(), "responses_api_agents/looper": source}, check)
+
+
 def test_a_failure_behind_the_short_path_names_every_hop(tmp_path: Path) -> None:
     source = """
     class Asking(SimpleResourcesServer):

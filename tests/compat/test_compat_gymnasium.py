@@ -167,3 +167,23 @@ def test_resources_servers_gymnasium_of_a_project_comes_first(
     )
 
     assert ended.stdout.split() == ["resources_servers.gymnasium"]
+
+
+def test_resources_servers_gymnasium_has_the_names_that_folders_of_the_field_import() -> None:
+    aliases.install()
+    names: dict[str, Any] = {}
+
+    exec(
+        "from resources_servers.gymnasium import (EnvResetRequest, EnvResetResponse, EnvStepRequest, "
+        "EnvStepResponse, GymnasiumServer, extract_text)",
+        names,
+    )
+
+    assert list(names["EnvResetResponse"].model_fields) == ["observation", "info"]
+    assert list(names["EnvStepResponse"].model_fields) == [
+        "observation",
+        "reward",
+        "terminated",
+        "truncated",
+        "info",
+    ]

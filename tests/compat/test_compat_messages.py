@@ -58,6 +58,27 @@ def test_an_import_that_cannot_be_satisfied_names_the_nearest_name_and_the_page(
     assert "install" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "module", ["resources_servers.gymnasium", "responses_api_models.vllm_model.app"]
+)
+def test_a_name_that_a_server_of_ours_lacks_is_explained_too(module: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(f"from {module} import NoSuchName", {})
+
+    assert f"NeMo Gym's `{module}.NoSuchName` is not provided by Palestra" in str(caught.value)
+    assert PAGE in str(caught.value)
+
+
+def test_the_converter_can_be_imported_from_vllm_model() -> None:
+    names: dict[str, object] = {}
+    line = "from responses_api_models.vllm_model.app import VLLMConverter, split_responses_input_output_items"
+
+    exec(line, names)
+
+    converter = importlib.import_module("nemo_gym.responses_converter")
+    assert names["VLLMConverter"] is converter.ResponsesConverter
+
+
 def test_asking_for_a_missing_name_is_an_attribute_error() -> None:
     module = importlib.import_module("nemo_gym.config_types")
 

@@ -349,6 +349,8 @@ def test_the_keys_of_result_rows() -> None:
     assert collection.NG_TERMINAL_KEY == "_ng_failure_terminal"
     assert collection.NG_FAILURE_TERMINAL_KEY == collection.NG_TERMINAL_KEY
     assert collection.NG_TRAJECTORY_KEY == "ng_trajectory"
+    assert collection.NG_FAILURE_CLASS_KEY == "_ng_failure_class"
+    assert collection.NG_NO_PERSIST_KEY == "_ng_no_persist"
 
 
 @pytest.mark.parametrize("name", ["out/run.jsonl", "run.jsonl", "a.b.jsonl"])
@@ -393,6 +395,14 @@ def test_attach_trajectory_record_uses_the_functions_of_the_module(
     gap = result["ng_model_call_capture"]["gaps"][0]
     assert (gap["code"], gap["detail"]) == ("trajectory_projection_failed", "KeyError")
     assert result["ng_model_call_capture"]["calls"] == [{"request": 1}]
+
+
+def test_strip_capture_payloads_leaves_the_rest_of_a_call() -> None:
+    result: JsonDict = {"ng_model_call_capture": {"calls": [{"request": 1, "model": "m"}]}}
+
+    collection._strip_capture_payloads(result)
+
+    assert result == {"ng_model_call_capture": {"calls": [{"model": "m"}]}}
 
 
 def test_RolloutCollectionConfig_declares_its_fields() -> None:  # noqa: N802

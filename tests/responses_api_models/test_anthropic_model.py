@@ -269,6 +269,8 @@ def test_a_parameter_has_its_name_in_messages(params: dict[str, Any], sent: dict
         ({"tools": [{"type": "web_search"}]}, "/tools/0"),
         ({"tool_choice": "required"}, "/tool_choice"),
         ({"text": {"verbosity": "low"}}, "/text/verbosity"),
+        ({"metadata": {"chat_template_kwargs": '{"a": 1}'}}, "/metadata/chat_template_kwargs"),
+        ({"input": [{"role": "user", "content": "x", "name": "Ada"}]}, "/input/0/name"),
         ({"metadata": {"extra_body": '{"stream": true}'}}, "/metadata/extra_body"),
         (
             {
@@ -312,3 +314,13 @@ def test_a_request_that_the_server_refuses_fails_its_row(endpoint: DialectServer
 
     with pytest.raises(ModelRejectedRow, match="bad schema"):
         ask(endpoint)
+
+
+def test_cache_marks_of_texts_and_tools_are_sent() -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    part = {"type": "input_text", "text": "long", **mark}
+
+    request = request_of(input=[{"role": "user", "content": [part]}], tools=[{**WEATHER, **mark}])
+
+    assert request["messages"][0]["content"] == [{"type": "text", "text": "long", **mark}]
+    assert request["tools"][0]["cache_control"] == mark["cache_control"]

@@ -399,6 +399,14 @@ def test_a_row_goes_over_the_configuration_and_its_parameters_over_both() -> Non
     assert found["chat_template_kwargs"] == {"enable_thinking": False, "a": 1}
 
 
+def test_sampling_overrides_go_over_a_rows_parameters() -> None:
+    settings = ConversionSettings(sampling_overrides={"temperature": 0.0, "top_k": 1})
+
+    found = request(settings, temperature=1.0, metadata={"extra_body": '{"top_k": 9}'})
+
+    assert (found["temperature"], found["top_k"]) == (0.0, 1)
+
+
 def test_template_arguments_of_a_row_go_over_the_configurations_wherever_it_gives_them() -> None:
     settings = ConversionSettings(
         extra_body={"chat_template_kwargs": {"a": 1, "b": 1, "c": 1}},

@@ -176,9 +176,15 @@ def test_a_chat_completion_passes_with_the_configured_model_and_extras() -> None
         "extra_body": {"top_k": 5},
         "chat_template_kwargs": {"enable_thinking": False},
         "replace_developer_role_with_system": True,
+        "sampling_overrides": {"temperature": 0.0},
     }
     params = ChatCreateParams.model_validate(
-        {"model": "other", "messages": [{"role": "developer", "content": "d"}], "seed": 1}
+        {
+            "model": "other",
+            "messages": [{"role": "developer", "content": "d"}],
+            "seed": 1,
+            "temperature": 1.0,
+        }
     )
 
     found = asyncio.run(vllm_model(http, **settings).chat_completions(params, Session("s")))
@@ -188,9 +194,18 @@ def test_a_chat_completion_passes_with_the_configured_model_and_extras() -> None
         "top_k": 5,
         "messages": [{"role": "system", "content": "d"}],
         "seed": 1,
+        "temperature": 0.0,
         "model": "smollm2",
         "chat_template_kwargs": {"enable_thinking": False},
     }
+
+
+@pytest.mark.parametrize("fields", [{"stream": True}, {"model": "other"}])
+def test_sampling_overrides_change_neither_the_model_nor_the_form_of_the_answer(
+    fields: dict[str, Any],
+) -> None:
+    with pytest.raises(ConfigError, match="sampling_overrides"):
+        vllm_model(scripted(), sampling_overrides=fields)
 
 
 def test_a_failure_that_came_as_a_success_is_a_failure() -> None:

@@ -132,6 +132,16 @@ def test_extras_are_merged_and_what_is_only_ours_stays_home() -> None:
     }
 
 
+def test_arguments_of_the_chat_template_are_sent_and_those_of_the_row_override() -> None:
+    metadata = {"chat_template_kwargs": '{"enable_thinking": false}'}
+    configured = {"chat_template_kwargs": {"enable_thinking": True, "a": 1}}
+
+    request = sent({"metadata": metadata}, extra_body=configured)
+
+    assert request["chat_template_kwargs"] == {"enable_thinking": False, "a": 1}
+    assert "metadata" not in request
+
+
 def test_bad_json_in_metadata_is_the_rows_fault() -> None:
     with pytest.raises(RowError, match="/metadata/extra_body"):
         sent({"metadata": {"extra_body": "{"}})

@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from itsdangerous import Signer
 
 from author_servers import ask, server_of, turn
 from palestra.schema import VerifyRequest, VerifyResponse
@@ -111,6 +112,13 @@ def test_a_cookie_signed_by_somebody_else_is_no_cookie(other: SessionCookie) -> 
     stolen = header(other, {"session_id": "1"}).replace(other.name, COOKIE.name)
 
     assert COOKIE.read(stolen) is None
+
+
+def test_a_cookie_is_signed_as_itsdangerous_signs() -> None:
+    payload, _, _ = header(COOKIE, {"session_id": "1"}).partition("=")[2].rpartition(".")
+    signer = Signer(Signer("secret", salt="Env___env").derive_key(), key_derivation="none")
+
+    assert header(COOKIE, {"session_id": "1"}) == f"Env___env={signer.sign(payload).decode()}"
 
 
 def test_a_tampered_cookie_is_no_cookie() -> None:

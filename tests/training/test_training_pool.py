@@ -47,7 +47,7 @@ def failed(job: TrainingJob) -> Failed:
 
 async def ended(pool: Pool, run: str, numbers: list[int]) -> list[FailureClass]:
     """How the rollouts of one submission failed, once all of them have ended."""
-    lane = pool.add(run, [asked_for(number, run) for number in numbers])
+    lane = pool.add(run, [asked_for(number, run) for number in numbers], SETTINGS)
     async with asyncio.timeout(10):
         while lane.running or lane.batch.pending:
             lane.changed.clear()

@@ -135,9 +135,13 @@ def _introduce(prepared: PreparedRun, report: Tell) -> None:
     manifest = prepared.manifest
     share = f", shard {manifest.shard.index}/{manifest.shard.of}" if manifest.shard else ""
     report(
-        f"{manifest.requested} rollouts of {manifest.tasks} tasks{share} "
+        f"{_counted(manifest.requested, 'rollout')} of {_counted(manifest.tasks, 'task')}{share} "
         f"-> {shown(prepared.paths.output)}"
     )
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _record(died: ServerDied, settings: CollectSettings) -> None:

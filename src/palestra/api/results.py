@@ -15,6 +15,7 @@ from palestra.analysis import (
     RunFrame,
     Selection,
     SelectionCriteria,
+    TaskVerdict,
     html_table,
     load_run,
     matches_query,
@@ -292,9 +293,11 @@ class TaskSelection:
         return html_table(heads, rows, caption=repr(self))
 
     def to_dict(self) -> JsonDict:
-        """Return the criteria and each task's verdict as JSON values."""
+        """Return the criteria, the counts and each task's verdict as JSON values."""
         return {
             "criteria": asdict(self.criteria),
+            "counts": {verdict.value: len(self.selection.of(verdict)) for verdict in TaskVerdict},
+            "failures": dict(self.selection.failures),
             "kept": list(self.kept),
             "tasks": [
                 {**asdict(task), "verdict": task.verdict.value} for task in self.selection.tasks

@@ -249,7 +249,7 @@ class ScoreTable:
     def to_dict(self) -> JsonDict:
         """Return the fields as JSON values."""
         values: JsonDict = orjson.loads(orjson.dumps(self))
-        return values
+        return {"unit": "percent", **values}
 
 
 def scores(

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Final
 
-from palestra.config import did_you_mean
+from palestra.config import ServerType, did_you_mean
 from palestra.errors import ConfigError
 
 CONFIG: Final = "config.yaml"
@@ -118,7 +118,9 @@ def _unknown(name: str, kinds: Sequence[ComponentKind], roots: Sequence[Path]) -
     names = [component.name for component in components_in(roots) if component.kind in kinds]
     what = " or ".join(kinds)
     searched = ", ".join(str(root) for root in roots)
+    is_server = any((root / ServerType.RESOURCES / name).is_dir() for root in roots)
+    server = f"{name} is a resources server: --resources-server {name}; " if is_server else ""
     return ConfigError(
         f"there is no {what} {name!r}{did_you_mean(name, names)}",
-        hint=f"searched in {searched}; --search-dir adds a folder",
+        hint=f"{server}searched in {searched}; --search-dir adds a folder",
     )

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from palestra.cli.console import masking, notice, say, warn_all
+from palestra.cli.console import masking, notice, say, say_json, warn_all
 from palestra.cli.tables import print_table
 from palestra.config import ConfigTree, Redactor, nearest, search_roots
 from palestra.datasets import (
@@ -16,6 +16,7 @@ from palestra.datasets import (
     prepare_benchmarks,
 )
 from palestra.errors import ConfigError, KnownCause
+from palestra.schema import JsonDict
 from palestra.settings import BenchmarkArgs, args_from, existing_path, load
 from palestra.system import shown
 
@@ -28,11 +29,16 @@ PLACES: Final = (
 """Where configs with benchmarks are searched when the user names no config."""
 
 
-def list_benchmarks(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
+def list_benchmarks(
+    overrides: list[str], *, ng: bool, extra: ConfigTree | None = None, as_json: bool = False
+) -> int:
     """Print every benchmark of the configuration; without a configuration, of the project and the
     package.
     """
     located = _benchmarks(overrides, ng=ng, extra=extra)
+    if as_json:
+        say_json([_as_json(benchmark) for benchmark in located])
+        return 0
     if not located:
         say("no agent has a dataset of type benchmark")
         return 0
@@ -43,16 +49,27 @@ def list_benchmarks(overrides: list[str], *, ng: bool, extra: ConfigTree | None 
                 benchmark.entry.name,
                 benchmark.dataset.agent,
                 shown(benchmark.path),
-                "ready"
-                if benchmark.there
-                else "to prepare"
-                if benchmark.entry.prepare_script
-                else "missing",
+                _state(benchmark),
             )
             for benchmark in located
         ],
     )
     return 0
+
+
+def _state(benchmark: Located) -> str:
+    if benchmark.there:
+        return "ready"
+    return "to prepare" if benchmark.entry.prepare_script else "missing"
+
+
+def _as_json(benchmark: Located) -> JsonDict:
+    return {
+        "name": benchmark.entry.name,
+        "agent": benchmark.dataset.agent,
+        "path": str(benchmark.path),
+        "state": _state(benchmark),
+    }
 
 
 def prepare(

@@ -7,19 +7,21 @@ from typing import Any, Literal, Self
 
 from palestra import api
 from palestra.api import FleetChoice, OwnFleet, find, how_to_continue, verified_by, with_file_rows
-from palestra.cli.console import command_line, masking, notice, say, warn_all
+from palestra.cli.console import command_line, masking, notice, say, say_json, warn_all
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ConfigTree, ResolvedConfig
-from palestra.errors import RunFailed, with_cause
+from palestra.errors import ConfigError, RunFailed, with_cause
 from palestra.fleet import NoFleet
 from palestra.rollouts import Collected, PreparedRun, scored_keys
 from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
     FailedAttempts,
     RunPaths,
     Unscored,
@@ -40,9 +42,11 @@ def collect(
     ng: bool,
     extra: ConfigTree | None = None,
     fleet: FleetToUse = "found",
+    as_json: bool = False,
 ) -> int:
     """Collect rollouts according to the settings; exit 1 when coverage is below the minimum.
 
+    `as_json`: print the run as one JSON document in the end.
     `fleet`: the running fleet, else one of this command (`found`); always one of this command
     (`own`); always the running one (`running`). Raises NoFleet: none is running, and `running` is
     asked for.
@@ -50,6 +54,8 @@ def collect(
     config = load(overrides, ng=ng, extra=extra)
     warn_all(config.warnings)
     args = args_from(CollectArgs, config.tree)
+    if as_json:
+        check_events_target(args.json_events)
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = replace(
         args.settings(config, overwrite=True if ng and not args.resume_from_cache else None),
@@ -65,7 +71,19 @@ def collect(
             main = collect_with(OwnFleet(config, OBSERVER), settings, watch)
         else:
             main = _collect(config, settings, watch, must_run=fleet == "running")
-        return stoppable(main, settings, watch)
+        code = stoppable(main, settings, watch)
+    if as_json and code in {0, RunFailed.exit_code}:
+        say_json(api.open_run(settings.output_jsonl_fpath).to_dict())
+    return code
+
+
+def check_events_target(json_events: str | None) -> None:
+    """Raise ConfigError: the events and the JSON document would both go to standard output."""
+    if json_events == "-":
+        raise ConfigError(
+            "--json and --json-events - cannot be combined: both print on stdout",
+            hint="write the events to a file: --json-events FILE",
+        )
 
 
 def stoppable(main: Coroutine[Any, Any, int], settings: CollectSettings, watch: Watch) -> int:
@@ -141,8 +159,7 @@ def report(
         notice(f"{kind}: {message}")
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
-        hint=f"{shown(prepared.paths.failures)} has the reason of each failed rollout; "
-        + failures.unscored.what_helps(),
+        hint=f"{failures.where(prepared.paths)}; {failures.unscored.what_helps()}",
     )
     notice(f"error: {error.message}")
     notice(f"hint: {error.hint}")
@@ -157,17 +174,30 @@ class _Failures:
     """The first message of each failure class, with its hint and its cause."""
     unscored: Unscored
     """The rollouts without a reward, grouped by what would help them."""
+    key: str = ""
+    """The first failed rollout, as `palestra show` takes it."""
+
+    def where(self, paths: RunPaths) -> str:
+        """Return the command that shows the first failed rollout, and the file that has all."""
+        file = f"{shown(paths.failures)} has the reason of each failed rollout"
+        if not self.key:
+            return file
+        return (
+            f"palestra show {shown(paths.output)} {self.key} shows the first failed rollout, {file}"
+        )
 
     @classmethod
     def of(cls, paths: RunPaths) -> Self:
         first: dict[str, str] = {}
+        key = ""
         attempts = FailedAttempts()
         for line in read_jsonl(paths.failures) if paths.failures.exists() else ():
             attempts.note(line.row)
             if not line.row.get(FAILURE_TERMINAL):
                 continue  # another attempt followed, and has the last word
+            key = key or f"{line.row[TASK_INDEX]}:{line.row[ROLLOUT_INDEX]}"
             hint = own_hint(str(line.row.get("hint") or ""))
             message = str(line.row["message"]) + (f" ({hint})" if hint else "")
             marked = with_cause(message, line.row.get("cause"))
             first.setdefault(str(line.row[FAILURE_CLASS]), marked)
-        return cls(first, attempts.unscored(scored=scored_keys(paths.output)))
+        return cls(first, attempts.unscored(scored=scored_keys(paths.output)), key)

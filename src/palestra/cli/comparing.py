@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-import orjson
-
 from palestra.analysis import (
     Comparison,
     Estimate,
@@ -45,7 +43,7 @@ def compare_runs(args: CompareArgs) -> int:
     for text in comparison.notices:
         notice(text)
     if args.as_json:
-        say_json({**_plain(comparison), "gate": gate})
+        say_json({**comparison.to_dict(), "gate": gate})
     else:
         _show(comparison, gate, markdown=args.as_markdown)
     return GATE_FAILED if gate is not None and not gate.passed else 0
@@ -74,11 +72,6 @@ def _check(args: CompareArgs) -> None:
         raise ConfigError("--tolerance and --scored-only only affect --gate: add --gate")
     if args.tolerance is not None and not args.tolerance >= 0:
         raise ConfigError(f"--tolerance must be a number of 0 or more, got {args.tolerance}")
-
-
-def _plain(comparison: Comparison) -> dict[str, object]:
-    decoded: dict[str, object] = orjson.loads(orjson.dumps(comparison))
-    return decoded
 
 
 def _show(comparison: Comparison, gate: RegressionGate | None, *, markdown: bool) -> None:

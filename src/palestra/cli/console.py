@@ -21,6 +21,8 @@ INTERRUPTED = 130
 _HAVE_FLAGS = frozenset({"palestra", "__main__.py"})
 """The programs whose users give settings as flags. Those of NeMo Gym take overrides."""
 THREADS_END_S = 0.5
+STDOUT = 1
+STDERR = 2
 
 
 def is_plain() -> bool:
@@ -35,8 +37,38 @@ def say(text: str = "") -> None:
 
 
 def say_json(value: object) -> None:
-    """Print a JSON document on standard output."""
-    say(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    """Print a JSON document on standard output, also inside `stdout_for_json`."""
+    document = visible(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    stream = sys.__stdout__ if sys.stdout is sys.stderr else sys.stdout
+    if stream is not None:
+        stream.write(document + "\n")
+        stream.flush()
+
+
+@contextlib.contextmanager
+def stdout_for_json() -> Iterator[None]:
+    """Keep standard output for the document that `say_json` prints.
+
+    Everything else that the body prints goes to standard error: the lines of the command, and what
+    authors' code and child processes write. Nothing changes where a program has replaced `sys.stdout`.
+    """
+    original = sys.__stdout__
+    if original is None or sys.stdout is not original:
+        yield
+        return
+    original.flush()
+    with (
+        os.fdopen(os.dup(STDOUT), "w", encoding="utf-8") as document,
+        contextlib.redirect_stdout(sys.stderr),
+    ):
+        os.dup2(STDERR, STDOUT)
+        sys.__dict__["__stdout__"] = document  # typeshed calls it final
+        try:
+            yield
+        finally:
+            sys.__dict__["__stdout__"] = original
+            document.flush()
+            os.dup2(document.fileno(), STDOUT)
 
 
 def notice(text: str) -> None:

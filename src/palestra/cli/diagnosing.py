@@ -11,7 +11,7 @@ def diagnose(args: DiagnoseArgs) -> int:
     """Print the diagnosis of a run; exit 1 when something is wrong."""
     diagnosis = api.diagnose(args.run, inputs=args.inputs, logs=args.logs)
     if args.as_json:
-        say_json(diagnosis.as_json())
+        say_json(diagnosis.to_dict())
     else:
         show(diagnosis)
     # Of a run that is whole, what its log says beside it was overcome.

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from palestra.api import Evaluation, OwnFleet, prepare_evaluation
-from palestra.cli.collecting import collect_with, stoppable
-from palestra.cli.console import command_line, masking, notice, say
+from palestra.api import Evaluation, OwnFleet, open_run, prepare_evaluation
+from palestra.cli.collecting import check_events_target, collect_with, stoppable
+from palestra.cli.console import command_line, masking, notice, say, say_json
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.watching import watching
@@ -13,6 +13,8 @@ from palestra.settings import EvalArgs
 
 def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     """Run one environment against one model, and profile the rollouts."""
+    if args.as_json:
+        check_events_target(args.collecting.get("json_events"))
     with prepare_evaluation(args, overrides, notice) as evaluation:
         return _evaluate(evaluation, args)
 
@@ -35,4 +37,6 @@ def _evaluate(evaluation: Evaluation, args: EvalArgs) -> int:
     group_by = args.group_by or evaluation.group_by
     if output.exists():
         profile_files(None, output, allow_partial=True, group_by=group_by)
+    if args.as_json:
+        say_json(open_run(output).to_dict())
     return code

@@ -107,6 +107,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "cluster logs": ("palestra cluster logs my_run",),
     "cluster retry-failed": ("palestra cluster retry-failed my_run",),
     "cluster cancel": ("palestra cluster cancel my_run",),
+    "cluster merge-runs": ("palestra cluster merge-runs seeds-0-3 seeds-4-7 --output-dir all",),
     "cluster merge-shards": ("palestra cluster merge-shards out/plan.json",),
 }
 """Command lines, by the words that name the command."""

@@ -5,6 +5,7 @@ A settings model is imported when its command is called, so that `palestra --hel
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
 from types import NoneType
@@ -13,6 +14,7 @@ from typing import (
     Annotated,
     Any,
     ClassVar,
+    Final,
     Literal,
     NoReturn,
     TypeVar,
@@ -23,7 +25,7 @@ from typing import (
 import typer
 from typer.core import TyperCommand
 
-from palestra.cli.console import guarded
+from palestra.cli.console import guarded, stdout_for_json
 from palestra.config import Flag, NamedFile
 
 if TYPE_CHECKING:  # it takes as long to import as all of this
@@ -32,6 +34,11 @@ if TYPE_CHECKING:  # it takes as long to import as all of this
 
 Flags = dict[str, Any]
 """The flags that the user gave, by the names of the settings."""
+AS_JSON: Final = "as_json"
+"""The setting `--json` of the commands that can print their result as one JSON document."""
+JsonFlag = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout, all else on stderr.")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Overrides of the configuration: key=value, ++key=value, ~key."),
@@ -130,7 +137,8 @@ def _command(
 
     def call(**values: Any) -> None:
         used = {name: value for name in flags if (value := values.pop(name)) is not None}
-        function(used, **values)
+        with stdout_for_json() if used.get(AS_JSON) else nullcontext():
+            function(used, **values)
 
     keyword_only = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)

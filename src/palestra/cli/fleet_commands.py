@@ -16,7 +16,7 @@ from palestra.cli.console import masking, notice, say, say_json, warn_all
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_lines_or_blocks, print_table
-from palestra.config import ConfigTree, ResolvedConfig, dump_yaml
+from palestra.config import ConfigTree, ResolvedConfig, dump_yaml, redact
 from palestra.errors import ConfigError
 from palestra.fleet import (
     PROCESS,
@@ -130,7 +130,7 @@ def status(args: StatusArgs, overrides: list[str], *, ng: bool = False) -> int:
         _print_json(statuses)
     elif statuses is None:
         say("No Palestra servers found running.")
-        notice("hint: start some with `palestra run` (or ng_run)")
+        notice("hint: start some with `palestra run` (`gym env start`, `ng_run`)")
     else:
         show_statuses(statuses)
         say(summary_line(statuses))
@@ -194,10 +194,13 @@ def _print_json(statuses: list[ServerStatus] | None) -> None:
     say_json(listed)
 
 
-def dump_config(overrides: list[str], *, ng: bool) -> int:
+def dump_config(overrides: list[str], *, ng: bool, as_json: bool = False) -> int:
     """Print the resolved configuration, with secrets masked."""
     config = load(overrides, ng=ng)
     warn_all(config.warnings)
+    if as_json:
+        say_json(redact(config.tree, config.secrets))
+        return 0
     sys.stdout.write(dump_yaml(config))
     return 0
 

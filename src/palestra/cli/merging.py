@@ -6,14 +6,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from palestra.api import FleetChoice, OwnFleet, find
-from palestra.cli.console import notice, say, warn_all
+from palestra.api import FleetChoice, OwnFleet, find, open_run
+from palestra.cli.console import notice, say, say_json, warn_all
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_key_metrics
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
-from palestra.rollouts import MergePlan, aggregate, merge
+from palestra.rollouts import MergePlan, RunSize, aggregate, merge
 from palestra.schema import JsonDict, RunPaths
 from palestra.settings import AggregateArgs, MergeArgs, args_from, load
 from palestra.system import shown
@@ -57,13 +57,16 @@ def merge_arguments(args: MergeArgs) -> int:
     overrides = [item for item in args.shards if _is_override(item)]
     config = load(overrides, ng=False, require_all=bool(overrides))
     warn_all(config.warnings)
-    return merge_shards(
+    code = merge_shards(
         config,
         args.output,
         [item for item in args.shards if item not in overrides],
         allow_partial=args.allow_partial,
         overwrite=args.overwrite,
     )
+    if args.as_json:
+        say_json(open_run(args.output).to_dict())
+    return code
 
 
 def merge_shards(
@@ -73,14 +76,23 @@ def merge_shards(
     *,
     allow_partial: bool,
     overwrite: bool,
+    run_size: RunSize | None = None,
     own_fleet: bool = False,
 ) -> int:
     """Merge `shards` into `output`, and get the metrics from their agents where these are
     reachable.
 
-    `own_fleet`: do not use a running fleet.
+    `run_size`: the size of the run; default: the size that all shards name. `own_fleet`: do not use a
+    running fleet.
     """
-    plan = merge(output, shards, allow_partial=allow_partial, overwrite=overwrite, report=notice)
+    plan = merge(
+        output,
+        shards,
+        allow_partial=allow_partial,
+        overwrite=overwrite,
+        run_size=run_size,
+        report=notice,
+    )
     if plan.accounting.scored:
         metrics = plan.paths.aggregate_metrics
         try:

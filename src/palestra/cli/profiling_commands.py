@@ -5,7 +5,8 @@ from pathlib import Path
 
 from palestra import api
 from palestra.analysis import Files, GroupSummary, PassAtK, Range, RunSummary
-from palestra.cli.console import notice, say, warn_all
+from palestra.api import RunProfile
+from palestra.cli.console import notice, say, say_json, warn_all
 from palestra.cli.tables import print_table
 from palestra.config import ConfigTree
 from palestra.errors import InputDataError
@@ -16,12 +17,14 @@ from palestra.system import shown
 _WHAT_TO_TYPE = "pass the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
 
 
-def profile(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
+def profile(
+    overrides: list[str], *, ng: bool, extra: ConfigTree | None = None, as_json: bool = False
+) -> int:
     """Profile a run according to the settings."""
     config = load(overrides, ng=ng, extra=extra, require_all=False)
     warn_all(config.warnings)
     args = args_from(ProfileArgs, config.tree, hint=HOW_TO_GIVE if ng else _WHAT_TO_TYPE)
-    files = profile_files(
+    profiled = profile_files(
         args.materialized_inputs_jsonl_fpath,
         args.rollouts_jsonl_fpath,
         allow_partial=args.allow_partial_rollouts,
@@ -31,19 +34,19 @@ def profile(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) 
         # only then are agents needed, and what starts them
         from palestra.cli.merging import ask_agents
 
-        rollouts = _one_plain_file(files)
+        rollouts = _one_plain_file(profiled.rollouts)
         destination = RunPaths(rollouts).aggregate_metrics
         ask_agents(config, rollouts, destination)
         say(f"  {shown(destination)}")
+    if as_json:
+        say_json(profiled.to_dict())
     return 0
 
 
 def profile_files(
     inputs: Files | None, rollouts: Files, *, allow_partial: bool, group_by: str | None
-) -> Sequence[Path]:
-    """Write the profile next to the rollouts and print its table; return the paths of the rollouts
-    files.
-    """
+) -> RunProfile:
+    """Write the profile next to the rollouts, print its table and return it."""
     profiled = api.profile(rollouts, inputs, allow_partial=allow_partial, group_by=group_by)
     summary, paths = profiled.summary, profiled.paths
     for text in summary.notices:
@@ -57,7 +60,7 @@ def profile_files(
     for path in (paths.reward_profiling, paths.agent_metrics, paths.report):
         if path.exists():
             say(f"  {shown(path)}")
-    return profiled.rollouts
+    return profiled
 
 
 def show_summary(summary: RunSummary, *, by_family: bool) -> None:

@@ -1,11 +1,9 @@
 """`reverify`: run today's verifiers over stored responses, inside this command and without a model."""
 
-import contextlib
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from palestra.api import own_overrides, prepared_reverification
+from palestra.api import Reverified, own_overrides, prepared_reverification
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
@@ -21,9 +19,7 @@ from palestra.system import shown
 def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
     """Verify stored rows again; exit 1 when some rows could not be verified."""
     overrides = [*overrides, *own_overrides(args.environment, args.own_settings)]
-    # What a program is to read from standard output is the result alone.
-    quiet = contextlib.redirect_stdout(sys.stderr) if args.as_json else contextlib.nullcontext()
-    with quiet, prepared_reverification(args, overrides, OBSERVER) as prepared:
+    with prepared_reverification(args, overrides, OBSERVER) as prepared:
         try:
             result = run_to_end(prepared.run())
         except CommandStopped as stopped:
@@ -38,7 +34,7 @@ def _report(result: JsonObject, args: ReverifyArgs, paths: ReverifyPaths) -> int
     """Print the accounting, the table of changes and the files; return the exit code."""
     failed: dict[str, int] = result["failed"]
     if args.as_json:
-        say_json(result)
+        say_json(Reverified(paths.output, result).to_dict())
     else:
         _show_changes(result)
         for path in paths.all():

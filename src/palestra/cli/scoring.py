@@ -13,7 +13,6 @@ from palestra.cli.console import notice, say, say_json
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
 from palestra.errors import ConfigError
-from palestra.schema import JsonDict
 from palestra.settings import ScoresArgs
 
 
@@ -48,8 +47,7 @@ def show_scores(args: ScoresArgs) -> int:
         notice(text)
     models = scored.models
     if args.as_json:
-        table: JsonDict = {"k": args.k, "unit": "percent", "models": models}
-        say_json(table)
+        say_json(scored.to_dict())
         return 0
     unit = FRACTIONS if args.fractions else PERCENT
     columns = _columns(models, args.k)
@@ -70,6 +68,8 @@ def _label_and_path(run: str) -> tuple[str, str]:
     The path of an existing file is never split at its `=`.
     """
     name, equals, path = run.partition("=")
+    if equals and not (name and path) and not Path(run).exists():
+        raise ConfigError(f"{run!r} is not NAME=RUN", hint="for example base=runs/base")
     return (name, path) if equals and not Path(run).exists() else ("", run)
 
 

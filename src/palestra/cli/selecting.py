@@ -12,17 +12,17 @@ from palestra.analysis import (
     TaskVerdict,
     provenance_path,
 )
-from palestra.api import select
+from palestra.api import TaskSelection, select
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
-from palestra.errors import RunFailed
-from palestra.schema import JsonDict
+from palestra.errors import ConfigError, RunFailed
 from palestra.settings import SelectArgs
 from palestra.system import shown
 
 
 def select_tasks(args: SelectArgs) -> int:
     """Select tasks, export them, and print how many tasks got each verdict."""
+    _refuse_unused(args)
     criteria = SelectionCriteria(
         band=None if args.band is None else RateBand.parse(args.band),
         min_rollouts=args.min_rollouts,
@@ -39,7 +39,8 @@ def select_tasks(args: SelectArgs) -> int:
     for text in selection.notices:
         notice(text)
     if args.as_json:
-        say_json(_as_json(selection, args))
+        out = None if args.out is None or not selection.kept else str(args.out)
+        say_json({"out": out, **TaskSelection(selection, criteria, args.rollouts).to_dict()})
     else:
         _show(selection, args)
     if not selection.kept:
@@ -48,6 +49,14 @@ def select_tasks(args: SelectArgs) -> int:
             hint="widen --band, lower --min-rollouts, or raise --max-tokens",
         )
     return 0
+
+
+def _refuse_unused(args: SelectArgs) -> None:
+    """Raise ConfigError: an option was set that does nothing without another."""
+    if args.overwrite and args.out is None:
+        raise ConfigError("--overwrite does nothing without --out: add --out FILE")
+    if args.decided_only and args.band is None:
+        raise ConfigError("--decided-only does nothing without --band: add --band LOW..HIGH")
 
 
 def _show(selection: Selection, args: SelectArgs) -> None:
@@ -79,13 +88,3 @@ def _row(verdict: TaskVerdict, tasks: Sequence[JudgedTask]) -> list[str]:
     never = sum(task.more_rollouts is None for task in unsure)
     needed = f"{rollouts_needed}" + (f", and {never} on an edge itself" if never else "")
     return [verdict, str(len(tasks)), str(len(unsure)), needed if unsure else "-"]
-
-
-def _as_json(selection: Selection, args: SelectArgs) -> JsonDict:
-    return {
-        "out": None if args.out is None or not selection.kept else str(args.out),
-        "counts": {verdict.value: len(selection.of(verdict)) for verdict in TaskVerdict},
-        "kept": [selection.tasks[position].task for position in selection.kept],
-        "failures": selection.failures,
-        "borderline": [task for task in selection.tasks if task.borderline],
-    }

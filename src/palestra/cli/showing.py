@@ -1,6 +1,8 @@
 """`show`: a component, a run, or one rollout of a run."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +25,7 @@ _RUN_ENDINGS: Final = (".jsonl", ".gz", ".zst", ".json", ".html")
 
 def show(args: ShowArgs) -> int:
     """Show what the first argument names: the files of a run, else a component."""
-    with paged():
+    with nullcontext() if args.as_json else paged():
         if _is_run(args):
             _show_run(args)
         else:
@@ -180,17 +182,9 @@ def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
     entry = api.run_entry(args.subject if Path(args.subject).exists() else outputs[0])
     groups = api.failure_groups(outputs)
     if args.as_json:
-        failures = [
-            {
-                "failure_class": group.failure_class,
-                "count": group.count,
-                "message": group.message,
-                "task": group.task,
-                "rollout": group.rollout,
-            }
-            for group in groups
-        ]
-        say_json({**entry.to_dict(), "failures": failures})
+        run = api.open_run(args.subject if Path(args.subject).exists() else outputs[0])
+        failures = [asdict(group) for group in groups]
+        say_json({**run.to_dict(), "state": entry.state, "failures": failures})
         return
     say(f"{entry.environment or shown(entry.path)} with {entry.model or 'an unknown model'}")
     report = RunPaths(outputs[0]).report

@@ -1,16 +1,12 @@
 """`verify-env`: test whether an environment's rewards can be trusted."""
 
 import asyncio
-import contextlib
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-import orjson
-
 from palestra.api import find_subject, own_overrides
-from palestra.cli.console import leave_now, masking, notice, say
+from palestra.cli.console import leave_now, masking, notice, say, say_json
 from palestra.cli.guard import tell_guard
 from palestra.cli.tables import print_table
 from palestra.conformance import (
@@ -41,9 +37,7 @@ def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
         show_report(report, as_json=args.as_json)
         leave_now(RunFailed.exit_code)
 
-    # What a program is to read from standard output is the result alone.
-    quiet = contextlib.redirect_stdout(sys.stderr) if args.as_json else contextlib.nullcontext()
-    with masking(subject.config.secrets), quiet:
+    with masking(subject.config.secrets):
         report = asyncio.run(_examined(subject, limits, give_up, as_json=args.as_json))
     return show_report(report, as_json=args.as_json)
 
@@ -77,8 +71,7 @@ def show_locked(work: JsonObject, problem: str) -> None:
 def show_report(report: VerifierReport, *, as_json: bool = False) -> int:
     """Print a report, and return its exit code."""
     if as_json:
-        sys.__stdout__.write(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2).decode())  # type: ignore[union-attr]
-        sys.__stdout__.write("\n")  # type: ignore[union-attr]
+        say_json(report.as_json())
     else:
         _show(report)
     if report.passed:

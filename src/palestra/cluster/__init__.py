@@ -9,6 +9,7 @@
     plan.py         the `Run` itself, frozen and serialisable: what the code inside a job reads
     layout.py       the name of every file in a run's output folder
     records.py      JSON objects in files, JSON lines, the last lines of logs
+    growth.py       more seeds for a run; runs of one plan as one
     shard.py        a shard's rows and its done file
     lease.py        one writer for each shard
     ports.py        free ports of a node
@@ -35,10 +36,11 @@ from palestra.cluster.completeness import check_shards, write_completeness
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.executors.here import to_stderr
 from palestra.cluster.following import RunStatus, Standing, UnitStatus, status_of
+from palestra.cluster.growth import JoinedRuns, join_runs
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.lease import CHECK_S, LeaseWatch
 from palestra.cluster.overrides import collect_settings
-from palestra.cluster.plan import Role, Run, read_plan
+from palestra.cluster.plan import Policy, Role, Run, read_plan
 from palestra.cluster.ports import PortLocks, address_here, answered
 from palestra.cluster.records import tail
 from palestra.cluster.resubmit import resubmit
@@ -84,7 +86,9 @@ __all__ = [
     "Arguments",
     "Executor",
     "JobFiles",
+    "JoinedRuns",
     "LeaseWatch",
+    "Policy",
     "PortLocks",
     "Role",
     "Run",
@@ -99,6 +103,7 @@ __all__ = [
     "collect_settings",
     "executor_for",
     "folder_of",
+    "join_runs",
     "ledger",
     "nemo_gym_rollouts",
     "read_plan",

@@ -1,13 +1,15 @@
 """Build the components of jobs and compute the resources that they need. Pure: no files, no Slurm."""
 
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from palestra.cluster.configs import ClusterConfig
 from palestra.cluster.places import merged, parse_mounts, same_place
 from palestra.cluster.plan import (
+    CLOSING_ROLES,
     After,
     Allocation,
     Component,
@@ -20,12 +22,15 @@ from palestra.cluster.plan import (
 )
 from palestra.cluster.servers import server_command
 from palestra.errors import ConfigError
-from palestra.settings import RolloutOptions
+from palestra.settings import ModelServer, RolloutOptions
 
 SERVER: Final = "server"
 SANDBOX: Final = "sandbox"
 DRIVER: Final = "driver"
 RAY: Final = "ray"
+MERGE: Final = "merge"
+"""The part of a cluster's configuration that holds for the jobs that prepare, merge and profile."""
+CLOSING_CPUS: Final = 2
 SHARED_WITH_RAY: Final = ("/tmp", "/dev/shm")  # noqa: S108 - where Ray's processes of a node meet
 SLURM_ARRAY_SIZE: Final = 1001
 """Slurm's default for MaxArraySize: the largest number of tasks of one array."""
@@ -93,6 +98,38 @@ def allocations(
     return tuple(allocations_found)
 
 
+def server_name(model: str) -> str:
+    """Return the name of the component that serves a model besides the policy."""
+    return f"{SERVER}-{model}"
+
+
+def _with_devices(components: Sequence[Component]) -> Iterator[Component]:
+    """Yield the components of a job, with GPUs of its own for each that needs some.
+
+    Where two programs of a group need GPUs, each step is given all of them, because the steps of a
+    job overlap, and sees only its own.
+    """
+    first_free: Counter[int] = Counter()
+    total: Counter[int] = Counter()
+    for component in components:
+        total[component.group] += component.gpus
+    for component in components:
+        first, in_group = first_free[component.group], total[component.group]
+        first_free[component.group] += component.gpus
+        if not component.gpus or component.gpus == in_group:
+            yield component
+            continue
+        devices = tuple(range(first, first + component.gpus))
+        restricted = ("env", f"CUDA_VISIBLE_DEVICES={','.join(map(str, devices))}")
+        yield replace(
+            component,
+            gpus=in_group,
+            devices=devices,
+            argv=(*restricted, *component.argv),
+            worker_argv=(*restricted, *component.worker_argv) if component.worker_argv else (),
+        )
+
+
 class Parts:
     """Builds the components of jobs."""
 
@@ -116,41 +153,48 @@ class Parts:
         """
         parts = []
         if self._options.self_hosted:
-            parts.append(self._server())
+            parts.append(self._server(SERVER, self._options.policy_server))
+        for name, server in self._options.further_servers.items():
+            parts.append(self._server(server_name(name), server))
         if self._options.with_sandbox:
             parts.append(self._sandbox())
         if self._options.ray_nodes:
             parts.append(self._ray())
         parts.append(self._main(DRIVER, Role.DRIVER, ("drive", "{plan}", "{shard}"), cpus=DRIVER))
-        return tuple(replace(part, group=self._group(part.name, parts)) for part in parts)
+        grouped = [replace(part, group=self._group(part, parts)) for part in parts]
+        return tuple(_with_devices(grouped))
 
     def partitions(self, components: Sequence[Component]) -> tuple[str | None, ...]:
         """Return the partition of each group of components that share one, in the order of the
         groups.
         """
-        by_group = {part.group: self._partition(part.name) for part in components}
+        by_group = {part.group: self._partition(part) for part in components}
         return tuple(by_group[group] for group in sorted(by_group))
 
     def closing(self, role: Role, command: str) -> Component:
         """Return the component that is alone in its job, such as the merge or the profile."""
-        return self._main(role.value, role, (command, "{plan}"), cpus=DRIVER)
+        return self._main(role.value, role, (command, "{plan}"), cpus=MERGE)
 
-    def _partition(self, part: str) -> str | None:
-        """Return the partition of a component. Main steps of every kind use the driver's partition."""
-        kind = part if part in {SERVER, SANDBOX} else DRIVER
-        return (
-            self._options.partition or self._cluster.partitions.get(kind) or self._cluster.partition
-        )
+    def _partition(self, part: Component) -> str | None:
+        """Return the partition of a component. A Ray cluster is in the driver's partition."""
+        options, partitions = self._options, self._cluster.partitions
+        if part.role in CLOSING_ROLES:
+            own_partition = options.merge_partition or partitions.get(MERGE)
+            if own_partition:
+                return own_partition
+        kind = part.role.value if part.role in {Role.SERVER, Role.SANDBOX} else DRIVER
+        return options.partition or partitions.get(kind) or self._cluster.partition
 
-    def _group(self, part: str, components: Sequence[Component]) -> int:
+    def _group(self, part: Component, components: Sequence[Component]) -> int:
         """Return the group of a component: one per partition. Several groups make a heterogeneous
         job.
 
         The driver's partition is group 0, because the supervisor runs on the first node of group 0.
         The others are sorted, so the order of components makes no difference.
         """
-        driver_partition = self._partition(DRIVER)
-        others = {self._partition(component.name) for component in components} - {driver_partition}
+        driver = next(component for component in components if component.role is Role.DRIVER)
+        driver_partition = self._partition(driver)
+        others = {self._partition(component) for component in components} - {driver_partition}
         ordered = [driver_partition, *sorted(others, key=str)]
         return ordered.index(self._partition(part))
 
@@ -164,27 +208,27 @@ class Parts:
             interval_s=wait.interval_s,
         )
 
-    def _server(self) -> Component:
-        options, cluster = self._options, self._cluster
-        command = server_command(options, python=self._python())
-        kind = "gym" if options.server_type == "llama_cpp" else options.server_type
+    def _server(self, name: str, server: ModelServer) -> Component:
+        cluster = self._cluster
+        command = server_command(server, python=self._python())
+        kind = "gym" if server.type == "llama_cpp" else server.type
         return Component(
-            name=SERVER,
+            name=name,
             role=Role.SERVER,
             argv=command.argv,
             worker_argv=command.worker_argv,
-            container=self._container(options.server_container, str(kind), "--server-type"),
-            nodes=options.server_nodes,
-            tasks=options.server_nodes,
+            container=self._container(server.container, kind, "--server-type"),
+            nodes=server.nodes,
+            tasks=server.nodes,
             cpus=cluster.cpus.get(SERVER, 1),
-            gpus=options.server_gpus,
+            gpus=server.gpus,
             mem_mib=cluster.mem_mib.get(SERVER),
             env={**cluster.env, **self._pythonpath(), **command.env},
             inherit=cluster.inherit_env,
             mounts=self._mounts,
             workdir=self._facts.workdir,
             on_exit=cluster.on_exit.get("server", OnExit()),
-            probe=self._probe("/v1/models", options.policy_name),
+            probe=self._probe("/v1/models", server.requested_name),
             port_range=cluster.port_range,
         )
 
@@ -255,7 +299,7 @@ class Parts:
             role=role,
             argv=(*self._palestra(), "cluster", *command),
             container=self._container(options.gym_container, "gym", "the main step"),
-            cpus=cluster.cpus.get(cpus, 1),
+            cpus=cluster.cpus.get(cpus, CLOSING_CPUS if cpus == MERGE else 1),
             mem_mib=cluster.mem_mib.get(cpus),
             env={**cluster.env, **self._pythonpath()},
             inherit=self.secrets if collecting else cluster.inherit_env,

@@ -51,7 +51,7 @@ def exit_policy(text: Any) -> Any:
 
 
 def _parts(values: ConfigTree) -> ConfigTree:
-    known_parts = ("server", "sandbox", "driver", "ray")
+    known_parts = ("server", "sandbox", "driver", "ray", "merge")
     for name in values:
         if name not in known_parts:
             raise ValueError(f"there is no part {name!r}; the parts are {', '.join(known_parts)}")
@@ -100,6 +100,7 @@ class ClusterConfig(BaseModel):
     qos: Line | None = None
     time: Time | None = None
     time_min: Time | None = None
+    merge_time: Time | None = None
     exclusive: bool | None = None
     sbatch: dict[str, Line] = Field(default_factory=dict)
     srun_options: tuple[Line, ...] = ()

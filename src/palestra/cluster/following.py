@@ -58,6 +58,8 @@ class UnitStatus:
     reason: str = ""
     restarts: int = 0
     rollouts: Mapping[str, int] = field(default_factory=dict)
+    mean_reward: float | None = None
+    """Of a shard that is done, over its scored rollouts."""
     servers: JsonObject = field(default_factory=dict)
     components: Sequence[JsonObject] = ()
     open_ids: tuple[str, ...] = ()
@@ -65,10 +67,11 @@ class UnitStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """The status of all units of a run."""
+    """The status of all units of a run. `gpu_hours`: of all its jobs so far; None: not known."""
 
     run: Run
     units: tuple[UnitStatus, ...]
+    gpu_hours: float | None = None
 
     @property
     def done(self) -> bool:
@@ -108,7 +111,10 @@ def status_of(files: RunFiles, run: Run, executor: Executor, *, record: bool = T
     statuses = [_status_of_attempts(files, unit, states) for unit in units]
     statuses += [_status(files, unit, None) for unit in _not_submitted(files, run, units)]
     statuses = _with_expected(run, statuses)
-    status = RunStatus(run, tuple(_with_dependants(run, statuses)))
+    submitted_ids = [event.job_id for event in ledger.submitted(files.ledger)]
+    status = RunStatus(
+        run, tuple(_with_dependants(run, statuses)), executor.gpu_hours(submitted_ids)
+    )
     if record:
         _record_those_that_never_start(files, status)
     return status
@@ -151,7 +157,12 @@ def _status_of_attempts(
 
 def _status(files: RunFiles, unit: RunUnit, job_state: JobState | None) -> UnitStatus:
     if unit.is_shard and is_done(files.shard(unit.name)):
-        return UnitStatus(unit, Standing.DONE, rollouts=_rollouts(files, unit))
+        return UnitStatus(
+            unit,
+            Standing.DONE,
+            rollouts=_rollouts(files, unit),
+            mean_reward=_mean_reward(files, unit),
+        )
     result = read_object(unit.files.result) or {}
     state = job_state.state if job_state is not None else Phase.UNKNOWN
     reason = _reason(result, job_state)
@@ -172,9 +183,15 @@ def _status(files: RunFiles, unit: RunUnit, job_state: JobState | None) -> UnitS
         reason,
         job_state.restarts if job_state else 0,
         _rollouts(files, unit) if unit.is_shard else {},
-        state_file.get("servers") or {} if standing is Standing.RUNNING else {},
-        state_file.get("components") or () if standing is not Standing.QUEUED else (),
+        servers=state_file.get("servers") or {} if standing is Standing.RUNNING else {},
+        components=state_file.get("components") or () if standing is not Standing.QUEUED else (),
     )
+
+
+def _mean_reward(files: RunFiles, unit: RunUnit) -> float | None:
+    """Return the mean reward that the done file of a shard names; None without one."""
+    value = (read_object(files.shard(unit.name).done) or {}).get("mean_reward")
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _reason(result: JsonObject, job_state: JobState | None) -> str:

@@ -32,6 +32,7 @@ def checked_options(**settings: Any) -> RolloutOptions:
     raise_problems(
         [
             *_server_problems(options),
+            *_further_server_problems(options),
             *_key_value_problems(options),
             *_name_problems(options),
             *override_problems(options.serve_override, "--serve-override"),
@@ -92,6 +93,21 @@ def _server_problems(options: RolloutOptions) -> list[str]:
         problems.append(
             "--policy-api-key-env: leave it out, as each job makes a key for its self-hosted server"
         )
+    return problems
+
+
+def _further_server_problems(options: RolloutOptions) -> list[str]:
+    """Return what is wrong with the servers of `--server`."""
+    problems = []
+    for name, server in options.further_servers.items():
+        where = f"--server {name}"
+        if server.gpus and server.cpu:
+            problems.append(f"{where}: gpus and cpu: give one of them")
+        elif not server.gpus and not server.cpu:
+            problems.append(f"{where}: it needs gpus=N, or cpu=true")
+        problems += argument_problems(_words(server.args, f"{where}.args"), f"{where}.args")
+        entrypoint = _words(server.entrypoint or "", f"{where}.entrypoint")
+        problems += argument_problems(entrypoint, f"{where}.entrypoint")
     return problems
 
 
@@ -241,6 +257,8 @@ def unused_here(options: JobOptions, cluster: ClusterConfig) -> list[str]:
         "--partition": options.partition is not None,
         "--exclusive": options.exclusive is not None,
         "--array-cap": isinstance(options, RolloutOptions) and options.array_cap is not None,
+        "--merge-partition": isinstance(options, RolloutOptions)
+        and options.merge_partition is not None,
     }
     if cluster.executor in HERE and (option_names := _options_set(for_queue)):
         return [f"{option_names}: no effect, since executor {cluster.executor} has no queue"]

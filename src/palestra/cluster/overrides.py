@@ -218,7 +218,7 @@ def served_config(
         if "env.yaml" not in (error.hint or ""):
             raise
         raise ConfigError(error.message, hint=_how_to_give(use_env_yaml=use_env_yaml)) from error
-    problems: list[str] = []
+    problems = _unused_servers(options, config)
     for instance in config.instances.values():
         try:
             _check_settings(instance)
@@ -256,7 +256,7 @@ def _how_to_give(*, use_env_yaml: bool) -> str:
 
 
 def _policy(options: RolloutOptions) -> Mapping[str, Any]:
-    """Return the model's settings, with dummy values for those that are known only inside the job."""
+    """Return the models' settings, with dummy values for those that are known only inside the job."""
     policy: JsonDict = {}
     if options.self_hosted or options.server_address:
         policy["policy_base_url"] = options.server_address or "http://server.invalid/v1"
@@ -265,7 +265,26 @@ def _policy(options: RolloutOptions) -> Mapping[str, Any]:
         policy["policy_api_key"] = "unknown"
     if options.policy_name:
         policy["policy_model_name"] = options.policy_name
+    for name, server in options.further_servers.items():
+        policy[f"{name}_base_url"] = _unknown_url(name)
+        policy[f"{name}_api_key"] = "unknown"
+        policy[f"{name}_model_name"] = server.requested_name
     return policy
+
+
+def _unknown_url(name: str) -> str:
+    """Return a URL that stands for the address of a server that no job has started yet."""
+    return f"http://{name.replace('_', '-')}.invalid/v1"
+
+
+def _unused_servers(options: RolloutOptions, config: ResolvedConfig) -> list[str]:
+    """Return a message for each server of `--server` that no configured server would ask."""
+    settings = [str(instance.settings) for instance in config.instances.values()]
+    return [
+        f"--server {name}: no server of the configuration asks it: none has `${{{name}_base_url}}`"
+        for name in options.further_servers
+        if not any(_unknown_url(name) in text for text in settings)
+    ]
 
 
 def _check_settings(instance: InstanceConfig) -> None:

@@ -85,6 +85,10 @@ MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFI
 """The roles of main steps. Each job has exactly one main step."""
 
 
+CLOSING_ROLES: Final = frozenset({Role.PREPARE, Role.MERGE, Role.PROFILE})
+"""The roles of main steps that need few cores, no GPU and never a whole node."""
+
+
 class ExitAction(str, Enum):  # noqa: UP042  # as above
     """What the supervisor does when a service exits, even with code 0."""
 
@@ -160,6 +164,9 @@ class Component:
     tasks: int = 1
     cpus: int = 1
     gpus: int = 0
+    devices: tuple[int, ...] = ()
+    """The GPUs of each node that this program may see, where other programs of its job have the
+    others. Empty: all."""
     mem_mib: int | None = None
     env: dict[str, str] = field(default_factory=dict)
     """Literal values of environment variables, without `$` or backtick."""
@@ -212,7 +219,12 @@ class Allocation:
 
 @dataclass(frozen=True)
 class After:
-    """A dependency of a job: on another job of the plan (`job`) or on a job id (`job_id`)."""
+    """A dependency of a job: on another job of the plan (`job`) or on a job id (`job_id`).
+
+    `kind`: Slurm's word. An `aftercorr` lets each task of an array follow the same task of the
+    other array when that succeeded, and all of them when the other array has ended in any way. It
+    is the only dependency of its job.
+    """
 
     kind: str = "afterok"
     job: str = ""
@@ -250,6 +262,11 @@ class PlannedJob:
         return next(component for component in self.components if component.is_main)
 
     @property
+    def closing(self) -> bool:
+        """Whether the job reads or merges rows for the whole run, and collects nothing."""
+        return self.main.role in CLOSING_ROLES
+
+    @property
     def services(self) -> tuple[Component, ...]:
         """The components that must be ready before the main step starts."""
         return tuple(component for component in self.components if not component.is_main)
@@ -280,7 +297,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Policy:
-    """The model under evaluation: self-hosted when `server` names a component, else at `base_url`.
+    """A model that rollouts ask, such as the one under evaluation: self-hosted when `server` names a component, else at `base_url`.
 
     For a self-hosted model, the base URL is `http://HOST:PORT/v1` of the published endpoint, and
     the API key is its nonce.
@@ -291,6 +308,9 @@ class Policy:
     base_url: str | None = None
     api_key_env: str | None = None
     """The name of the variable that holds the API key. The key itself is in no file."""
+    name: str = "policy"
+    """The model's name in the configuration: `policy` gives values to `policy_base_url`,
+    `policy_api_key` and `policy_model_name`."""
 
 
 @dataclass(frozen=True)
@@ -358,6 +378,8 @@ class Run:
     code_version: str = ""
     srun_options: tuple[str, ...] = ()
     """Options that are added to every srun, such as a site's `--mpi=none`."""
+    further_models: tuple[Policy, ...] = ()
+    """Models besides the policy whose servers each job starts, such as a judge."""
     command_timeout_s: float = 60.0
     """The time limit of each Slurm command."""
     format: int = FORMAT
@@ -395,6 +417,9 @@ def from_json(text: bytes) -> Run:
             fields_read,
             collect=_record_from(Collect, fields_read["collect"]),
             policy=_record_from(Policy, fields_read["policy"]),
+            further_models=tuple(
+                _record_from(Policy, model) for model in fields_read.get("further_models", ())
+            ),
             shards=tuple(_record_from(Shard, shard) for shard in fields_read["shards"]),
             jobs=tuple(map(_job, fields_read["jobs"])),
         )

@@ -6,8 +6,9 @@ Everything that must be read from outside first (paths, rows, versions, other jo
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
-from palestra.cluster.components import SERVER, Facts, Parts, allocations
+from palestra.cluster.components import SERVER, Facts, Parts, allocations, server_name
 from palestra.cluster.configs import ClusterConfig
 from palestra.cluster.places import mount_problems
 from palestra.cluster.plan import (
@@ -23,6 +24,9 @@ from palestra.cluster.plan import (
 from palestra.cluster.secrets import env_problems, key_problems
 from palestra.config import raise_problems
 from palestra.settings import JobOptions, RolloutOptions
+
+CLOSING_TIME: Final = "1:00:00"
+"""The longest default time limit of a job that merges or profiles."""
 
 
 def plan_run(
@@ -50,6 +54,10 @@ def plan_run(
         python=facts.python,
         collect=_collect(options, facts),
         policy=_policy(options),
+        further_models=tuple(
+            Policy(model=server.requested_name, server=server_name(name), name=name)
+            for name, server in options.further_servers.items()
+        ),
         shards=facts.shards,
         jobs=tuple(with_time(job, options, cluster) for job in jobs),
         cluster=cluster_name,
@@ -163,7 +171,8 @@ def _collecting_jobs(
                     after=after,
                 )
             )
-            after = (After("afterany", job=jobs[-1].name),)
+            kind = "aftercorr" if jobs[-1].array else "afterany"
+            after = (After(kind, job=jobs[-1].name),)
     return tuple(jobs)
 
 
@@ -190,6 +199,8 @@ def _closing_jobs(parts: Parts, collecting: Sequence[PlannedJob]) -> tuple[Plann
 def with_time(job: PlannedJob, options: JobOptions, cluster: ClusterConfig) -> PlannedJob:
     """Return the job with its time limit, and with the time of the warning before the limit."""
     limit = options.time or cluster.time
+    if job.closing:
+        limit = _closing_time(options, cluster, limit)
     signal_s = cluster.signal_s
     if limit is not None:
         # A warning at the very beginning of a short job would let nothing start.
@@ -200,6 +211,16 @@ def with_time(job: PlannedJob, options: JobOptions, cluster: ClusterConfig) -> P
         signal_s=signal_s,
         requeue=cluster.requeue,
     )
+
+
+def _closing_time(options: JobOptions, cluster: ClusterConfig, limit: str | None) -> str | None:
+    """Return the time limit of a job that merges or profiles: its own, or at most an hour."""
+    own_limit = options.merge_time if isinstance(options, RolloutOptions) else None
+    if own_limit or cluster.merge_time:
+        return own_limit or cluster.merge_time
+    if limit is None:
+        return None
+    return limit if seconds_of(limit) <= seconds_of(CLOSING_TIME) else CLOSING_TIME
 
 
 def _policy(options: RolloutOptions) -> Policy:

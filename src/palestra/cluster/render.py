@@ -76,7 +76,7 @@ def submit_script(run: Run) -> str:
 def _dependency_by_hand(run: Run, job: PlannedJob) -> list[str]:
     number = {earlier.name: at for at, earlier in enumerate(run.jobs)}
     parts = [
-        f"{a.kind}:${{job_{number[a.job]}}}" if a.job else f"{a.kind}:{shlex.quote(a.job_id)}"
+        _depends_on(a.kind, f"${{job_{number[a.job]}}}" if a.job else shlex.quote(a.job_id))
         for a in job.after
     ]
     return [f'--dependency="{",".join(parts)}"'] if parts else []
@@ -84,7 +84,13 @@ def _dependency_by_hand(run: Run, job: PlannedJob) -> list[str]:
 
 def dependency(after: Sequence[After], ids: Mapping[str, str]) -> str:
     """Return the value of `--dependency`; empty without dependencies. `ids`: job name -> job id."""
-    return ",".join(f"{a.kind}:{ids[a.job] if a.job else a.job_id}" for a in after)
+    return ",".join(_depends_on(a.kind, ids[a.job] if a.job else a.job_id) for a in after)
+
+
+def _depends_on(kind: str, job_id: str) -> str:
+    # `aftercorr` alone would leave the followers of a task that failed waiting for ever.
+    also = f"?afterany:{job_id}" if kind == "aftercorr" else ""
+    return f"{kind}:{job_id}{also}"
 
 
 def _directives(
@@ -96,6 +102,10 @@ def _directives(
         if group:
             yield "#SBATCH hetjob"
         for key, value in _allocation(allocation, options, cluster).items():
+            if not (key == "exclusive" and job.closing) and not _is_mail(key):
+                yield directive(key, value)
+    if job is run.jobs[-1]:
+        for key, value in _mail(options, cluster).items():
             yield directive(key, value)
 
 
@@ -123,7 +133,8 @@ def _whole_job(
         directives["array"] = f"0-{len(job.shards) - 1}{cap}"
     if job.time_limit:
         directives["time"] = job.time_limit
-    if shortest := options.time_min or cluster.time_min:
+    shortest = options.time_min or cluster.time_min
+    if shortest and not job.closing:
         directives["time-min"] = shortest
     return directives
 
@@ -154,6 +165,23 @@ def _allocation(
         **_own_variables(cluster.sbatch, "sbatch"),
         **_own_variables(options.sbatch_settings, "--sbatch"),
     }
+
+
+def _is_mail(key: str) -> bool:
+    return key.startswith("mail-")
+
+
+def _mail(options: JobOptions, cluster: ClusterConfig) -> dict[str, str]:
+    """Return the mail directives, which only the last job of a run has: one mail for each event.
+
+    The last job never begins when an earlier one failed, so its mail covers that event too.
+    """
+    given_directives = {**cluster.sbatch, **options.sbatch_settings}
+    mail = {key: value for key, value in given_directives.items() if _is_mail(key)}
+    types = [part for part in mail.get("mail-type", "").split(",") if part]
+    if types and not {"NONE", "ALL", "INVALID_DEPEND"} & {part.upper() for part in types}:
+        mail["mail-type"] = ",".join([*types, "INVALID_DEPEND"])
+    return mail
 
 
 def _own_variables(variables: Mapping[str, str], where: str) -> Mapping[str, str]:

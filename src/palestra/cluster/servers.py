@@ -12,7 +12,7 @@ from typing import Final
 from palestra.cluster.plan import KEY_VARIABLE, KEYED
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
-from palestra.settings import RolloutOptions
+from palestra.settings import ModelServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,33 +24,33 @@ class ServerCommand:
     env: dict[str, str] = field(default_factory=dict)
 
 
-def server_command(options: RolloutOptions, *, python: str) -> ServerCommand:
-    """Return the command for `options.server_type`. Raises ConfigError: the type is unknown."""
-    kind = options.server_type or ""
+def server_command(server: ModelServer, *, python: str) -> ServerCommand:
+    """Return the command for a server. Raises ConfigError: the type is unknown."""
+    kind = server.type
     if kind not in TYPES:
         raise ConfigError(
             f"--server-type {kind!r} is unknown (known: {', '.join(sorted(TYPES))})"
             f"{did_you_mean(kind, TYPES)}"
         )
-    return TYPES[kind](options, shlex.split(options.server_args), python)
+    return TYPES[kind](server, shlex.split(server.args), python)
 
 
-def _vllm(options: RolloutOptions, further: Sequence[str], python: str) -> ServerCommand:
+def _vllm(server: ModelServer, further: Sequence[str], python: str) -> ServerCommand:
     del python
-    start = shlex.split(options.server_entrypoint or "vllm serve")
-    argv = [*start, str(options.model), "--served-model-name", options.policy_name]
+    start = shlex.split(server.entrypoint or "vllm serve")
+    argv = [*start, server.model, "--served-model-name", server.requested_name]
     argv += ["--host", "{host}", "--port", "{port}", "--seed", "{server_seed}"]
     copies = _number(further, "--data-parallel-size", "-dp")
-    if options.server_gpus and not _has(further, "--tensor-parallel-size", "-tp"):
-        argv += ["--tensor-parallel-size", str(_per_copy(options.server_gpus, copies))]
-    if options.trust_remote_code:
+    if server.gpus and not _has(further, "--tensor-parallel-size", "-tp"):
+        argv += ["--tensor-parallel-size", str(_per_copy(server.gpus, copies))]
+    if server.trust_remote_code:
         argv += ["--trust-remote-code"]
     env = {"VLLM_API_KEY": "{nonce}", "VLLM_NO_USAGE_STATS": "1"}
-    if options.server_nodes == 1:
+    if server.nodes == 1:
         return ServerCommand((*argv, *further), env=env)
     if not _has(further, "--pipeline-parallel-size", "-pp"):
-        argv += ["--pipeline-parallel-size", str(options.server_nodes)]
-    argv += ["--nnodes", str(options.server_nodes), "--node-rank", "{node_rank}"]
+        argv += ["--pipeline-parallel-size", str(server.nodes)]
+    argv += ["--nnodes", str(server.nodes), "--node-rank", "{node_rank}"]
     argv += ["--master-addr", "{head_host}", "--master-port", "{head_port}", *further]
     return ServerCommand(tuple(argv), (*argv, "--headless"), env)
 
@@ -61,9 +61,9 @@ def _per_copy(gpus: int, copies: int) -> int:
     return gpus // copies
 
 
-def _sglang(options: RolloutOptions, further: Sequence[str], python: str) -> ServerCommand:
+def _sglang(server: ModelServer, further: Sequence[str], python: str) -> ServerCommand:
     del python
-    start = shlex.split(options.server_entrypoint or "python3 -m sglang.launch_server")
+    start = shlex.split(server.entrypoint or "python3 -m sglang.launch_server")
     if "-m" not in start[1:-1]:
         raise ConfigError(
             "--server-entrypoint of sglang is PYTHON -m MODULE: it takes its key as an argument, "
@@ -72,41 +72,41 @@ def _sglang(options: RolloutOptions, further: Sequence[str], python: str) -> Ser
         )
     at = start.index("-m")
     start[at : at + 1] = ["{supervisor}", KEYED]
-    argv = [*start, "--model-path", str(options.model), "--served-model-name", options.policy_name]
+    argv = [*start, "--model-path", server.model, "--served-model-name", server.requested_name]
     argv += ["--host", "{host}", "--port", "{port}", "--random-seed", "{server_seed}"]
-    if options.server_gpus and not _has(further, "--tp-size", "--tensor-parallel-size", "--tp"):
-        argv += ["--tp-size", str(options.server_gpus * options.server_nodes)]
-    if options.trust_remote_code:
+    if server.gpus and not _has(further, "--tp-size", "--tensor-parallel-size", "--tp"):
+        argv += ["--tp-size", str(server.gpus * server.nodes)]
+    if server.trust_remote_code:
         argv += ["--trust-remote-code"]
-    if options.server_nodes > 1:
-        argv += ["--nnodes", str(options.server_nodes), "--node-rank", "{node_rank}"]
+    if server.nodes > 1:
+        argv += ["--nnodes", str(server.nodes), "--node-rank", "{node_rank}"]
         argv += ["--dist-init-addr", "{head_host}:{head_port}"]
     return ServerCommand((*argv, *further), env={KEY_VARIABLE: "{nonce}"})
 
 
-def _llama_cpp(options: RolloutOptions, further: Sequence[str], python: str) -> ServerCommand:
-    if options.trust_remote_code:
+def _llama_cpp(server: ModelServer, further: Sequence[str], python: str) -> ServerCommand:
+    if server.trust_remote_code:
         raise ConfigError(
             "--trust-remote-code: has no effect for llama_cpp, whose models contain no code"
         )
-    if options.server_nodes > 1:
+    if server.nodes > 1:
         raise ConfigError("--server-nodes: llama_cpp runs on one node")
     default = f"{shlex.quote(python)} -m palestra serve-model llama-cpp"
-    start = shlex.split(options.server_entrypoint or default)
+    start = shlex.split(server.entrypoint or default)
     # The embedded model is known by name wherever palestra is installed.
-    model = [] if options.model == "local" else [str(options.model)]
-    argv = [*start, *model, "--name", options.policy_name, "--host", "{host}", "--port", "{port}"]
+    model = [] if server.model == "local" else [server.model]
+    argv = [*start, *model, "--name", server.requested_name, "--host", "{host}", "--port", "{port}"]
     argv += ["--api-key-env", KEY_VARIABLE, *further]
     return ServerCommand(tuple(argv), env={KEY_VARIABLE: "{nonce}"})
 
 
-def _generic(options: RolloutOptions, further: Sequence[str], python: str) -> ServerCommand:
+def _generic(server: ModelServer, further: Sequence[str], python: str) -> ServerCommand:
     del python
-    if not options.server_entrypoint:
+    if not server.entrypoint:
         raise ConfigError("--server-type generic needs --server-entrypoint, with {port} in it")
-    if options.trust_remote_code:
+    if server.trust_remote_code:
         raise ConfigError("--trust-remote-code: for a generic server, put it into --server-args")
-    argv = (*shlex.split(options.server_entrypoint), *further)
+    argv = (*shlex.split(server.entrypoint), *further)
     if not any("{port}" in word for word in argv):
         raise ConfigError(
             "--server-entrypoint of a generic server has no {port}",
@@ -116,7 +116,7 @@ def _generic(options: RolloutOptions, further: Sequence[str], python: str) -> Se
     return ServerCommand(argv, env={KEY_VARIABLE: "{nonce}"})
 
 
-TYPES: Final[dict[str, Callable[[RolloutOptions, Sequence[str], str], ServerCommand]]] = {
+TYPES: Final[dict[str, Callable[[ModelServer, Sequence[str], str], ServerCommand]]] = {
     "vllm": _vllm,
     "sglang": _sglang,
     "llama_cpp": _llama_cpp,

@@ -7,7 +7,8 @@ so the rows are counted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from palestra.cluster.records import read_object, write_object
 from palestra.system import set_aside
 
 TASK, ROLLOUT, TERMINAL = "_ng_task_index", "_ng_rollout_index", "_ng_failure_terminal"
+REWARD = "reward"
 
 
 class NotDone(Exception):
@@ -32,6 +34,8 @@ class ShardCounts:
     failed: int
     """The number of rollouts that failed for good: no attempt succeeded and no further one follows.
     """
+    mean_reward: float | None = None
+    """The mean over the scored rollouts. None: there are none, or a row has no finite reward."""
 
     @property
     def left(self) -> int:
@@ -51,7 +55,8 @@ def count(files: ShardFiles) -> ShardCounts:
     requested = {_key(row) for row in _rows(files.materialized_inputs)}
     if not requested and not files.materialized_inputs.exists():
         raise NotDone(f"{files.materialized_inputs.name} is missing")
-    scored = {_key(row) for row in _rows(files.output)}
+    rewards = {_key(row): row.get(REWARD) for row in _rows(files.output)}
+    scored = rewards.keys()
     # Of several attempts the last decides: after a terminal one more may have been allowed.
     terminal = {_key(row): bool(row.get(TERMINAL)) for row in _rows(files.failures)}
     failed = {key for key, given_up in terminal.items() if given_up} - scored
@@ -61,7 +66,12 @@ def count(files: ShardFiles) -> ShardCounts:
             f"{files.name} has {len(strange)} rows that the run did not request, such as "
             f"{min(strange)} (task, rollout)"
         )
-    return ShardCounts(len(requested), len(scored), len(failed))
+    return ShardCounts(len(requested), len(scored), len(failed), _mean(rewards.values()))
+
+
+def _mean(rewards: Collection[object]) -> float | None:
+    numbers = [float(r) for r in rewards if isinstance(r, (int, float)) and math.isfinite(r)]
+    return math.fsum(numbers) / len(numbers) if numbers and len(numbers) == len(rewards) else None
 
 
 def is_done(files: ShardFiles) -> bool:
@@ -88,6 +98,7 @@ def write_done(files: ShardFiles, counts: ShardCounts, further: Mapping[str, obj
             "expected": counts.expected,
             "scored": counts.scored,
             "failed_terminal": counts.failed,
+            "mean_reward": counts.mean_reward,
             "digest": manifest.get("digest"),
             **further,
         },

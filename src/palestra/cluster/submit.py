@@ -17,6 +17,7 @@ import orjson
 import palestra
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.executors.slurm import SlurmExecutor
+from palestra.cluster.growth import SEEDS, all_seeds, has_grown, seeds_text
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.options import checked_options, missing_here
 from palestra.cluster.overrides import collect_settings, filled, served_config, split_extra
@@ -45,12 +46,14 @@ def identity_of(
     settings: CollectSettings,
     stamped: Stamped | None,
     config: ResolvedConfig | None,
+    seeds: tuple[int, ...] | None,
 ) -> dict[str, str]:
     """Return the inputs that identify a run: no credentials or endpoints, nothing that may change
     later.
 
     `stamped`: None when the rows could not be read yet. `config`: the servers' configuration, None
-    when it could not be read yet. Each shard's manifest checks the same inputs again inside the
+    when it could not be read yet. `seeds`: all seeds of the run, also those of earlier submissions.
+    Each shard's manifest checks the same inputs again inside the
     job, and also the code.
     """
     rows = {} if stamped is None else {"input rows": stamped.input_digest}
@@ -58,7 +61,11 @@ def identity_of(
         **rows,
         **(_servers(config) if config is not None else {}),
         "model": options.policy_name or "none",
-        "seeds": ",".join(map(str, options.seeds)) if options.seeds is not None else "none",
+        **{
+            f"model {name}": server.requested_name
+            for name, server in options.further_servers.items()
+        },
+        SEEDS: seeds_text(seeds),
         "num_chunks": str(options.num_chunks or "none"),
         "num_repeats": str(options.num_repeats),
         "limit": str(options.limit or "none"),
@@ -114,11 +121,16 @@ def check_same_run(files: RunFiles, new: Mapping[str, str], stamped: Stamped | N
             )
 
 
+def _earlier_plan(files: RunFiles) -> Run | None:
+    """Return the plan of the last submission into a folder; None when there is none."""
+    numbers = files.submissions()
+    return read_plan(files.submission(numbers[-1]).plan) if numbers else None
+
+
 def _check_plan(files: RunFiles, new: Mapping[str, str]) -> None:
-    earlier = files.submissions()
-    if not earlier:
+    plan = _earlier_plan(files)
+    if plan is None:
         return
-    plan = read_plan(files.submission(earlier[-1]).plan)
     if is_command(plan):
         raise ConfigError(
             f"{files.output_dir} holds a job that runs a command, not rollouts",
@@ -127,6 +139,8 @@ def _check_plan(files: RunFiles, new: Mapping[str, str]) -> None:
     old = plan.identity
     # Of rows that could not be read either time, nothing is known.
     both = old.keys() & new.keys()
+    if SEEDS in both and has_grown(old[SEEDS], new[SEEDS]):
+        both -= {SEEDS}
     changed = differences({key: old[key] for key in both}, {key: new[key] for key in both})
     if changed:
         raise StaleRun(
@@ -171,6 +185,8 @@ class _RolloutSubmitter(Submitter):
         self._input = self._places.input(options.input_file)
         self._configs = [self._places.config(path) for path in options.config_paths]
         self._far = [placed for placed in (self._input, *self._configs) if not placed.here]
+        earlier = None if options.rerun_done else _earlier_plan(self._files)
+        self._seeds = all_seeds(earlier, options.seeds)
 
     def submit(self) -> Submission:
         options = self._options
@@ -232,9 +248,11 @@ class _RolloutSubmitter(Submitter):
         options = self._options
         log_dir = self._log_dir()
         number = self._next_submission()
-        shards = shards_of(options.seeds, options.num_chunks)
-        chunks = options.chunks or (0,)
-        chosen = [shard.name for shard in shards if shard.chunk in chunks]
+        shards = shards_of(self._seeds, options.num_chunks)
+        seeds, chunks = options.seeds or (0,), options.chunks or (0,)
+        chosen = [s.name for s in shards if s.seed in seeds and s.chunk in chunks]
+        if self._seeds is not None and len(self._seeds) > len(seeds):
+            self._log_line(f"the run has the seeds {seeds_text(self._seeds)} now")
         done_shards = {shard.name for shard in shards if is_done(self._files.shard(shard.name))}
         wanted_shards = [name for name in chosen if options.rerun_done or name not in done_shards]
         if len(wanted_shards) < len(chosen):
@@ -297,7 +315,7 @@ class _RolloutSubmitter(Submitter):
                 f"{', '.join(placed.inside for placed in self._far)} cannot be read here: the job "
                 "`prepare` checks everything and stamps the rows, before any model is loaded"
             )
-            identity = identity_of(self._options, settings, None, config)
+            identity = identity_of(self._options, settings, None, config, self._seeds)
             self._check_same(identity)
             return replace(facts, identity=identity)
         instances = config.instances.values() if config is not None else ()
@@ -310,7 +328,7 @@ class _RolloutSubmitter(Submitter):
             seeded=self._options.seeds is not None,
             limit=self._options.limit,
             check=lambda stamped: self._check_same(
-                identity_of(self._options, settings, stamped, config), stamped
+                identity_of(self._options, settings, stamped, config, self._seeds), stamped
             ),
         )
         for notice in made_stamped.notices:
@@ -321,7 +339,7 @@ class _RolloutSubmitter(Submitter):
             input_digest=made_stamped.input_digest,
             tasks=made_stamped.tasks,
             rollouts=made_stamped.rollouts,
-            identity=identity_of(self._options, settings, made_stamped, config),
+            identity=identity_of(self._options, settings, made_stamped, config, self._seeds),
         )
 
     def _check_same(self, identity: Mapping[str, str], stamped: Stamped | None = None) -> None:

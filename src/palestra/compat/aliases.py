@@ -41,6 +41,18 @@ _TARGETS: Final = {
 }
 _FIELD_PACKAGES: Final = {"resources_servers.gymnasium": "palestra.compat.gymnasium"}
 """Server folders of the field that other folders import as a library."""
+_CONVERTER: Final = "palestra.compat.nemo_gym.responses_converter"
+_FIELD_NAMES: Final = {
+    "responses_api_models.vllm_model.app": dict.fromkeys(
+        (
+            "VLLMConverter",
+            "VLLMConverterResponsesToChatCompletionsState",
+            "split_responses_input_output_items",
+        ),
+        _CONVERTER,
+    )
+}
+"""Names that folders of the field import from a server of ours, and the module that has them."""
 
 
 @final
@@ -61,8 +73,8 @@ class _SameModule(Loader):
     def exec_module(self, module: ModuleType) -> None:
         # The import system has put the alias's spec into it.
         module.__spec__ = self._spec
-        if self._alias.partition(".")[0] == "nemo_gym":
-            explain_missing_names(module, self._alias)
+        if self._alias.partition(".")[0] in {"nemo_gym", *SERVER_TREES}:
+            explain_missing_names(module, self._alias, elsewhere=_FIELD_NAMES.get(self._alias, {}))
 
 
 @final

@@ -5,7 +5,8 @@ cannot do is left to the fleet's client.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Any, Final, final
 
@@ -59,18 +60,23 @@ class CallsHere:
         note_verify_request(path, body)
         # The receiver gets values of its own, with the fields that were set, as over HTTP.
         plain = orjson.loads(encode_json(body)) if body is not None else {}
-        new_cookies = {} if session_id else {cookie.name: self._new_cookie()}
-        session_id = session_id or self._sessions[new_cookies[cookie.name]]
+        is_new = session_id is None
+        session_id = session_id or new_id()
         context = current_call()
         with calling(context.inside_environment() if self._is_environment else context):
-            reply = await self._reply(endpoint, path, plain, session_id)
-        return HttpReply(reply.status, reply.body, reply.headers, {**new_cookies, **reply.cookies})
+            reply = await self._reply(endpoint, path, plain, session_id, cookies)
+        if not is_new:
+            return reply
+        new_cookies = _Cookies(partial(self._new_cookie, session_id), reply.cookies)
+        return HttpReply(reply.status, reply.body, reply.headers, new_cookies)
 
-    async def _reply(self, endpoint: Any, path: str, body: Any, session_id: str) -> HttpReply:
+    async def _reply(
+        self, endpoint: Any, path: str, body: Any, session_id: str, cookies: Mapping[str, str]
+    ) -> HttpReply:
         name = self._target.name
         try:
             if isinstance(endpoint, DirectRoute):
-                called = endpoint.call(body, session_id=session_id)
+                called = endpoint.call(body, session_id=session_id, cookies=cookies)
                 return await within_call_limit(path, called, server=name)
             invoked = endpoint.invoke(body, session_id=session_id)
             result = await within_call_limit(path, invoked, server=name)
@@ -92,14 +98,38 @@ class CallsHere:
             return None
         return self._remembered(cookie_value, stored[SESSION_ID_KEY])
 
-    def _new_cookie(self) -> str:
-        cookie, session_id = self._server.session_cookie, new_id()
+    def _new_cookie(self, session_id: str) -> dict[str, str]:
+        cookie = self._server.session_cookie
         value = cookie.write({SESSION_ID_KEY: session_id}).partition(";")[0].partition("=")[2]
         self._remembered(value, session_id)
-        return value
+        return {cookie.name: value}
 
     def _remembered(self, cookie_value: str, session_id: str) -> str:
         self._sessions[cookie_value] = session_id
         if len(self._sessions) > MOST_COOKIES:
             self._sessions.popitem(last=False)
         return session_id
+
+
+@final
+class _Cookies(Mapping[str, str]):
+    """The cookies of a reply that opened a session. The session's cookie is signed when the cookies
+    are first read, as most are not.
+    """
+
+    def __init__(self, new_cookie: Callable[[], dict[str, str]], others: Mapping[str, str]) -> None:
+        self._new_cookie = new_cookie
+        self._others = others
+
+    @cached_property
+    def _values(self) -> dict[str, str]:
+        return {**self._new_cookie(), **self._others}
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import cached_property
 from http.client import HTTPConnection, HTTPException
 from http.cookies import SimpleCookie
 from typing import Any, Final, Self
@@ -17,7 +19,7 @@ from palestra.compat.nemo_gym.global_config import (
     DEFAULT_HEAD_SERVER_PORT,
     get_first_server_config_dict,
 )
-from palestra.compat.rows import recorded_reply
+from palestra.compat.rows import is_replaying, recorded_reply
 from palestra.config import ConfigTree
 from palestra.errors import CallError, CallEvidence, Hop, excerpt, from_body, without_answer
 from palestra.fleet import server_client
@@ -54,9 +56,16 @@ class ClientResponse:
         self.headers = reply.headers
         self.content = reply.content
         self.content_type = str(reply.headers.get("content-type", "")).partition(";")[0]
-        self.cookies: SimpleCookie = SimpleCookie()
-        for name, value in {**sent_cookies, **reply.cookies}.items():
-            self.cookies[name] = value
+        self._sent_cookies = sent_cookies
+
+    @cached_property
+    def cookies(self) -> SimpleCookie:
+        """The cookies of the request and of the response."""
+        # Made when asked for: to quote one takes longer than a small request.
+        cookies: SimpleCookie = SimpleCookie()
+        for name, value in {**self._sent_cookies, **self._reply.cookies}.items():
+            cookies[name] = value
+        return cookies
 
     async def read(self) -> bytes:
         """Return the body as bytes."""
@@ -124,7 +133,6 @@ class ServerClient(BaseModel):
 
     _fleet: FleetClient | None = PrivateAttr(default=None)
     _in_fleet: bool = PrivateAttr(default=False)
-    _here: dict[str, CallsHere | None] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def of_fleet(cls, fleet: FleetClient, tree: DictConfig) -> "ServerClient":
@@ -135,6 +143,11 @@ class ServerClient(BaseModel):
         client._fleet = fleet
         client._in_fleet = True
         return client
+
+    @cached_property
+    def _calls_here(self) -> dict[str, CallsHere | None]:
+        # Not a private attribute: pydantic looks those up in several steps.
+        return {}
 
     @property
     def is_in_fleet(self) -> bool:
@@ -167,17 +180,18 @@ class ServerClient(BaseModel):
         """
         cookies = cookie_values(kwargs.pop("cookies", None)) or {}
         timeout_s = _seconds(kwargs.pop("timeout", None))
-        if (
-            recorded := self._recorded(server_name, url_path, method, kwargs.get("json"))
-        ) is not None:
+        recorded = None
+        if method == "POST" and is_replaying():
+            recorded = self._recorded(server_name, url_path, kwargs.get("json"))
+        if recorded is not None:
             reply = ServerReply(recorded, server=server_name, url=url_path)
             return ClientResponse(reply, method=method, sent_cookies=cookies)
         request_fields = {
             name: kwargs[name] for name in ("json", "params", "headers") if name in kwargs
         }
-        async with asyncio.timeout(timeout_s):
+        async with nullcontext() if timeout_s is None else asyncio.timeout(timeout_s):
             if method == "POST" and kwargs.keys() <= {"json"}:
-                calls = self._calls_here(server_name)
+                calls = self._short_path(server_name)
                 answer = calls and await calls.post(url_path, kwargs.get("json"), cookies)
                 if answer:
                     reply = ServerReply(answer, server=server_name, url=f"in-process{url_path}")
@@ -236,22 +250,21 @@ class ServerClient(BaseModel):
         captured = _CAPTURED_PATHS.get(server_type_of(tree, server), set())
         return f"{rollout_path_prefix(rollout_id)}{path}" if path in captured else path
 
-    def _recorded(self, server: str, path: str, method: str, body: Any) -> HttpReply | None:
-        if method != "POST":
-            return None
+    def _recorded(self, server: str, path: str, body: Any) -> HttpReply | None:
         return recorded_reply(server, path, body, running=server in self._client().targets)
 
-    def _calls_here(self, server: str) -> CallsHere | None:
+    def _short_path(self, server: str) -> CallsHere | None:
         """Return the short path to a server of this process; None for any other server."""
-        if server not in self._here:
+        calls_here = self._calls_here
+        if server not in calls_here:
             fleet = self._fleet if self._in_fleet else None
             target = fleet.targets.get(server) if fleet is not None else None
             calls = None
             if fleet is not None and not fleet.debug and target is not None:
                 local = target.local
                 calls = CallsHere(target, local) if isinstance(local, Server) else None
-            self._here[server] = calls
-        return self._here[server]
+            calls_here[server] = calls
+        return calls_here[server]
 
     def _client(self) -> FleetClient:
         if self._fleet is None:

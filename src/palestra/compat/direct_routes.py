@@ -8,7 +8,7 @@ otherwise than with a result goes through the app, so that errors have one form.
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeGuard, final
@@ -36,6 +36,7 @@ from palestra.transport import (
     ASGIApp,
     HttpReply,
     call_asgi,
+    cookie_header,
     parse_set_cookies,
     tool_failure_text,
 )
@@ -129,21 +130,26 @@ class DirectRoute:
             return text
         raise failure
 
-    async def call(self, body: Any, /, *, session_id: str) -> HttpReply:
-        """Run the route's function with `body` and return the reply that HTTP would carry."""
+    async def call(
+        self, body: Any, /, *, session_id: str, cookies: Mapping[str, str] | None = None
+    ) -> HttpReply:
+        """Run the route's function with `body` and return the reply that HTTP would carry.
+
+        `cookies`: the request's cookies, among them those that the function sends on.
+        """
         fields = fields_of(body) if isinstance(body, BaseModel) else body
+        through_app = partial(self._through_app, session_id, cookies)
         if self._needs_app and not self._needs_app.isdisjoint(fields):
-            return await self._through_app(session_id, encode_json(fields))
+            return await through_app(encode_json(fields))
         session = self._sessions.opened(session_id)
+        request = partial(_request, self._app, self.path, session, fields, cookies)
         try:
-            answer, set_by_function = await self._outcome(
-                fields, partial(_request, self._app, self.path, session, fields), watched=True
-            )
+            answer, set_by_function = await self._outcome(fields, request, watched=True)
         except ValidationError:
-            return await self._through_app(session_id, encode_json(fields))
+            return await through_app(encode_json(fields))
         self._sessions.keep(session)
         if not isinstance(answer, bytes):
-            return await self._through_app(session_id, b"", answer)
+            return await through_app(b"", answer)
         if set_by_function is None:
             return HttpReply(HTTPStatus.OK, answer, _JSON_HEADERS)
         headers = set_by_function.headers
@@ -208,13 +214,21 @@ class DirectRoute:
             return await self._function(**arguments)
         return await run_in_threadpool(self._function, **arguments)
 
-    async def _through_app(self, session_id: str, raw: bytes, ending: Any = None) -> HttpReply:
+    async def _through_app(
+        self,
+        session_id: str,
+        cookies: Mapping[str, str] | None,
+        raw: bytes,
+        ending: Any = None,
+    ) -> HttpReply:
         app = self._whole_app()
 
         async def ended_app(scope: Scope, receive: Receive, send: Send) -> None:
             await app(scope if ending is None else {**scope, _ENDED: ending}, receive, send)
 
-        return await call_asgi(ended_app, "POST", self.path, body=raw, session_id=session_id)
+        return await call_asgi(
+            ended_app, "POST", self.path, body=raw, cookies=cookies, session_id=session_id
+        )
 
     def needs_app(self, raw: bytes) -> bool:
         """Whether the app's middleware is needed for a request with the body `raw`."""
@@ -362,7 +376,12 @@ def _is_plain_post(scope: Scope) -> bool:
     return kinds == [b"application/json"]
 
 
-def _request(app: FastAPI, path: str, session: JsonDict, fields: Any) -> Request:
+def _request(
+    app: FastAPI, path: str, session: JsonDict, fields: Any, cookies: Mapping[str, str] | None
+) -> Request:
+    headers = [(b"content-type", b"application/json")]
+    if cookies:
+        headers.append((b"cookie", cookie_header(cookies).encode("latin-1", "replace")))
     scope: Scope = {
         "app": app,
         "type": "http",
@@ -374,7 +393,7 @@ def _request(app: FastAPI, path: str, session: JsonDict, fields: Any) -> Request
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
+        "headers": headers,
         "client": IN_PROCESS_CLIENT,
         "server": IN_PROCESS_CLIENT,
         "path_params": {},

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Final
 
 import yaml
@@ -148,9 +148,14 @@ class Hosted(Server):
         """Return the author's route at `path` for a caller in this process; None when it needs the
         app.
         """
-        if self._direct is None:
-            self.asgi_app()
-        return None if self._direct is None else self._direct.route(path)
+        direct = self._routes_here
+        return None if direct is None else direct.route(path)
+
+    @cached_property
+    def _routes_here(self) -> DirectRoutes | None:
+        # Not the private attribute: pydantic looks that up in several steps.
+        self.asgi_app()
+        return self._direct
 
     def _complete(self, app: FastAPI) -> None:
         """Add the fleet's features for an environment to the app: `/mcp`, if enabled, and

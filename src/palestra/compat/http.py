@@ -5,7 +5,7 @@ Functions that read a response accept Palestra's, aiohttp's, and the replacement
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http.cookies import Morsel
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,7 +16,7 @@ from yarl import URL
 
 from palestra.errors import CallError
 from palestra.schema import encode_json
-from palestra.transport import current_call
+from palestra.transport import HttpReply, RetryCount, RetryPolicy, current_call, with_retries
 
 try:
     import aiohttp
@@ -109,6 +109,44 @@ async def request(method: str, url: str, **kwargs: Any) -> aiohttp.ClientRespons
     raise AssertionError("unreachable")
 
 
+async def patient_request(
+    send: Callable[[], Awaitable[Any]], *, what: str, busy: frozenset[int], count: RetryCount
+) -> Any:
+    """Return the response of `send`, a request that may be repeated, such as a model call.
+
+    It is repeated while its status is in `busy`, twice after a status 500, and when the connection
+    is lost. The rollout's deadline limits the time. `what`: the endpoint, for messages.
+    """
+    response: Any = None
+
+    async def reply_of(_remaining_s: float | None) -> HttpReply:
+        nonlocal response
+        response = await _undisturbed(send)
+        status, headers = getattr(response, "status", 200), getattr(response, "headers", None)
+        # A test's replacement may have neither.
+        return HttpReply(
+            status if isinstance(status, int) else 200,
+            b"",
+            {str(name).lower(): value for name, value in headers.items()}
+            if isinstance(headers, Mapping)
+            else {},
+        )
+
+    policy = RetryPolicy(busy=busy)
+    await with_retries(reply_of, what=what, stateless=True, policy=policy, count=count)
+    return response
+
+
+async def _undisturbed(send: Callable[[], Awaitable[Any]]) -> Any:
+    """Call `send` again when the endpoint closes a connection that was kept open."""
+    for _ in range(1, CONNECT_TRIES):
+        try:
+            return await send()
+        except aiohttp.ServerDisconnectedError:
+            continue
+    return await send()
+
+
 def _time_left() -> float:
     left_s = current_call().remaining_s()
     return LONGEST_WAIT_S if left_s is None else left_s
@@ -151,7 +189,8 @@ async def get_response_json(response: Any) -> Any:
 
 async def _body(response: Any) -> bytes:
     content = getattr(response, "content", None)
-    for holder in (content, response):
+    # The response first: of a body that was read before, its stream has nothing left.
+    for holder in (response, content):
         body = await _called(holder, "read")
         if isinstance(body, bytes | bytearray):
             return bytes(body)

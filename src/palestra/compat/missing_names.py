@@ -9,7 +9,7 @@ import opcode
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
@@ -44,8 +44,12 @@ _IMPORT_FROM: Final = opcode.opmap["IMPORT_FROM"]
 def not_provided(fullname: str, names: Iterable[str]) -> str:
     """Return the error message for a module or name that Palestra lacks. `names`: the names that
     its package or module has.
+
+    A name of a server folder, such as `resources_servers.x.app.Y`, is one of NeMo Gym's.
     """
     top, _, remainder = fullname.partition(".")
+    if top not in PRODUCTS:
+        top, remainder = "nemo_gym", fullname
     product = PRODUCTS[top]
     *parents, name = remainder.split(".")
     near = nearest(name, names, cutoff=0.0)
@@ -73,10 +77,13 @@ def _provided_by(module: ModuleType) -> list[str]:
     ]
 
 
-def explain_missing_names(module: ModuleType, alias: str) -> None:
+def explain_missing_names(
+    module: ModuleType, alias: str, *, elsewhere: Mapping[str, str] | None = None
+) -> None:
     """Give `module` a `__getattr__` whose error for an unknown name says that Palestra lacks it.
 
-    `from module import name` raises ImportError, any other access AttributeError.
+    `from module import name` raises ImportError, any other access AttributeError. `elsewhere`:
+    names that another module has, with that module.
     """
     inherited: Callable[[str], Any] | None = vars(module).get("__getattr__")
     if getattr(inherited, "explains", False):
@@ -90,6 +97,8 @@ def explain_missing_names(module: ModuleType, alias: str) -> None:
                 pass
         if name.startswith("__"):
             raise AttributeError(f"module {alias!r} has no attribute {name!r}")
+        if elsewhere is not None and name in elsewhere:
+            return getattr(importlib.import_module(elsewhere[name]), name)
         message = not_provided(f"{alias}.{name}", _provided_by(module))
         # Python would replace the message of an AttributeError by its own.
         importer = sys._getframe(1)  # noqa: SLF001  # no other way shows whether it is an import

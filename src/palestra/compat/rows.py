@@ -46,6 +46,11 @@ def replaying(body: JsonObject) -> Iterator[None]:
         _replay.reset(token)
 
 
+def is_replaying() -> bool:
+    """Whether judge calls are answered with recorded responses."""
+    return _replay.get() is not None
+
+
 def is_replayed(body: JsonObject) -> bool:
     """Whether the verify request `body` asks to score a stored row with its recorded judge
     responses.

@@ -29,7 +29,7 @@ from palestra.rollouts.manifest import (
 from palestra.rollouts.materialize import Materialized, materialize, whole_or_absent
 from palestra.rollouts.merging.completeness import Completeness, MergeIncomplete
 from palestra.rollouts.merging.merge import MergePlan, merge, plan_merge
-from palestra.rollouts.merging.sources import OtherRun
+from palestra.rollouts.merging.sources import OtherRun, RunSize
 from palestra.rollouts.merging.write import MergeFailed
 from palestra.rollouts.prepare import (
     PreparedRun,
@@ -122,6 +122,7 @@ __all__ = [
     "RolloutEvents",
     "Routes",
     "RunManifests",
+    "RunSize",
     "Scored",
     "Sessions",
     "ShardOf",

@@ -211,7 +211,8 @@ class Reasoning(Item):
     status: str | None = None
 
 
-_ITEM_TYPES = frozenset({"message", "function_call", "function_call_output", "reasoning"})
+_NEVER_MESSAGES = frozenset({"function_call", "function_call_output", "reasoning"})
+_ITEM_TYPES = _NEVER_MESSAGES | {"message"}
 
 
 class UnknownItem(Item):
@@ -221,6 +222,11 @@ class UnknownItem(Item):
 
 
 def _item_tag(value: Any) -> str | None:
+    if type(value) is dict:
+        # Nearly all that comes: a dict of a listed type is recognized without a further call.
+        kind = value.get("type")
+        if isinstance(kind, str):
+            return kind if kind in _ITEM_TYPES else "unknown"
     kind = _type_of(value)
     if kind is None:
         # "Easy" messages carry a role and no type.
@@ -244,6 +250,10 @@ InputItem = Annotated[
 
 
 def _output_tag(value: Any) -> str | None:
+    if type(value) is dict:
+        kind = value.get("type")
+        if isinstance(kind, str) and kind in _NEVER_MESSAGES:
+            return kind
     tag = _item_tag(value)
     if tag != "message":
         return tag
@@ -252,7 +262,8 @@ def _output_tag(value: Any) -> str | None:
         role, content = value.get("role"), value.get("content")
     else:
         role, content = value.role, value.content
-    spoken_by_model = role in {None, "assistant"} and not isinstance(content, str)
+    # Not a set's membership: a role may be a list.
+    spoken_by_model = (role is None or role == "assistant") and not isinstance(content, str)
     return "message" if spoken_by_model else "other_message"
 
 

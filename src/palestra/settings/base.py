@@ -87,7 +87,9 @@ class Settings(BaseModel):
 class JsonArgs(Settings):
     """The settings of a command that can also print its result as JSON."""
 
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
+    as_json: Annotated[bool, flag("--json")] = Field(
+        default=False, description="One JSON document on stdout, all else on stderr."
+    )
 
 
 def args_from(model: type[Args], tree: ConfigTree, *, hint: str = HOW_TO_GIVE) -> Args:

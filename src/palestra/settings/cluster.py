@@ -5,15 +5,20 @@ option is used or rejected, never ignored.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from palestra.config import Flag, flag
-from palestra.settings.base import JsonArgs, Settings
+from palestra.errors import ConfigError
+from palestra.settings.base import JsonArgs, Settings, args_from
 from palestra.settings.seeds import chunks_of, seeds_of
 
+_SERVER_SETTING: Final = re.compile(
+    r"(?P<name>[A-Za-z_]\w*)\.(?P<key>[a-z_-]+)=(?P<value>.*)", re.DOTALL
+)
 _TIME: Final = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}")
 
 
@@ -58,6 +63,17 @@ def _text(value: Any) -> Any:
     the key.
     """
     return value if value is None else str(value)
+
+
+def _server_settings(value: Any) -> Any:
+    """Return `{"judge": {"type": "vllm"}}` as `judge.type=vllm`; other values unchanged."""
+    if not isinstance(value, Mapping):
+        return _listed(value)
+    return tuple(
+        f"{name}.{key}={setting}"
+        for name, settings in value.items()
+        for key, setting in (settings.items() if isinstance(settings, Mapping) else ())
+    )
 
 
 Time = Annotated[str, BeforeValidator(slurm_time)]
@@ -125,6 +141,31 @@ class JobOptions(Settings):
         return {key: value for key, _, value in pairs}
 
 
+class ModelServer(Settings):
+    """A model server that each job starts."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    """A path inside a mount, or the name on a hub."""
+    model_name: str = ""
+    """The model's name in requests; empty: `model`."""
+    type: str
+    gpus: int = Field(default=0, ge=0)
+    """GPUs of each of its nodes."""
+    cpu: bool = False
+    nodes: int = Field(default=1, ge=1)
+    args: str = ""
+    entrypoint: str | None = None
+    container: Line | None = None
+    trust_remote_code: bool = False
+
+    @property
+    def requested_name(self) -> str:
+        """The model's name in requests."""
+        return self.model_name or self.model
+
+
 class RolloutOptions(JobOptions):
     """The options of a submission of rollouts, which are the flags of the command;
     docs/topics/cluster.md explains them.
@@ -167,6 +208,10 @@ class RolloutOptions(JobOptions):
     server_container: Line | None = Field(
         default=None, description="Its image, instead of the type's."
     )
+    server: Annotated[tuple[str, ...], BeforeValidator(_server_settings)] = Field(
+        default=(),
+        description="Another model server in each job, such as a judge: NAME.KEY=VALUE, repeatable.",
+    )
     server_address: str | None = Field(
         default=None, description="A server that runs already: http://host:port/v1."
     )
@@ -194,6 +239,12 @@ class RolloutOptions(JobOptions):
     )
     dependent_jobs: int = Field(
         default=0, ge=0, description="So many more jobs after each, to go on past a time limit."
+    )
+    merge_partition: Line | None = Field(
+        default=None, description="Where to prepare, merge and profile; default the driver's."
+    )
+    merge_time: Time | None = Field(
+        default=None, description="Time limit of these; default --time, at most an hour."
     )
     array_cap: int | None = Field(default=None, ge=1, description="Jobs at once, at most.")
     rerun_done: bool = Field(default=False, description="Collect again what is done.")
@@ -228,9 +279,52 @@ class RolloutOptions(JobOptions):
         return self.policy_model_name or self.model or ""
 
     @property
+    def policy_server(self) -> ModelServer:
+        """The server of the policy. Only for a self-hosted policy."""
+        return ModelServer(
+            model=str(self.model),
+            model_name=self.policy_name,
+            type=self.server_type or "",
+            gpus=self.server_gpus,
+            cpu=self.server_cpu,
+            nodes=self.server_nodes,
+            args=self.server_args,
+            entrypoint=self.server_entrypoint,
+            container=self.server_container,
+            trust_remote_code=self.trust_remote_code,
+        )
+
+    @property
+    def further_servers(self) -> dict[str, ModelServer]:
+        """The servers of `--server` by name. Raises ConfigError: a setting is unknown or missing."""
+        settings: dict[str, dict[str, str]] = {}
+        for text in self.server:
+            match = _SERVER_SETTING.fullmatch(text)
+            if match is None:
+                raise ConfigError(
+                    f"--server {text}: it must be NAME.KEY=VALUE",
+                    hint="for example --server judge.type=vllm --server judge.model=/models/judge "
+                    "--server judge.gpus=2",
+                )
+            settings.setdefault(match["name"], {})[match["key"].replace("-", "_")] = match["value"]
+        return {name: _further_server(name, values) for name, values in settings.items()}
+
+    @property
     def key_variable(self) -> str | None:
         """The environment variable named by `--policy-api-key-env`."""
         return self.policy_api_key_env
+
+
+def _further_server(name: str, values: Mapping[str, str]) -> ModelServer:
+    known_keys = ", ".join(ModelServer.model_fields)
+    if name == "policy":
+        raise ConfigError(
+            "--server policy: the policy's server is --server-type, --server-gpus and their like"
+        )
+    try:
+        return args_from(ModelServer, values, hint=f"the keys of a server: {known_keys}")
+    except ConfigError as error:
+        raise ConfigError(f"--server {name}: {error.message}", hint=error.hint) from None
 
 
 class CommandOptions(JobOptions):
@@ -249,21 +343,46 @@ class CommandOptions(JobOptions):
 
 
 class FollowArgs(JsonArgs):
-    """The arguments of `cluster status`, `retry-failed` and `cancel`."""
+    """The arguments of `cluster retry-failed` and `cancel`."""
 
     run: Annotated[str, Flag(metavar="RUN", argument=True)] = Field(
         description="The run's output folder, or its name."
     )
 
 
+class RunStatusArgs(FollowArgs):
+    """The arguments of `cluster status`."""
+
+    watch: Annotated[bool, flag("--watch", "-w")] = Field(
+        default=False, description="Print it again whenever it changes, until the run has ended."
+    )
+    every: float = Field(default=10.0, ge=1.0, description="With --watch: seconds between looks.")
+
+
 class LogsArgs(FollowArgs):
     """The arguments of `cluster logs`."""
+
+    follow: Annotated[bool, flag("--follow", "-f")] = Field(
+        default=False,
+        description="Go on printing what is written, until the shard, the job or the run has ended.",
+    )
 
     unit: Annotated[str | None, flag("--of")] = Field(
         default=None, description="A shard's or a job's name; default: what failed."
     )
     lines: Annotated[int, flag("--lines", "-n")] = Field(
         default=20, ge=1, description="Of each file's end."
+    )
+
+
+class MergeRunsArgs(Settings):
+    """The arguments of `cluster merge-runs`."""
+
+    runs: Annotated[tuple[str, ...], Flag(metavar="RUN", argument=True)] = Field(
+        min_length=2, description="Output folders, or names, of runs of one plan."
+    )
+    output_dir: Annotated[Path, flag("--output-dir", "-o")] = Field(
+        description="A new folder for the merged run."
     )
 
 

@@ -13,7 +13,7 @@ from palestra.settings.base import JsonArgs, Settings
 from palestra.settings.environments import ModelArgs, OwnSettings, pairs
 
 
-class EvalArgs(ModelArgs):
+class EvalArgs(ModelArgs, JsonArgs):
     """The arguments of `palestra eval`."""
 
     target: Annotated[str, Flag(argument=True)] = Field(
@@ -81,7 +81,7 @@ class AggregateArgs(Settings):
         return [item.strip() for item in self.input_glob.split(",") if item.strip()]
 
 
-class MergeArgs(Settings):
+class MergeArgs(JsonArgs):
     """The arguments of `merge`."""
 
     output: Annotated[Path, Flag(argument=True)] = Field(
@@ -133,7 +133,7 @@ RolloutName = Annotated[str, BeforeValidator(_rollout_name)]
 """The name of a rollout on a command line."""
 
 
-class ReverifyArgs(OwnSettings):
+class ReverifyArgs(OwnSettings, JsonArgs):
     """The arguments of `palestra reverify`."""
 
     rollouts: Annotated[Path, flag("--rollouts", "-r")] = Field(
@@ -171,9 +171,6 @@ class ReverifyArgs(OwnSettings):
     )
     overwrite: bool = Field(default=False, description="Move what is at the output to .bak.")
     resume: bool = Field(default=False, description="Go on where it stopped.")
-    as_json: Annotated[bool, flag("--json")] = Field(
-        default=False, description="The changes as JSON."
-    )
     failure_classes: frozenset[str] | None = None
     """When `rollouts` is a failures file: only rollouts whose last failure is of these classes."""
     scored: Path | None = None

@@ -38,7 +38,7 @@ class Batch:
 
     def __init__(self, jobs: Iterable[TrainingJob], settings: ClientSettings) -> None:
         self._settings = settings
-        self._policies = settings.policies
+        self.policies = settings.policies
         self.jobs: dict[Key, TrainingJob] = {job.request.key: job for job in jobs}
         self.members: dict[int | str, list[Key]] = defaultdict(list)
         for job in self.jobs.values():
@@ -134,8 +134,8 @@ class Batch:
         """Return the policy that applies to a failure."""
         outage = self._outages.get(outcome.key)
         if outage is not None:
-            return self._policies.for_outage(outage)
-        return self._policies.for_failure(outcome.failure)
+            return self.policies.for_outage(outage)
+        return self.policies.for_failure(outcome.failure)
 
     @property
     def too_few(self) -> bool:

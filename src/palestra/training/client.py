@@ -9,36 +9,32 @@ async with RolloutClient(config, settings) as client:
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import Self, final
 
 from palestra.config import ResolvedConfig
 from palestra.errors import (
     CallError,
-    ConfigError,
     Layer,
     PalestraError,
     mask_error,
 )
 from palestra.training.batch import Halt
 from palestra.training.capture import ModelServers
-from palestra.training.checks import SECONDS, require, whole
 from palestra.training.errors import Cause
 from palestra.training.failing import hint_of
 from palestra.training.handle import Handle
 from palestra.training.health import Health
 from palestra.training.memory import Memory, MemoryGuard
-from palestra.training.policies import Outage
+from palestra.training.policies import Outage, PolicyWords
 from palestra.training.pool import Pool
 from palestra.training.postmortem import PostMortem
 from palestra.training.requests import RolloutRequest
-from palestra.training.rows import RowTakers, jobs_of
+from palestra.training.rows import RowTakers
 from palestra.training.running import Runner
 from palestra.training.servers import (
     DeathWatch,
@@ -51,7 +47,7 @@ from palestra.training.servers import (
     repeatable_environments,
     servers_of,
 )
-from palestra.training.settings import ClientSettings, settings_of
+from palestra.training.settings import ClientSettings, checked_version, settings_of
 from palestra.training.stuck import (
     StuckTimer,
     Unresponsive,
@@ -59,11 +55,10 @@ from palestra.training.stuck import (
     stuck_sentence,
     watch_over_loop,
 )
-from palestra.transport import new_id
+from palestra.training.submissions import Submissions
 
 logger = logging.getLogger("palestra.training")
 
-RUN_DIGITS = 12
 FORGETTING_S = 1.0
 """The timeout in seconds of one attempt to make model servers forget turns: it must not delay the
 check for stuck servers."""
@@ -88,12 +83,8 @@ class RolloutClient:
         self._entering = servers_of(servers)
         self._memory = memory or Memory()
         self._stack = AsyncExitStack()
-        self._run = new_id()[:RUN_DIGITS]
-        self._batches = itertools.count(1)
-        self._numbers = itertools.count()
-        self._handles: dict[str, Handle] = {}
+        self._submissions = Submissions(self.settings)
         self._inside: _Inside | None = None
-        self._left = False
 
     async def __aenter__(self) -> Self:
         try:
@@ -106,14 +97,8 @@ class RolloutClient:
 
     async def __aexit__(self, *raised: object) -> None:
         del raised
-        self._left = True
-        handles = list(self._handles.values())
         try:
-            # All at once, so that what will not be stopped is waited for once.
-            for handle in handles:
-                handle.cancel()
-            for handle in handles:
-                await handle.aclose()
+            await self._submissions.aclose()
         finally:
             await self._stack.aclose()
 
@@ -123,7 +108,7 @@ class RolloutClient:
         keepers = await keepers_of(servers)
         watch = DeathWatch(servers, self._on_death)
         unresponsive = Unresponsive(servers)
-        models = ModelServers(client, self._run, capture=self.settings.token_ids)
+        models = ModelServers(client, self._submissions.run, capture=self.settings.token_ids)
         runner = Runner(
             client,
             self.settings,
@@ -134,7 +119,7 @@ class RolloutClient:
             on_hopeless=self._on_death,
         )
         guard = MemoryGuard(self.settings.memory_reserve, self._memory, time.monotonic)
-        pool = Pool(self.settings, guard, runner.attempt)
+        pool = Pool(self.settings, guard, runner.attempt, may_repeat=runner.may_repeat)
         post_mortem = PostMortem(self._memory, list(watch.pids), in_flight=self.settings.in_flight)
         await self._stack.enter_async_context(watch_over_loop(servers))
         await models.open()
@@ -147,6 +132,8 @@ class RolloutClient:
         self._stack.push_async_callback(_cancelled, watching)
         keeping = asyncio.create_task(self._keep_order(pool, models), name="order among rollouts")
         self._stack.push_async_callback(_cancelled, keeping)
+        leasing = asyncio.create_task(models.keep_open(), name="lease on captured turns")
+        self._stack.push_async_callback(_cancelled, leasing)
         asking = asyncio.create_task(unresponsive.watch(), name="asking servers")
         self._stack.push_async_callback(_cancelled, asking)
         self._stack.callback(runner.close)
@@ -208,35 +195,27 @@ class RolloutClient:
     # What a trainer does
 
     def submit(
-        self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
+        self,
+        requests: Iterable[RolloutRequest],
+        *,
+        deadline_s: float | None = None,
+        on_incomplete: PolicyWords | None = None,
+        min_fraction: float | None = None,
     ) -> Handle:
         """Submit rollouts. Raises InputDataError: a row cannot be run, or a request occurs twice.
 
         `deadline_s`: the time in which all of them must end; None: `batch_timeout_s`.
+        `on_incomplete` and `min_fraction` replace the client's settings for this submission.
         """
         inside = self._running
-        if self._left:
-            raise RuntimeError(
-                "the client is closed (its `async with` block ended), so it cannot start rollouts"
-            )
-        require("deadline_s", deadline_s, SECONDS.or_none())
-        run = f"{self._run}.{next(self._batches)}"
-        jobs = jobs_of(
-            requests,
+        return self._submissions.submit(
+            inside.pool,
             inside.takers,
-            run=run,
-            numbers=partial(next, self._numbers),
-            now=time.monotonic(),
-            deadline_s=self.settings.batch_timeout_s if deadline_s is None else deadline_s,
+            requests,
+            deadline_s=deadline_s,
+            on_incomplete=on_incomplete,
+            min_fraction=min_fraction,
         )
-        lane = inside.pool.add(run, jobs)
-        handle = self._handles[run] = Handle(
-            inside.pool, lane, run, self.settings, on_close=self._closed
-        )
-        return handle
-
-    def _closed(self, run: str) -> None:
-        self._handles.pop(run, None)
 
     async def health(self) -> Health:
         """Return the client's current state, and whether rollouts can come back."""
@@ -258,6 +237,7 @@ class RolloutClient:
             retrying=pool.retrying,
             last_failure=pool.last_failure,
             servers={name: item.state.value for name, item in inside.servers.instances.items()},
+            repeatable=inside.runner.repeats_all(inside.takers.names),
         )
 
     def pause(self) -> None:
@@ -277,11 +257,7 @@ class RolloutClient:
         server cannot be reached.
         """
         inside = self._running
-        require("the weight version", version, whole(0))
-        before = inside.pool.weights
-        if before is not None and version < before:
-            raise ConfigError(f"the weight version goes back from {before} to {version}")
-        inside.pool.set_weights(version)
+        inside.pool.set_weights(checked_version(version, inside.pool.weights))
         if inside.pool.death is not None:
             return  # nobody is there to be told, and the next outcome says so
         try:

@@ -5,10 +5,11 @@ adapter) needs only these protocols, so it works with every client.
 """
 
 from collections.abc import AsyncIterator, Iterable
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from palestra.training.health import Health
 from palestra.training.outcomes import Group, Outcome, Summary
+from palestra.training.policies import PolicyWords
 from palestra.training.requests import Key, RolloutRequest
 from palestra.training.settings import ClientSettings
 
@@ -39,7 +40,9 @@ class Submission(Protocol):
         ...
 
     def summary(self) -> Summary:
-        """Return the counts of the submission so far."""
+        """Return the counts of the submission so far: for a client of a service, those of its last
+        answer.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -47,6 +50,7 @@ class Submission(Protocol):
         ...
 
 
+@runtime_checkable
 class RolloutSource(Protocol):
     """Runs rollouts for a trainer: N requested, N outcomes, or an error that says why."""
 
@@ -57,9 +61,18 @@ class RolloutSource(Protocol):
     async def __aexit__(self, *raised: object) -> None: ...
 
     def submit(
-        self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
+        self,
+        requests: Iterable[RolloutRequest],
+        *,
+        deadline_s: float | None = None,
+        on_incomplete: PolicyWords | None = None,
+        min_fraction: float | None = None,
     ) -> Submission:
-        """Submit rollouts; they start at once."""
+        """Submit rollouts; they start at once.
+
+        `on_incomplete` and `min_fraction` replace the client's settings for this submission. So a
+        trainer and an evaluation can share a client, and a pool can see every failure itself.
+        """
         ...
 
     async def health(self) -> Health:

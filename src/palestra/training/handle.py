@@ -6,14 +6,12 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self, final
 
-from palestra.errors import InputDataError
 from palestra.training.batch import Lane
-from palestra.training.checks import require, shown, whole
 from palestra.training.errors import BatchFailed, Cause
 from palestra.training.outcomes import Group, Outcome, Summary
 from palestra.training.pool import Pool
 from palestra.training.requests import Key
-from palestra.training.rows import SHOWN
+from palestra.training.rows import check_group_sizes, keys_among
 from palestra.training.settings import ClientSettings
 
 
@@ -92,7 +90,7 @@ class Handle:
         Raises InputDataError at once when a group of the submission does not have `size` members.
         """
         batch = self._lane.batch
-        self._check_sizes(size)
+        check_group_sizes(batch.members, size)
         groups: dict[int | str, dict[Key, Outcome]] = {}
         handed_out = 0
         try:
@@ -114,19 +112,6 @@ class Handle:
         if not handed_out and batch.wanted:
             raise batch.incomplete(
                 Cause(sentence="no group of rollouts was completed with enough members")
-            )
-
-    def _check_sizes(self, size: int) -> None:
-        require("the size of groups", size, whole(1))
-        odd_sizes = {
-            group: len(keys)
-            for group, keys in self._lane.batch.members.items()
-            if len(keys) != size
-        }
-        if odd_sizes:
-            group, count = next(iter(odd_sizes.items()))
-            raise InputDataError(
-                f"{len(odd_sizes)} groups do not have {size} members; {group!r} has {count}"
             )
 
     async def gather(self) -> list[Outcome]:
@@ -162,12 +147,7 @@ class Handle:
         requested.
         """
         batch = self._lane.batch
-        wanted_keys = None if keys is None else _keys(keys)
-        strange = [str(key) for key in wanted_keys or () if key not in batch.jobs]
-        if strange:
-            raise InputDataError(
-                f"these rollouts are not in this submission: {', '.join(sorted(strange)[:SHOWN])}"
-            )
+        wanted_keys = keys_among(keys, batch.jobs)
         chosen = [
             job
             for job in batch.unfinished()
@@ -201,15 +181,3 @@ class Handle:
                 while lane.running:
                     lane.changed.clear()
                     await lane.changed.wait()
-
-
-def _keys(keys_argument: object) -> set[Key]:
-    """Return the keys, which may be given as plain pairs. Raises InputDataError for anything else."""
-    if isinstance(keys_argument, Iterable) and not isinstance(keys_argument, str | Key):
-        keys = list(keys_argument)
-        if all(isinstance(key, tuple) and len(key) == len(Key._fields) for key in keys):
-            return {Key(*key) for key in keys}
-    raise InputDataError(
-        f"keys is {shown(keys_argument)}; it must be a list of keys",
-        hint="cancel([outcome.key]), or cancel([Key(task_id, rollout_index)])",
-    )

@@ -34,7 +34,8 @@ _REPORT_IT: Final = "(a bug in Palestra: please report it)"
 class Pool:
     """Takes jobs and returns outcomes: an engine's `Work`, on one event loop.
 
-    `run` makes one attempt. An error that it raises only affects its own rollout.
+    `run` makes one attempt. An error that it raises only affects its own rollout. `may_repeat`:
+    whether an attempt that began may be followed by another one, on another fleet.
     """
 
     def __init__(
@@ -43,12 +44,13 @@ class Pool:
         guard: MemoryGuard,
         run: Callable[["Pool", TrainingJob], Awaitable[Attempted]],
         *,
+        may_repeat: Callable[[TrainingJob], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._policies = settings.policies
         self._guard = guard
         self._run = run
+        self._may_repeat = may_repeat
         self._clock = clock
         self._engine: Engine[TrainingJob, Attempted] = Engine(self, on_left=self._job_left)
         self.lanes: dict[str, Lane] = {}
@@ -69,10 +71,10 @@ class Pool:
 
     # In
 
-    def add(self, run: str, jobs: list[TrainingJob]) -> Lane:
-        """Add a submission, and return its lane."""
+    def add(self, run: str, jobs: list[TrainingJob], settings: ClientSettings) -> Lane:
+        """Add a submission with its settings, and return its lane."""
         queue = sorted(jobs)  # which is a heap
-        lane = self.lanes[run] = Lane(Batch(jobs, self._settings))
+        lane = self.lanes[run] = Lane(Batch(jobs, settings))
         halt = self.death or self.stuck
         if halt is not None:
             self._bury(lane, halt)
@@ -382,14 +384,15 @@ class Pool:
                 FailureClass.INFRA_ERROR,
                 halt.cause.sentence,
                 layer=halt.layer,
-                retriable=False,
+                # Here nothing can succeed any more, but on another fleet it may.
+                retriable=not job.attempt or self._may_repeat(job),
                 attempts=job.attempt,
                 evidence=evidence,
             )
             if batch.settle(outcome, outage=halt.outage):
                 buried.append(outcome)
                 self._stop(job)
-        policy = self._policies.for_outage(halt.outage)
+        policy = batch.policies.for_outage(halt.outage)
         if buried and policy is OnIncomplete.RAISE:
             self.fail(lane, batch.incomplete(halt.cause, halt.log_tails))
         elif policy is OnIncomplete.DROP_GROUP:

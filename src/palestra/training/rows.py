@@ -1,9 +1,9 @@
 """Converts requests to jobs for agents. Rejects rows that cannot be run, and duplicates."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -18,6 +18,7 @@ from palestra.schema import (
     RolloutKey,
     encode_json,
 )
+from palestra.training.checks import require, shown, whole
 from palestra.training.jobs import TrainingJob
 from palestra.training.requests import Key, RolloutRequest, problem_of, requests_in
 from palestra.training.servers import agent_for
@@ -25,6 +26,17 @@ from palestra.training.servers import agent_for
 FIRST_NAMED_TASK: Final = 1 << 40
 """The first number for tasks whose id is text, far above usual task numbers."""
 SHOWN: Final = 20
+
+
+class RowReader(Protocol):
+    """Reads the row that a request sends."""
+
+    def sent(self, request: RolloutRequest, task: int, /) -> tuple[str, dict[str, Any], int]:
+        """Return a request's agent, the row to send to it, and the row's size in bytes.
+
+        Raises InputDataError, TypeError or ValueError: the row cannot be run.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +49,7 @@ class RowTakers:
     keepers: Mapping[str, DoorKeeper]
     """The check for each agent's rows, by agent name."""
 
-    def sent(self, request: RolloutRequest, task: int) -> tuple[str, dict[str, Any], int]:
+    def sent(self, request: RolloutRequest, task: int, /) -> tuple[str, dict[str, Any], int]:
         """Return a request's agent, the row to send to it, and the row's size in bytes.
 
         Raises InputDataError, TypeError or ValueError: the row cannot be run.
@@ -55,7 +67,7 @@ class RowTakers:
 
 def jobs_of(
     requests: Iterable[RolloutRequest],
-    takers: RowTakers,
+    reader: RowReader,
     *,
     run: str,
     numbers: Callable[[], int],
@@ -65,27 +77,14 @@ def jobs_of(
     """Return a job for each request. Raises InputDataError, listing every request that cannot be
     run.
     """
-    problems: list[str] = []
-    accepted: list[RolloutRequest] = []
-    for index, request in enumerate(requests_in(requests)):
-        # Before anything is made of it: a key of any other kind could not even be compared.
-        wrong = problem_of(request)
-        if wrong:
-            problems.append(f"requests[{index}]: {wrong}")
-        else:
-            accepted.append(request)
+    accepted, problems = distinct_requests(requests)
     task_numbers = _numbered(accepted)
-    seen_keys: set[Key] = set()
     jobs: list[TrainingJob] = []
     for request in accepted:
-        if request.key in seen_keys:
-            problems.append(f"{request.key} is asked for twice")
-            continue
-        seen_keys.add(request.key)
         task_id = request.task_id
         task = task_numbers[task_id] if isinstance(task_id, str) else task_id
         try:
-            agent, row, size = takers.sent(request, task)
+            agent, row, size = reader.sent(request, task)
         except (InputDataError, TypeError, ValueError) as error:
             problems.append(f"{request.key}: {error}")
             continue
@@ -103,11 +102,32 @@ def jobs_of(
             )
         )
     if problems:
-        raise _refusal(problems)
+        raise refusal(problems)
     return jobs
 
 
-def _refusal(problems: Sequence[str]) -> InputDataError:
+def distinct_requests(
+    requests: Iterable[RolloutRequest],
+) -> tuple[list[RolloutRequest], list[str]]:
+    """Return the requests whose fields are valid, and what is wrong with the others: a field, or a
+    key that occurs twice.
+
+    Raises InputDataError: it is not a list of requests, or is empty.
+    """
+    problems: list[str] = []
+    accepted: dict[Key, RolloutRequest] = {}
+    for index, request in enumerate(requests_in(requests)):
+        # Before anything is made of it: a key of any other kind could not even be compared.
+        wrong = problem_of(request)
+        if wrong:
+            problems.append(f"requests[{index}]: {wrong}")
+        elif accepted.setdefault(request.key, request) is not request:
+            problems.append(f"{request.key} is asked for twice")
+    return list(accepted.values()), problems
+
+
+def refusal(problems: Sequence[str]) -> InputDataError:
+    """Return the error that lists the requests that cannot be run."""
     addition = f"\n  and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
     listed = "".join(f"\n  {problem}" for problem in problems[:SHOWN])
     return InputDataError(
@@ -156,3 +176,41 @@ def _row(request: RolloutRequest, task: int, agent: str) -> dict[str, Any]:
 def _earliest(now: float, *limits_s: float | None) -> float | None:
     set_limits = [limit_s for limit_s in limits_s if limit_s is not None]
     return now + min(set_limits) if set_limits else None
+
+
+def check_group_sizes(members: Mapping[int | str, Sequence[Key]], size: int) -> None:
+    """Raise InputDataError when a group of a submission does not have `size` members."""
+    require("the size of groups", size, whole(1))
+    odd_sizes = {group: len(keys) for group, keys in members.items() if len(keys) != size}
+    if odd_sizes:
+        group, count = next(iter(odd_sizes.items()))
+        raise InputDataError(
+            f"{len(odd_sizes)} groups do not have {size} members; {group!r} has {count}"
+        )
+
+
+def keys_among(keys: Iterable[Key] | None, requested: Container[Key]) -> set[Key] | None:
+    """Return the keys of rollouts to cancel, which may be plain pairs; None stands for all.
+
+    Raises InputDataError: these are no keys, or keys that were not requested.
+    """
+    if keys is None:
+        return None
+    wanted_keys = _keys(keys)
+    strange = [str(key) for key in wanted_keys if key not in requested]
+    if strange:
+        raise InputDataError(
+            f"these rollouts are not in this submission: {', '.join(sorted(strange)[:SHOWN])}"
+        )
+    return wanted_keys
+
+
+def _keys(keys_argument: object) -> set[Key]:
+    if isinstance(keys_argument, Iterable) and not isinstance(keys_argument, str | Key):
+        keys = list(keys_argument)
+        if all(isinstance(key, tuple) and len(key) == len(Key._fields) for key in keys):
+            return {Key(*key) for key in keys}
+    raise InputDataError(
+        f"keys is {shown(keys_argument)}; it must be a list of keys",
+        hint="cancel([outcome.key]), or cancel([Key(task_id, rollout_index)])",
+    )

@@ -165,6 +165,19 @@ class ClientSettings:
             **checked,
         )
 
+    def for_batch(self, on_incomplete: PolicyWords | None, min_fraction: float | None) -> Self:
+        """Return the settings for a submission with other policies; None keeps the client's value.
+
+        Raises ConfigError: a value is invalid.
+        """
+        if on_incomplete is None and min_fraction is None:
+            return self
+        return dataclasses.replace(
+            self,
+            on_incomplete=self.on_incomplete if on_incomplete is None else on_incomplete,
+            min_fraction=self.min_fraction if min_fraction is None else min_fraction,
+        ).checked()
+
     @property
     def policies(self) -> Policies:
         """The policies from `on_incomplete`, for each class of failure."""
@@ -179,6 +192,18 @@ def settings_of(settings: ClientSettings | None) -> ClientSettings:
         return ClientSettings().checked()
     require("settings", settings, instance_of(ClientSettings, "a ClientSettings(in_flight=64, …)"))
     return settings.checked()
+
+
+def checked_version(version: int, before: int | None) -> int:
+    """Return a weight version. Raises ConfigError: it is invalid, or lower than the one `before`."""
+    require("the weight version", version, whole(0))
+    if before is not None and version < before:
+        raise ConfigError(
+            f"the weight version goes back from {before} to {version}",
+            hint="count versions up, also after loading older weights: the version says which "
+            "weights sampled a token, and the same number must not stand for two of them",
+        )
+    return version
 
 
 _RULES_OF_ATTEMPTS: Final[Mapping[str, Rule]] = MappingProxyType(

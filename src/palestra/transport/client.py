@@ -6,6 +6,7 @@ A call is sent to its server, retried when a retry is safe, and its failure is r
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -96,8 +97,12 @@ class ServerReply:
         self.url = url
         self.status = reply.status
         self.headers = reply.headers
-        self.cookies = dict(reply.cookies)
         self.content = BodyReader(reply.body)
+
+    @cached_property
+    def cookies(self) -> dict[str, str]:
+        """The cookies that the reply sets."""
+        return dict(self._reply.cookies)
 
     @property
     def ok(self) -> bool:

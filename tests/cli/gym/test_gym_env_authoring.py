@@ -81,6 +81,22 @@ def test_validate_raises_the_error_of_a_wrong_configuration(gym: Gym) -> None:
         gym.env("validate", "--config", "wrong.yaml")
 
 
+def test_validate_reports_a_wrong_configuration_as_one_json_document(gym: Gym) -> None:
+    (gym.folder / "wrong.yaml").write_text("a: {resources_servers: {no_such_server: {}}}\n")
+
+    code, report = gym.json("validate", "--config", "wrong.yaml")
+
+    assert (code, report["valid"]) == (1, False)
+    assert "no_such_server" in report["problems"][0]["message"]
+
+
+def test_validate_of_a_resources_server_by_name_says_which_flag_names_it(gym: Gym) -> None:
+    with pytest.raises(ConfigError) as caught:
+        gym.env("validate", "mcqa")
+
+    assert "--resources-server mcqa" in caught.value.hint
+
+
 def test_validate_reports_a_missing_value(gym: Gym) -> None:
     (gym.folder / "missing.yaml").write_text("some_setting: ???\n")
 

@@ -89,6 +89,18 @@ def test_an_error_in_the_configuration_is_on_standard_output(world: World) -> No
     assert "error: " not in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (("eval", "profile"), "--rollouts is required"),
+        (("dataset", "collate"), "--output-dir is required"),
+        (("env", "test", "--resources-server"), "--resources-server needs a value"),
+    ],
+)
+def test_a_setting_is_named_by_its_flag(world: World, words: tuple[str, ...], flag: str) -> None:
+    assert flag in gym(world, *words).err
+
+
 def test_a_misspelt_action_gets_a_suggestion(world: World) -> None:
     assert "Did you mean start?" in gym(world, "env", "strat").err
 

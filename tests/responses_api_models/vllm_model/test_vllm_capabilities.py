@@ -73,8 +73,12 @@ def test_llama_cpps_empty_answer_to_messages_is_no_tokenization() -> None:
         found.require_token_ids("policy_model")
 
 
-def test_an_endpoint_of_which_nothing_is_known_has_a_line_too() -> None:
-    assert "an unknown server" in found_at({}, want=False).line()
+def test_what_an_endpoint_lacks_is_only_named_where_token_ids_are_wanted() -> None:
+    answers = {"/v1/models": MODELS, "/v1/chat/completions": IGNORED}
+
+    assert found_at(answers, want=False).line() == "2048 tokens of context"
+    assert found_at({}, want=False).line() == ""
+    assert "an unknown server" in found_at(answers).line()
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 408, 418, 429, 500, 502, 503, 504])

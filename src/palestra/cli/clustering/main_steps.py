@@ -26,12 +26,16 @@ from palestra.cluster import (
     CHECK_S,
     JobFiles,
     LeaseWatch,
+    Policy,
     Role,
     Run,
     RunFiles,
     check_shards,
     collect_settings,
+    folder_of,
+    join_runs,
     read_plan,
+    read_run,
     remember_stamped,
     stamp,
     with_stamped,
@@ -39,12 +43,14 @@ from palestra.cluster import (
 )
 from palestra.config import ResolvedConfig, ServerType, names_in_files
 from palestra.errors import InputDataError, RunFailed
+from palestra.rollouts import RunSize
 from palestra.sandbox import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
 from palestra.schema import JsonDict
 from palestra.settings import (
     CollectArgs,
     CollectSettings,
     GivenRows,
+    MergeRunsArgs,
     MergeShardsArgs,
     Share,
     args_from,
@@ -171,19 +177,18 @@ def overrides_of(run: Run) -> list[str]:
 
 
 def policy_settings(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> JsonDict:
-    """Return the settings of the policy model: its URL, its API key, its name. They are written
-    nowhere.
+    """Return the settings of the models: their URLs, API keys and names. They are written nowhere.
 
     `job`: None for a step that only reads stored responses and calls no model.
     """
+    tree: JsonDict = {}
+    for model in run.further_models:
+        tree.update(_served_settings(model, job, environment))
     policy = run.policy
-    tree: JsonDict = {"policy_model_name": policy.model} if policy.model else {}
     if policy.server is not None:
-        if job is None:
-            return {**tree, "policy_base_url": "http://127.0.0.1:9/v1", "policy_api_key": "none"}
-        host, port, nonce = endpoint(job, policy.server, environment)
-        _reach_directly(host)
-        return {**tree, "policy_base_url": f"http://{host}:{port}/v1", "policy_api_key": nonce}
+        return {**tree, **_served_settings(policy, job, environment)}
+    if policy.model:
+        tree["policy_model_name"] = policy.model
     if policy.base_url is not None:
         tree["policy_base_url"] = policy.base_url
     if policy.api_key_env is not None:
@@ -197,6 +202,20 @@ def policy_settings(run: Run, job: JobFiles | None, environment: Mapping[str, st
     elif policy.base_url is not None and "policy_api_key" not in names_in_files(overrides_of(run)):
         tree["policy_api_key"] = "none"  # an endpoint that asks for none
     return tree
+
+
+def _served_settings(
+    model: Policy, job: JobFiles | None, environment: Mapping[str, str]
+) -> JsonDict:
+    """Return the settings of a model whose server the job has started."""
+    name = model.name
+    url, key = "http://127.0.0.1:9/v1", "none"
+    if job is not None and model.server is not None:
+        host, port, key = endpoint(job, model.server, environment)
+        _reach_directly(host)
+        url = f"http://{host}:{port}/v1"
+    model_name: JsonDict = {f"{name}_model_name": model.model} if model.model else {}
+    return {**model_name, f"{name}_base_url": url, f"{name}_api_key": key}
 
 
 def _reach_directly(host: str) -> None:
@@ -297,6 +316,36 @@ def merge_by_hand(args: MergeShardsArgs) -> int:
     return merge_run(args.plan, allow_partial=args.allow_partial)
 
 
+def merge_runs(args: MergeRunsArgs) -> int:
+    """Merge the shards of several runs of one plan into a new folder, and profile the result."""
+    runs = [with_stamped(read_run(folder_of(name))) for name in args.runs]
+    joined = join_runs(runs)
+    files = RunFiles(args.output_dir.absolute())
+    config = load(
+        overrides_of(runs[0]),
+        ng=False,
+        extra=policy_settings(runs[0], None, os.environ),
+        require_all=False,
+    )
+    files.output_dir.mkdir(parents=True, exist_ok=True)
+    merge_shards(
+        config,
+        files.merged.output,
+        [str(shard.output) for shard in joined.shards],
+        allow_partial=False,
+        overwrite=False,
+        run_size=joined.size,
+        own_fleet=True,
+    )
+    profile_files(
+        str(files.merged.materialized_inputs),
+        str(files.merged.output),
+        allow_partial=False,
+        group_by=None,
+    )
+    return 0
+
+
 def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
     """Merge the shards of a run. The shards' own files stay in place.
 
@@ -321,6 +370,8 @@ def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
         allow_partial=allow_partial,
         # Of an earlier, smaller merge: kept as .bak.
         overwrite=True,
+        # Shards that were done before seeds were added name the size that the run had then.
+        run_size=RunSize(run.rollouts or 0, run.tasks or 0),
         own_fleet=True,
     )
     for text in write_completeness(run, files, allow_partial=allow_partial):

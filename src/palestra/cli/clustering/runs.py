@@ -4,6 +4,7 @@
 `logs`, `cancel` and `retry-failed` read the run's ledger.
 """
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,12 @@ from typing import Any, Final
 import orjson
 
 from palestra.api import POLICY, lines_of, read_rows
+from palestra.cli.clustering.watching import (
+    LOGS_EVERY_S,
+    LOGS_PER_STATUS,
+    FollowedLogs,
+    until_true,
+)
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
 from palestra.cluster import (
@@ -35,8 +42,8 @@ from palestra.cluster import (
 from palestra.config import NamedFile, did_you_mean, names_in_files
 from palestra.errors import ConfigError
 from palestra.fleet import start_timeout_of
-from palestra.schema import JsonDict
-from palestra.settings import FollowArgs, LogsArgs, config_list, existing_path
+from palestra.schema import JsonDict, RunPaths
+from palestra.settings import FollowArgs, LogsArgs, RunStatusArgs, config_list, existing_path
 from palestra.system import shown, write_whole
 
 VLLM_CONFIG: Final = "responses_api_models/vllm_model/configs/vllm_model.yaml"
@@ -119,15 +126,45 @@ def _report(submission: Submission) -> None:
             say(f"  {shown(path)}")
 
 
-def status(args: FollowArgs) -> int:
+def status(args: RunStatusArgs) -> int:
     """Print the state of a run; exit 0 when all is done, 1 when a part ended without success, 3
     while the run is under way.
     """
-    _, run_status = _looked_at(args.run)
-    if args.as_json:
-        say_json(_run_fields(run_status))
+    if args.watch:
+        return _watched(args)
+    files, run_status = _looked_at(args.run)
+    _print_status(files, run_status, as_json=args.as_json)
+    return _exit_code(run_status)
+
+
+def _watched(args: RunStatusArgs) -> int:
+    """Print the state of a run whenever it changes, until nothing of it waits or runs."""
+    states: list[JsonDict] = [{}]
+    codes = [UNDERWAY]
+
+    def print_if_changed() -> bool:
+        files, run_status = _looked_at(args.run)
+        state = _run_fields(files, run_status)
+        if state != states[-1]:
+            states[-1] = state
+            if not args.as_json:
+                say(time.strftime("%H:%M:%S"))
+            _print_status(files, run_status, as_json=args.as_json)
+        codes[-1] = _exit_code(run_status)
+        return not run_status.active
+
+    until_true(print_if_changed, args.every)
+    return codes[-1]
+
+
+def _print_status(files: RunFiles, run_status: RunStatus, *, as_json: bool) -> None:
+    if as_json:
+        say_json(_run_fields(files, run_status))
     else:
-        _show(run_status)
+        _show(files, run_status)
+
+
+def _exit_code(run_status: RunStatus) -> int:
     if run_status.done:
         return 0
     ended_units = [unit for unit in run_status.units if not unit.standing.active]
@@ -144,7 +181,7 @@ def _executor(run: Run) -> Executor:
     return executor_for(run.executor, timeout_s=run.command_timeout_s)
 
 
-def _run_fields(run_status: RunStatus) -> JsonDict:
+def _run_fields(files: RunFiles, run_status: RunStatus) -> JsonDict:
     return {
         "run": run_status.run.name,
         "output_dir": run_status.run.output_dir,
@@ -153,6 +190,8 @@ def _run_fields(run_status: RunStatus) -> JsonDict:
         "active": run_status.active,
         "counts": dict(run_status.counts()),
         "rollouts": dict(run_status.rollouts()),
+        "gpu_hours": run_status.gpu_hours,
+        "rewards": _rewards(files) if run_status.done else [],
         "units": [_unit(unit) for unit in run_status.units],
     }
 
@@ -168,23 +207,47 @@ def _unit(unit_status: UnitStatus) -> JsonDict:
         "reason": unit_status.reason,
         "restarts": unit_status.restarts,
         "rollouts": dict(unit_status.rollouts),
+        "mean_reward": unit_status.mean_reward,
         "servers": dict(unit_status.servers),
         "components": [dict(component) for component in unit_status.components],
     }
 
 
-def _show(run_status: RunStatus) -> None:
+def _rewards(files: RunFiles) -> list[JsonDict]:
+    """Return what the profile of the merged run says of each agent; empty without a profile."""
+    try:
+        agents = orjson.loads(RunPaths(files.merged.output).agent_metrics.read_bytes())
+        return [{"agent": agent["agent_ref"]["name"], **agent["summary"]} for agent in agents]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def reward_line(rewards: JsonDict) -> str:
+    """Return the mean reward of an agent with its interval, and pass@k of the largest k."""
+    mean = rewards["mean_reward"]
+    interval = mean["interval"]
+    words = [f"{rewards['agent']}: mean reward {mean['scored']:.3f}"]
+    if interval is not None:
+        words.append(f"[{interval[0]:.3f}, {interval[1]:.3f}]")
+    values = {view["k"]: view["scored"] for view in rewards["pass@k"] if view["scored"] is not None}
+    shown_ks = sorted({1, max(values)} & values.keys()) if values else []
+    return " ".join([*words, *(f"pass@{k} {values[k]:.3f}" for k in shown_ks)])
+
+
+def _show(files: RunFiles, run_status: RunStatus) -> None:
     rows = [
         [
             unit.unit.name,
             unit.standing.value,
             _progress(unit),
+            "-" if unit.mean_reward is None else f"{unit.mean_reward:.3f}",
             unit.unit.job_id.rpartition(":")[2],
             unit.reason,
         ]
         for unit in run_status.units
     ]
-    print_table(("unit", "standing", "rollouts", "job", "reason"), rows, right="rollouts")
+    columns = ("unit", "standing", "rollouts", "mean reward", "job", "reason")
+    print_table(columns, rows, right="rollouts,mean reward")
     counts = ", ".join(f"{name} {number}" for name, number in sorted(run_status.counts().items()))
     total = run_status.rollouts()
     if not run_status.run.shards:
@@ -195,6 +258,11 @@ def _show(run_status: RunStatus) -> None:
         f"{total['scored']} + failed {total['failed']}"
         + (f" + left {total['left']}" if total["left"] else "")
     )
+    if run_status.gpu_hours is not None:
+        say(f"GPU hours: {run_status.gpu_hours:.1f}")
+    for rewards in _rewards(files) if run_status.done else ():
+        if rewards["mean_reward"]["scored"] is not None:
+            say(reward_line(rewards))
 
 
 def _progress(unit_status: UnitStatus) -> str:
@@ -208,6 +276,8 @@ def logs(args: LogsArgs) -> int:
     files = folder_of(args.run)
     run = read_run(files)
     executor, unit, lines = _executor(run), args.unit, args.lines
+    if args.follow:
+        return _followed(files, run, unit)
     if unit is not None:
         names = [unit]
     else:
@@ -227,6 +297,28 @@ def logs(args: LogsArgs) -> int:
         say(_end(tail(path), lines))
     if names and not paths:
         notice(f"no logs of {', '.join(names)} in {run.log_dir}")
+    return 0
+
+
+def _followed(files: RunFiles, run: Run, unit: str | None) -> int:
+    """Print what the logs get, until the unit, or the run, neither waits nor runs."""
+    if unit is not None:
+        _check_known(run, unit)
+    executor = _executor(run)
+    followed_logs = FollowedLogs(lambda: executor.logs(run, unit or ""))
+    looks = itertools.count()
+
+    def is_over() -> bool:
+        units = status_of(files, run, executor).units
+        return not any(u.standing.active for u in units if unit in {None, u.unit.name})
+
+    def print_and_ask() -> bool:
+        # Asked before the last lines are read.
+        is_last = next(looks) % LOGS_PER_STATUS == 0 and is_over()
+        followed_logs.print_new()
+        return is_last
+
+    until_true(print_and_ask, LOGS_EVERY_S)
     return 0
 
 

@@ -18,7 +18,7 @@ cluster = typer.Typer(help="Rollouts over many jobs of a cluster.", no_args_is_h
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.add_typer(cluster, name="cluster")
-    settings_command(cluster, "FollowArgs")(status)
+    settings_command(cluster, "RunStatusArgs")(status)
     settings_command(cluster, "LogsArgs")(logs)
     settings_command(cluster, "FollowArgs", name="retry-failed")(retry_failed)
     settings_command(cluster, "FollowArgs")(cancel)
@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     cluster.command("ray-node", hidden=True)(ray_node)
     cluster.command("prepare-inputs", hidden=True)(prepare_inputs)
     settings_command(cluster, "MergeShardsArgs", name="merge-shards")(merge_shards)
+    settings_command(cluster, "MergeRunsArgs", name="merge-runs")(merge_runs)
     cluster.command("profile-merged", hidden=True)(profile_merged)
 
 
@@ -69,7 +70,7 @@ def run_cmd(
 
 def status(flags: Flags) -> None:
     """Print the state of each job and shard of a run; exit 0 only once all is done."""
-    run(f"{RUNS}:status", "FollowArgs", flags)
+    run(f"{RUNS}:status", "RunStatusArgs", flags)
 
 
 def logs(flags: Flags) -> None:
@@ -126,6 +127,13 @@ def merge_shards(flags: Flags) -> None:
     themselves.
     """
     run("palestra.cli.clustering.main_steps:merge_by_hand", "MergeShardsArgs", flags)
+
+
+def merge_runs(flags: Flags) -> None:
+    """Merge runs of one plan that were collected into several folders, such as other seeds or other
+    chunks.
+    """
+    run("palestra.cli.clustering.main_steps:merge_runs", "MergeRunsArgs", flags)
 
 
 def profile_merged(plan: Plan) -> None:

@@ -8,7 +8,15 @@ import typer
 
 from palestra.cli.commands.datasets import dataset
 from palestra.cli.console import guarded
-from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
+from palestra.cli.flags import (
+    Configs,
+    Flags,
+    JsonFlag,
+    Overrides,
+    run,
+    settings_command,
+    with_configs,
+)
 
 benchmark = typer.Typer(
     help="Benchmarks: datasets of that type, and the scripts that make their files.",
@@ -61,13 +69,17 @@ def render_prompts(flags: Flags, configs: Configs = None, overrides: Overrides =
 
 
 @benchmark.command("list")
-def list_benchmarks(configs: Configs = None, overrides: Overrides = None) -> None:
+def list_benchmarks(
+    configs: Configs = None,
+    overrides: Overrides = None,
+    as_json: JsonFlag = False,
+) -> None:
     """List the benchmarks of --config, or else of the project. Same as ng_list_benchmarks."""
 
     def command() -> int:
         from palestra.cli.benchmarks import list_benchmarks as show
 
-        return show(with_configs(configs, overrides), ng=False)
+        return show(with_configs(configs, overrides), ng=False, as_json=as_json)
 
     guarded(command)
 

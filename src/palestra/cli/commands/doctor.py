@@ -10,7 +10,15 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from palestra.cli.console import guarded
-from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
+from palestra.cli.flags import (
+    AS_JSON,
+    Configs,
+    Flags,
+    Overrides,
+    run,
+    settings_command,
+    with_configs,
+)
 
 _ITSELF: Final = "check"
 """The command that `palestra doctor` runs when no subcommand is named."""
@@ -70,7 +78,7 @@ def doctor(flags: Flags, configs: Configs = None, overrides: Overrides = None) -
         from palestra.cli.environment_flags import files_in, with_models
         from palestra.settings import ModelArgs, args_from
 
-        as_json = flags.pop("as_json", False)
+        as_json = flags.pop(AS_JSON, False)
         fields = {name: flags.pop(name) for name in ModelArgs.model_fields if name in flags}
         words = with_configs(configs, overrides)
         words, extra = with_models(args_from(ModelArgs, fields), words, flags)

@@ -3,12 +3,20 @@
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
+from palestra.cli.flags import (
+    AS_JSON,
+    Configs,
+    Flags,
+    Overrides,
+    run,
+    settings_command,
+    with_configs,
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    settings_command(app, "ProfileArgs", required=False)(profile)
+    settings_command(app, "ProfileArgs", "JsonArgs", required=False)(profile)
     settings_command(app, "MergeArgs")(merge)
     settings_command(app, "ReverifyArgs")(reverify)
     settings_command(app, "CompareArgs")(compare)
@@ -28,7 +36,9 @@ def profile(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
     first = overrides[0] if overrides else "="
     if rollouts not in flags and "=" not in first and not first.startswith("~"):
         flags[rollouts], overrides = [first], (overrides or [])[1:]
-    guarded(lambda: profile_run(with_configs(configs, overrides), ng=False, extra=flags))
+    as_json = flags.pop(AS_JSON, False)
+    words = with_configs(configs, overrides)
+    guarded(lambda: profile_run(words, ng=False, extra=flags, as_json=as_json))
 
 
 def merge(flags: Flags, configs: Configs = None) -> None:

@@ -1,11 +1,20 @@
 """The flags of the commands about a fleet and its host, and of `eval` and `collect`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
+from palestra.cli.flags import (
+    AS_JSON,
+    Configs,
+    Flags,
+    JsonFlag,
+    Overrides,
+    run,
+    settings_command,
+    with_configs,
+)
 
 if TYPE_CHECKING:
     from palestra.settings import ModelArgs
@@ -14,11 +23,12 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     settings_command(app, "ModelArgs", name="run")(run_fleet)
+    settings_command(app, "ServeRolloutsArgs", "ModelArgs", name="serve-rollouts")(serve_rollouts)
     settings_command(app, "StatusArgs")(status)
     app.command()(config)
     settings_command(app, "PipListArgs", name="pip-list")(pip_list)
     app.command()(version)
-    settings_command(app, "CollectArgs", "ModelArgs", required=False)(collect)
+    settings_command(app, "CollectArgs", "ModelArgs", "JsonArgs", required=False)(collect)
     settings_command(app, "EvalArgs", "RunArgs", name="eval")(evaluate)
 
 
@@ -31,6 +41,24 @@ def run_fleet(flags: Flags, configs: Configs = None, overrides: Overrides = None
 
         words, extra = with_models(_models(flags), with_configs(configs, overrides), {})
         return serve(words, ng=False, extra=extra)
+
+    guarded(command)
+
+
+def serve_rollouts(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
+    """Serve rollouts over HTTP to any trainer, until Ctrl-C.
+
+    Clients send the token that is in PALESTRA_ROLLOUTS_TOKEN, which is required when other machines
+    can connect. GET /openapi.json describes the service.
+    """
+
+    def command() -> int:
+        from palestra.cli.environment_flags import with_models
+        from palestra.cli.rollout_service import serve
+        from palestra.settings import ServeRolloutsArgs, args_from
+
+        words, extra = with_models(_models(flags), with_configs(configs, overrides), {})
+        return serve(args_from(ServeRolloutsArgs, flags), words, extra=extra)
 
     guarded(command)
 
@@ -48,11 +76,15 @@ def status(flags: Flags, overrides: Overrides = None) -> None:
     run("palestra.cli.fleet_commands:status", "StatusArgs", flags, overrides or [])
 
 
-def config(configs: Configs = None, overrides: Overrides = None) -> None:
+def config(
+    configs: Configs = None,
+    overrides: Overrides = None,
+    as_json: JsonFlag = False,
+) -> None:
     """Print the resolved configuration, with secrets masked. Same as ng_dump_config."""
     from palestra.cli.fleet_commands import dump_config
 
-    guarded(lambda: dump_config(with_configs(configs, overrides), ng=False))
+    guarded(lambda: dump_config(with_configs(configs, overrides), ng=False, as_json=as_json))
 
 
 def pip_list(flags: Flags) -> None:
@@ -60,7 +92,7 @@ def pip_list(flags: Flags) -> None:
     run("palestra.cli.packages:pip_list", "PipListArgs", flags)
 
 
-def version(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def version(as_json: JsonFlag = False) -> None:
     """Print the installed version, and where it is installed."""
     from palestra.cli.fleet_commands import version as show
 
@@ -77,10 +109,14 @@ def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
     def command() -> int:
         from palestra.cli.collecting import collect as collect_rollouts
         from palestra.cli.environment_flags import with_models
+        from palestra.errors import ConfigError
 
+        if {"input_jsonl_fpath", "split"} <= flags.keys():
+            raise ConfigError("--input and --split cannot be combined: each names the rows")
+        as_json = flags.pop(AS_JSON, False)
         words = with_configs(configs, overrides)
         words, extra = with_models(_models(flags), words, flags)
-        return collect_rollouts(words, ng=False, extra={**extra, **flags})
+        return collect_rollouts(words, ng=False, extra={**extra, **flags}, as_json=as_json)
 
     guarded(command)
 

@@ -68,7 +68,14 @@ def validate(invocation: Invocation, overrides: list[str]) -> int:
     if invocation.name is None and "manifest" not in invocation.flags:
         if "sync" in invocation.flags:
             raise UsageError("--sync needs a NAME or --manifest")
-        config = offline_config(overrides=overrides)
+        try:
+            config = offline_config(overrides=overrides)
+        except ConfigError as error:
+            if not invocation.json:
+                raise
+            problem = {"message": error.message, "hint": error.hint}
+            say_json({"valid": False, "problems": [problem]})
+            return RunFailed.exit_code
         warn_all(config.warnings)
         if invocation.json:
             say_json({"valid": True, "problems": []})

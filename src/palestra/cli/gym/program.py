@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -138,8 +138,11 @@ def _exit_code(command: Command, invocation: Invocation) -> int:
         logging.getLogger("palestra").setLevel(logging.DEBUG)
     try:
         code: int = imported(command.function)(invocation, list(invocation.overrides))
-    except (UsageError, InvalidSettings) as error:
+    except UsageError as error:
         show_error(error)
+        return 2
+    except InvalidSettings as error:
+        show_error(_in_flags_of(command, error))
         return 2
     except ConfigError as error:
         _show_config_error(error, as_json=invocation.json)
@@ -148,6 +151,15 @@ def _exit_code(command: Command, invocation: Invocation) -> int:
         show_error(error)
         return 1
     return code
+
+
+def _in_flags_of(command: Command, error: InvalidSettings) -> ConfigError:
+    """Return the same error with the settings named by the flags that the command has for them."""
+    flags = {flag.setting: flag.names for flag in command.flags if flag.setting}
+    problems = [replace(problem, flags=flags.get(problem.name, ())) for problem in error.settings]
+    if not problems or not all(problem.flags for problem in problems):
+        return error
+    return InvalidSettings.of(problems, hint=error.hint).in_words_of((), by_flags=True)
 
 
 def _show_config_error(error: ConfigError, *, as_json: bool) -> None:

@@ -67,6 +67,9 @@ class Executor(Protocol):
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
         """Return the state of each unit by its id, with one query for all."""
 
+    def gpu_hours(self, ids: Iterable[str], /) -> float | None:
+        """Return the GPU hours that jobs have used so far; None when nobody counts them."""
+
     def cancel(self, ids: Iterable[str], /) -> None:
         """Cancel jobs or units. Ids of ended jobs are ignored."""
 

@@ -72,6 +72,11 @@ class HereExecutor:
                 f"{run.output_dir}` continues the run",
             )
 
+    def gpu_hours(self, ids: Iterable[str], /) -> float | None:
+        """Return None: nobody counts GPU hours on this machine."""
+        del ids
+        return None
+
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
         answers: dict[str, JobState] = {}
         for job in ids:

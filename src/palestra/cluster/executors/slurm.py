@@ -81,6 +81,8 @@ OUT_OF_MEMORY, …) count as failed."""
 _INVALID: Final = "Invalid job id"
 _NO_ACCOUNTING: Final = "accounting storage is disabled"
 _NUMBERED: Final = re.compile(r"\d+")
+_GPU_TIME: Final = re.compile(r"(?P<elapsed>\d+)\|(?:.*,)?gres/gpu=(?P<gpus>\d+)(?:,.*)?")
+"""One line of `sacct`: seconds, and what was allocated, such as `billing=8,cpu=8,gres/gpu=8,node=1`."""
 _SPAN: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
@@ -125,6 +127,28 @@ class SlurmExecutor:
         arrays = {unit.partition("_")[0] for unit in states if "_" in unit}
         missing = [unit for unit in unique_ids if unit not in states and unit not in arrays]
         return {**states, **dict.fromkeys(missing, JobState(Phase.UNKNOWN))}
+
+    def gpu_hours(self, ids: Iterable[str], /) -> float | None:
+        """Return the GPU hours of jobs from Slurm's accounting; None without accounting or GPUs."""
+        roots = sorted({unit.partition("_")[0] for unit in ids})
+        if not roots:
+            return None
+        columns = ("-o", "ElapsedRaw,AllocTRES")
+        answer = self._commands(
+            # `-D`: a job that was requeued used its GPUs each time.
+            ["sacct", "-X", "-D", "-n", "-P", *columns, "-j", ",".join(roots)],
+            self._timeout_s,
+        )
+        if answer.code:
+            if _NO_ACCOUNTING not in answer.err:
+                raise _unreachable("sacct", answer)
+            return None
+        seconds = [
+            int(match["elapsed"]) * int(match["gpus"])
+            for match in map(_GPU_TIME.fullmatch, answer.out.splitlines())
+            if match is not None
+        ]
+        return sum(seconds) / 3600 if seconds else None
 
     def cancel(self, ids: Iterable[str], /) -> None:
         if listed := list(ids):

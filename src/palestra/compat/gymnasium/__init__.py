@@ -178,7 +178,16 @@ def _no_episode(server: str, path: str) -> HTTPException:
     return HTTPException(409, f"{server}{path}: this session has no episode; call /reset first")
 
 
+EnvResetRequest = ResetRequest
+EnvResetResponse = ResetResponse
+EnvStepRequest = StepRequest
+EnvStepResponse = StepResponse
+
 __all__ = [
+    "EnvResetRequest",
+    "EnvResetResponse",
+    "EnvStepRequest",
+    "EnvStepResponse",
     "GymnasiumServer",
     "GymnasiumVerifyRequest",
     "GymnasiumVerifyResponse",

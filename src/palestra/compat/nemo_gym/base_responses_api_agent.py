@@ -14,7 +14,7 @@ from fastapi import Body, FastAPI, Request, Response
 
 from palestra.compat.client import is_observed
 from palestra.compat.handlers import like
-from palestra.compat.http import response_json
+from palestra.compat.http import get_response_json, raise_for_status
 from palestra.compat.metrics import aggregated
 from palestra.compat.nemo_gym.base_resources_server import (
     AggregateMetrics,
@@ -117,7 +117,8 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, SimpleServer):
         reply = await self.server_client.post(
             server_name=environment.name, url_path="/aggregate_metrics", json=body
         )
-        return AggregateMetrics.model_validate(await response_json(reply))
+        await raise_for_status(reply)
+        return AggregateMetrics.model_validate(await get_response_json(reply))
 
     def compute_metrics(self, tasks: list[list[JsonDict]]) -> JsonDict:
         """Return your own metrics; none by default. An override replaces the environment's metrics."""

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import JSONResponse
 
 from palestra.compat.handlers import Handler, like
-from palestra.compat.http import response_json
+from palestra.compat.http import get_response_json, raise_for_status
 from palestra.compat.openai_types.responses import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
@@ -110,7 +110,8 @@ async def call_judge(*args: Any, **kwargs: Any) -> Any:
         reply = await call.client.post(
             server_name=call.server, url_path=call.path, json=call.body, **call.how
         )
-        answer = await response_json(reply)
+        await raise_for_status(reply)
+        answer = await get_response_json(reply)
         if call.answer is None:
             return answer
         return call.answer.model_validate(answer)

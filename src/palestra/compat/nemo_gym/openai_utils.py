@@ -8,9 +8,9 @@ import importlib
 from typing import Any
 from urllib.parse import urljoin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from palestra.compat.http import request, response_json
+from palestra.compat.http import patient_request, request, response_json
 from palestra.compat.openai_types.base import OpenAIModel, OpenDict
 from palestra.compat.openai_types.chat import (
     NeMoGymChatCompletion,
@@ -74,11 +74,15 @@ from palestra.compat.openai_types.tokens import (
     TokenIDLogProbMixin,
 )
 from palestra.schema import JsonDict
+from palestra.transport import RetryCount
 
 
 class NeMoGymAsyncOpenAI(BaseModel):
     """A client of one endpoint. Every method returns the response's JSON and raises for an error
     status.
+
+    A busy endpoint (`RATE_LIMIT_ERROR_CODES`) is asked again until the rollout's deadline. A status
+    500 is final at the third time.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -86,6 +90,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
     base_url: str
     api_key: str = ""
     default_headers: dict[str, str] = Field(default_factory=dict)
+
+    _retries: RetryCount = PrivateAttr(default_factory=RetryCount)
 
     async def create_response(self, **params: Any) -> JsonDict:
         """Send `POST /responses`."""
@@ -132,7 +138,14 @@ class NeMoGymAsyncOpenAI(BaseModel):
             **self.default_headers,
             **(headers or {}),
         }
-        response = await request(method, self._url(path), headers=request_headers, **how)
+        url = self._url(path)
+
+        async def send() -> Any:
+            return await request(method, url, headers=request_headers, **how)
+
+        response = await patient_request(
+            send, what=url, busy=frozenset(RATE_LIMIT_ERROR_CODES), count=self._retries
+        )
         payload: JsonDict = await response_json(response)
         return payload
 

@@ -5,6 +5,7 @@ message. Reasoning is a `<think>` block in the text of that message: the model s
 where its endpoint expects it.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from palestra.compat.openai_types.conversion import (
     split_responses_input_output_items,
     text_of,
     with_instructions,
+    written_text,
 )
 from palestra.compat.openai_types.items import (
     NeMoGymEasyInputMessage,
@@ -55,6 +57,8 @@ from palestra.compat.openai_types.responses import (
 from palestra.compat.openai_types.tokens import TOKEN_METADATA_FIELDS, token_metadata_of
 from palestra.schema import TURN_FIELDS, ChatCreateParams, JsonDict, JsonObject, Response, to_plain
 from palestra.server import completion_from_response, params_from_chat
+
+logger = logging.getLogger("palestra.compat.responses_converter")
 
 _PROMPT_ROLES = frozenset({"user", "system", "developer"})
 
@@ -188,15 +192,14 @@ class ResponsesConverter(BaseModel):
             )
         elif kind == "message" and item.get("role") in _PROMPT_ROLES:
             state.flush_assistant()
-            state.messages.append(
-                {"role": item["role"], "content": chat_content(item.get("content"))}
-            )
+            content = chat_content(item.get("content"))
+            state.messages.append({"role": item["role"], "content": content, **_name(item)})
         else:
             self._add_written(kind, item, state)
 
     def _add_written(self, kind: str, item: JsonObject, state: ResponsesConverterState) -> None:
         if kind == "message" and item.get("role") == "assistant":
-            state.content_buffer += text_of(item.get("content"))
+            state.content_buffer += written_text(item.get("content"))
         elif kind == "reasoning":
             state.content_buffer += self._wrap_reasoning_in_think_tags(
                 block["text"] for block in item.get("summary") or item.get("content") or ()
@@ -248,7 +251,9 @@ class ResponsesConverter(BaseModel):
         if role not in _PROMPT_ROLES:
             raise InexpressibleError(f"the Responses API has no message of the role {role!r}")
         content = responses_content(message.get("content"))
-        return [NeMoGymEasyInputMessage(role=role, content=content, type="message")]
+        return [
+            NeMoGymEasyInputMessage(role=role, content=content, type="message", **_name(message))
+        ]
 
     # Answers
 
@@ -309,10 +314,15 @@ class ResponsesConverter(BaseModel):
 
     def _reasoning_and_text(self, message: JsonObject) -> tuple[list[str], str]:
         text = text_of(to_plain(message.get("content")))
+        parsed = message.get("reasoning_content") or message.get("reasoning")
         if not self.uses_reasoning_parser:
+            if isinstance(parsed, str) and parsed and parsed not in text:
+                logger.warning(
+                    "the endpoint returned reasoning beside the text, which is left out: set "
+                    "uses_reasoning_parser: true"
+                )
             return [], text
         thoughts, text = self._extract_reasoning_from_content(text)
-        parsed = message.get("reasoning_content") or message.get("reasoning")
         # Endpoints send parsed reasoning in one field or in two; a server that has put the first
         # back into the text may have left the second.
         if not thoughts and isinstance(parsed, str) and parsed:
@@ -345,7 +355,14 @@ def _output_message(text: str, refusal: str | None) -> NeMoGymResponseOutputMess
     )
 
 
+def _name(message: JsonObject) -> JsonDict:
+    """Return the name of who speaks, which both APIs have."""
+    return {"name": message["name"]} if message.get("name") else {}
+
+
 def _function_call(call: JsonObject) -> NeMoGymResponseFunctionToolCall:
+    if not call.get("function"):
+        raise InexpressibleError(f"the answer has a tool call of type {call.get('type')!r}")
     return NeMoGymResponseFunctionToolCall(
         arguments=call["function"]["arguments"],
         call_id=call["id"],
@@ -384,7 +401,8 @@ def _response_usage(usage: Any) -> NeMoGymResponseUsage | None:
                 usage, "completion_tokens_details", "reasoning_tokens", "reasoning_tokens"
             )
         ),
-        total_tokens=usage.total_tokens,
+        # Some endpoints leave the sum out.
+        total_tokens=usage.total_tokens or usage.prompt_tokens + usage.completion_tokens,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from palestra.compat.client import ServerClient
-from palestra.compat.http import response_json
+from palestra.compat.http import get_response_json, raise_for_status
 from palestra.compat.nemo_gym.global_config import get_global_config_dict
 from palestra.compat.nemo_gym.path_utils import failures_path_for
 from palestra.compat.recorded_runs import RecordedRun, aggregation_row, identified
@@ -143,7 +143,8 @@ class RolloutCollectionHelper(BaseModel):
         async def run(row: JsonDict) -> tuple[JsonDict, JsonDict]:
             async with bound:
                 reply = await client.post(row[AGENT_REF]["name"], "/run", json=row)
-                return row, await response_json(reply)
+                await raise_for_status(reply)
+                return row, await get_response_json(reply)
 
         return asyncio.as_completed([run(row) for row in examples])
 
@@ -185,7 +186,8 @@ class RolloutCollectionHelper(BaseModel):
         for name, agent_results in sorted(by_agent.items()):
             body = {"verify_responses": [aggregation_row(result) for result in agent_results]}
             reply = await client.post(name, "/aggregate_metrics", json=body)
-            metrics = await response_json(reply)
+            await raise_for_status(reply)
+            metrics = await get_response_json(reply)
             aggregates.append({AGENT_REF: agent_results[0][AGENT_REF], **metrics})
         write_json(RunPaths(Path(output_fpath)).aggregate_metrics, aggregates)
 

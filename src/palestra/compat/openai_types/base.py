@@ -21,7 +21,8 @@ class OpenAIModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_another_type(cls, value: Any) -> Any:
-        return plain(value) if not isinstance(value, cls) else value
+        # Nearly always a dict.
+        return value if type(value) is dict or isinstance(value, cls) else plain(value)
 
 
 class Named(OpenAIModel):
@@ -86,7 +87,7 @@ class OpenDict(dict[str, Any]):
 
     @classmethod
     def _checked(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Self:
-        fields = plain(value)
+        fields = value if type(value) is dict else plain(value)
         if not isinstance(fields, dict) and isinstance(fields, Mapping):
             fields = dict(fields)
         check(fields)

@@ -112,6 +112,19 @@ def text_of(content: Any) -> str:
     return "".join(part.get("text") or part.get("refusal") or "" for part in content)
 
 
+def written_text(content: Any) -> str:
+    """Return the text of an assistant message's content.
+
+    Raises InexpressibleError: a part is neither text nor a refusal, such as an image.
+    """
+    for part in () if isinstance(content, str) else content or ():
+        if "text" not in part and "refusal" not in part:
+            raise InexpressibleError(
+                f"an assistant message has no part of type {part.get('type')!r}"
+            )
+    return text_of(content)
+
+
 def chat_content(content: Any) -> Any:
     """Return the content of a Responses API message in the form of a chat message.
 

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 from palestra.compat.openai_types.base import Named, OpenAIModel, field_of
 from palestra.compat.openai_types.shapes import Content, Part
 from palestra.compat.openai_types.tokens import (
+    TOKEN_METADATA_FIELDS,
     TokenCarrier,
     TokenIDLogProbMixin,
     has_token_metadata,
@@ -169,6 +170,10 @@ _UNTRAINED = frozenset({"function_call_output", "unknown"})
 
 
 def _item_tag(value: Any) -> str:
+    if type(value) is dict and TOKEN_METADATA_FIELDS.isdisjoint(value):
+        kind = value.get("type")
+        if isinstance(kind, str) and kind in _TAG_OF_TYPE:
+            return _TAG_OF_TYPE[kind]
     if isinstance(value, OpenAIModel):
         return _tag_of_object(value)
     kind = field_of(value, "type")

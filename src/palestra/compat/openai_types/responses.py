@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from palestra.compat.openai_types.base import Named, OpenAIModel, OpenDict, field_of
+from palestra.compat.openai_types.base import Named, OpenAIModel, OpenDict, field_of, plain
 from palestra.compat.openai_types.items import (
     NeMoGymEasyInputMessage,
     NeMoGymResponseInput,
@@ -63,11 +63,13 @@ class NeMoGymResponseUsage(OpenAIModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _unknown_details(cls, value: Any) -> Any:
+    def _from_another_type(cls, value: Any) -> Any:
+        # One validator in place of the base class's: each costs as much as a field.
+        fields = value if isinstance(value, cls) else plain(value)
+        if not isinstance(fields, Mapping):
+            return fields
         # Some endpoints send details without the count.
-        if not isinstance(value, Mapping):
-            return value
-        usage = dict(value)
+        usage = dict(fields)
         for group, name in _DETAILS:
             if isinstance(details := usage.get(group), Mapping):
                 usage[group] = {name: None, **details}

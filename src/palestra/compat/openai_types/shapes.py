@@ -64,7 +64,7 @@ class _Reasoning(TypedDict, total=False):
 
 def _by_type(tag_of_kind: Mapping[str, str]) -> Callable[[Any], str]:
     def tag(value: Any) -> str:
-        kind = field_of(value, "type")
+        kind = value.get("type") if type(value) is dict else field_of(value, "type")
         return tag_of_kind.get(kind, "other") if isinstance(kind, str) else "other"
 
     return tag

@@ -59,6 +59,8 @@ def to_messages_request(
     )
     if params.top_logprobs:
         _refuse("/top_logprobs", "nothing: Messages has no log probabilities")
+    if (params.metadata or {}).get("chat_template_kwargs"):
+        _refuse("/metadata/chat_template_kwargs", "nothing: Messages has no chat template")
     unknown = {
         name: value for name, value in (params.model_extra or {}).items() if value is not None
     }
@@ -132,7 +134,7 @@ def _tool(tool: Tool, index: int) -> JsonDict:
         _refuse(f"/tools/{index}", f'a tool of type "function", got {tool.type!r}')
     described = {} if tool.description is None else {"description": tool.description}
     schema = tool.parameters or {"type": "object", "properties": {}}
-    return {"name": tool.name, **described, "input_schema": schema}
+    return {"name": tool.name, **described, "input_schema": schema, **(tool.model_extra or {})}
 
 
 def _tool_choice(choice: str | JsonDict) -> JsonDict:
@@ -183,6 +185,8 @@ def _side(item: InputItem, pointer: str) -> tuple[str, list[JsonDict]]:
         return "assistant", list(_thinking(item, pointer))
     if not isinstance(item, Message):
         _refuse(pointer, f"an item that Messages has, got type {item.type!r}")
+    if (item.model_extra or {}).get("name"):
+        _refuse(f"{pointer}/name", "nothing: Messages has no names of speakers")
     if item.role == "assistant":
         return "assistant", _model_blocks(item, f"{pointer}/content")
     return "user", _heard(item.content, f"{pointer}/content")
@@ -229,12 +233,17 @@ def _heard(content: str | Iterable[ContentPart], pointer: str) -> list[JsonDict]
 
 def _heard_part(part: ContentPart, pointer: str) -> list[JsonDict]:
     if isinstance(part, InputText | OutputText):
-        return _text(part.text)
+        return [{**block, **_extra(part)} for block in _text(part.text)]
     if isinstance(part, UnknownPart) and part.type in {"text", "image", "document"}:
         return [{"type": part.type, **(part.model_extra or {})}]  # as Messages spells it
     if not isinstance(part, InputImage) or part.image_url is None:
         _refuse(pointer, f"text or an image with its image_url, got type {part.type!r}")
-    return [{"type": "image", "source": _image_source(part.image_url)}]
+    return [{"type": "image", "source": _image_source(part.image_url), **_extra(part)}]
+
+
+def _extra(part: ContentPart) -> JsonDict:
+    """Return the other fields of a part, such as `cache_control`, unchanged."""
+    return {name: value for name, value in (part.model_extra or {}).items() if value is not None}
 
 
 def _image_source(url: str) -> JsonDict:

@@ -65,8 +65,8 @@ def to_chat_request(
     """Return the body to POST. It shares tool schemas with `params`, so it must not be changed.
 
     Later sources override earlier ones: the configured `extra_body`, the row's
-    `metadata.extra_body`, unknown fields of the row's parameters, known fields. Raises `RowError`:
-    a chat cannot express a part of the row.
+    `metadata.extra_body`, unknown fields of the row's parameters, known fields, the configured
+    `sampling_overrides`. Raises `RowError`: a chat cannot express a part of the row.
     """
     metadata = params.metadata or {}
     unknown = params.model_extra or {}
@@ -82,6 +82,8 @@ def to_chat_request(
     if template:
         request["chat_template_kwargs"] = template
     request.update(_sampling(params, settings))
+    if settings.sampling_overrides:
+        request.update(settings.sampling_overrides)
     if request.get("stream"):
         refuse("/metadata/extra_body", "no `stream`: an answer is read in one piece")
     if request.get("n") not in {None, 1}:

@@ -9,6 +9,7 @@ from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -69,6 +70,8 @@ class ChatModelConfig(ModelServerConfig):
     chat_template_kwargs: JsonDict | None = None
     extra_body: JsonDict | None = None
     """Fields added to every request, unless the row sets them itself."""
+    sampling_overrides: JsonDict | None = None
+    """Fields of every request, such as `temperature`, whatever the row says."""
     default_headers: dict[str, str] = Field(default_factory=dict)
     request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
     """The timeout in seconds of one request to the endpoint; the rollout's deadline may be earlier.
@@ -97,10 +100,17 @@ class ChatModelConfig(ModelServerConfig):
             )
         return self
 
-    @field_validator("extra_body")
+    @field_validator("extra_body", "sampling_overrides")
     @classmethod
-    def _in_one_piece(cls, value: JsonDict | None) -> JsonDict | None:
-        return refuse_stream(value)
+    def _in_one_piece(cls, value: JsonDict | None, info: ValidationInfo) -> JsonDict | None:
+        return refuse_stream(value, setting=str(info.field_name))
+
+    @field_validator("sampling_overrides")
+    @classmethod
+    def _only_settings(cls, value: JsonDict | None) -> JsonDict | None:
+        if refused := sorted({"model", "messages", "tools"} & set(value or ())):
+            raise ConfigError(f"sampling_overrides cannot have {', '.join(refused)}")
+        return value
 
     def conversion(self) -> ConversionSettings:
         """Return the settings that control the conversion of messages."""
@@ -112,6 +122,7 @@ class ChatModelConfig(ModelServerConfig):
             sequential_reasoning_allowed=self.sequential_reasoning_allowed,
             chat_template_kwargs=self.chat_template_kwargs or {},
             extra_body=self.extra_body or {},
+            sampling_overrides=self.sampling_overrides or {},
         )
 
 
@@ -204,6 +215,7 @@ class ChatCompletionsServer(ModelServer):
             **chat_request,
             "model": self.config.model,
             "messages": [without_tokens(message) for message in chat_request["messages"]],
+            **self._conversion.sampling_overrides,
         }
         template = template_kwargs(metadata, chat_request, self._conversion)
         if template:

@@ -19,14 +19,17 @@ def refuse(pointer: str, expected: str, *, endpoint: str = CHAT_ENDPOINT) -> NoR
     )
 
 
-def refuse_stream(extra_body: JsonDict | None) -> JsonDict | None:
-    """Return the configured `extra_body`. Raises ConfigError: it sets `stream`."""
-    if extra_body and extra_body.get("stream"):
+def refuse_stream(fields: JsonDict | None, *, setting: str = "extra_body") -> JsonDict | None:
+    """Return the configured `fields` of requests. Raises ConfigError: they set `stream`.
+
+    `setting`: the name of the setting, for the message.
+    """
+    if fields and fields.get("stream"):
         raise ConfigError(
-            "extra_body.stream: true is not supported: answers are read in one piece",
-            hint="remove `stream` from extra_body",
+            f"{setting}.stream: true is not supported: answers are read in one piece",
+            hint=f"remove `stream` from {setting}",
         )
-    return extra_body
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +48,5 @@ class ConversionSettings:
     chat_template_kwargs: JsonObject = field(default_factory=dict)
     extra_body: JsonObject = field(default_factory=dict)
     """Fields added to every request; the row's own values override them."""
+    sampling_overrides: JsonObject = field(default_factory=dict)
+    """Fields of every request that override the row's own values."""

@@ -38,8 +38,9 @@ from palestra.schema import (
 from palestra.server import EndpointFacts, ModelServer, ModelServerConfig, Session, without_tokens
 from palestra.transport import new_id
 
-_OURS = ("extra_body", "chat_template_kwargs")
-"""Keys of `metadata` that are meant for the model server and are not sent to the endpoint."""
+_TEMPLATE = "chat_template_kwargs"
+_OURS = ("extra_body", _TEMPLATE)
+"""Keys of `metadata` that are meant for the model server: they become fields of the request."""
 
 _NO_ANSWERS = frozenset({"failed", "cancelled", "queued", "in_progress"})
 """Statuses of a response without an answer; `queued` and `in_progress` belong to background
@@ -55,7 +56,8 @@ def to_request(params: ResponseCreateParams, *, model: str, extra_body: JsonObje
     none.
 
     Nulls are left out, because they mean "not set" in a row and some endpoints reject them. Raises
-    `RowError`: the row's `metadata.extra_body` is not a JSON object, or it sets `stream`.
+    `RowError`: the row's `metadata.extra_body` or `metadata.chat_template_kwargs` is not a JSON
+    object, or the first sets `stream`.
     """
     values = set_fields(params)
     fields = {key: value for key, value in values.items() if value is not None and key != "stream"}
@@ -70,6 +72,8 @@ def to_request(params: ResponseCreateParams, *, model: str, extra_body: JsonObje
             evidence=CallEvidence(problems=(FieldProblem("/metadata/extra_body", expected),)),
         )
     request = {"model": model, **extra_body, **of_the_row, **fields}
+    if template := json_setting(metadata, _TEMPLATE):
+        request[_TEMPLATE] = {**(request.get(_TEMPLATE) or {}), **template}
     if foreign_metadata := {key: value for key, value in metadata.items() if key not in _OURS}:
         request["metadata"] = foreign_metadata
     return request

@@ -226,7 +226,8 @@ class VLLMModel(ChatCompletionsServer):
             self._known_capabilities.asked(url, questions) for url in self._base_urls
         )
         if not wants_ids:
-            return [capabilities.line() for capabilities in all_capabilities]
+            lines = (capabilities.line() for capabilities in all_capabilities)
+            return [line for line in lines if line]
         for capabilities in all_capabilities:
             capabilities.require_token_ids(self.name)
         if all_capabilities and all(

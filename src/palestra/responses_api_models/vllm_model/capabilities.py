@@ -98,17 +98,21 @@ class Capabilities:
         return Question.TOKENIZE if self.ids_in and Question.TOKENIZE in self.unanswered else None
 
     def line(self) -> str:
-        """Return a one-line summary for people: server, context length, tool parser, token ids."""
-        facts = [self.server or "an unknown server"]
+        """Return a one-line summary for people: server, context length, tool parser, token ids.
+
+        What is missing is only named when token ids are wanted; the line may be empty without them.
+        """
+        wants_ids = self.token_ids is not TokenIds.NOT_ASKED
+        facts = [self.server or "an unknown server"] if self.server or wants_ids else []
         if self.max_model_len is not None:
             facts.append(f"{self.max_model_len} tokens of context")
         if self.tool_parser:
             facts.append(f"tool parser {self.tool_parser}")
-        if Question.TOKENIZE not in self.unanswered:
+        if wants_ids and Question.TOKENIZE not in self.unanswered:
             facts.append(f"/tokenize {'of chats' if self.tokenize else 'of chats missing'}")
-        if self.token_ids is not TokenIds.NOT_ASKED:
+        if wants_ids:
             facts.append(f"token ids: {self.token_ids.value}")
-        if self.token_ids is not TokenIds.NOT_ASKED and self.missing(later=True) is None:
+        if wants_ids and self.missing(later=True) is None:
             prompts = "sent as ids" if self.splices else "sent as text (re-tokenization is marked)"
             facts.append(f"later prompts: {prompts}")
         return ", ".join(facts)

@@ -13,7 +13,7 @@ from palestra.errors import InputDataError
 from palestra.rollouts.merging.completeness import Completeness
 from palestra.rollouts.merging.plan import Decision, decide
 from palestra.rollouts.merging.scan import scan_shards
-from palestra.rollouts.merging.sources import NumberedFiles, ShardToMerge, find_shards
+from palestra.rollouts.merging.sources import NumberedFiles, RunSize, ShardToMerge, find_shards
 from palestra.rollouts.merging.write import Content, Copied, MergeTarget, Text, write_targets
 from palestra.schema import RunPaths
 
@@ -58,15 +58,18 @@ def merge(
     *,
     allow_partial: bool = False,
     overwrite: bool = False,
+    run_size: RunSize | None = None,
     report: Callable[[str], object] = str,
 ) -> MergePlan:
     """Merge `shards` (files, folders, globs) into `output` and its companion files.
 
-    `report`: receives each notice about the shards and about existing files. Raises
+    `run_size`: the size of the run, for shards that were collected before the run grew; default: the
+    size that all shards name. `report`: receives each notice about the shards and about existing
+    files. Raises
     MergeIncomplete: rollouts are missing and `allow_partial` is false. Other errors are those of
     `plan_merge` and `MergePlan.write`.
     """
-    with plan_merge(output, shards) as plan:
+    with plan_merge(output, shards, run_size) as plan:
         for text in plan.notices:
             report(text)
         if not allow_partial:
@@ -77,7 +80,9 @@ def merge(
 
 
 @contextmanager
-def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan]:
+def plan_merge(
+    output: Path, shards: Sequence[str | Path], run_size: RunSize | None = None
+) -> Iterator[MergePlan]:
     """Read `shards` and plan the merge without writing. The plan can be written only inside the
     body.
 
@@ -85,11 +90,11 @@ def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan
     contradict each other.
     """
     paths = RunPaths(output)
-    merge_shards, notices = find_shards(shards, paths.output)
+    merge_shards, notices = find_shards(shards, paths.output, run_size)
     _check_places(paths, merge_shards)
     with NumberedFiles() as sources:
         scanned = scan_shards(merge_shards, sources)
-        decision = decide(scanned, merge_shards, sources)
+        decision = decide(scanned, merge_shards, sources, run_size)
         yield MergePlan(
             paths,
             decision.accounting,
@@ -97,7 +102,7 @@ def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan
             (*notices, *scanned.notices, *decision.notices),
             decision,
             sources,
-            _manifest(merge_shards, decision.accounting),
+            _manifest(merge_shards, decision.accounting, run_size or merge_shards[0].run_size),
         )
 
 
@@ -114,7 +119,9 @@ def _check_places(paths: RunPaths, shards: Sequence[ShardToMerge]) -> None:
             )
 
 
-def _manifest(shards: Sequence[ShardToMerge], accounting: Accounting) -> bytes | None:
+def _manifest(
+    shards: Sequence[ShardToMerge], accounting: Accounting, run_size: RunSize
+) -> bytes | None:
     """Return the manifest of the whole run, with the counts of all shards; None when the shards
     have no manifests.
 
@@ -123,7 +130,6 @@ def _manifest(shards: Sequence[ShardToMerge], accounting: Accounting) -> bytes |
     first = shards[0].manifest
     if first is None:
         return None
-    requested, tasks = shards[0].run_size
     manifests = [shard.manifest for shard in shards if shard.manifest]
     versions = {manifest.version for manifest in manifests}
     earliest = min(manifests, key=lambda manifest: (manifest.started_at, manifest.command))
@@ -131,8 +137,8 @@ def _manifest(shards: Sequence[ShardToMerge], accounting: Accounting) -> bytes |
     combined = replace(
         first,
         semantics=orjson.loads(ordered),
-        requested=requested,
-        tasks=tasks,
+        requested=run_size.rollouts,
+        tasks=run_size.tasks,
         version=", ".join(sorted(versions)),
         shard=None,
         command=earliest.command,

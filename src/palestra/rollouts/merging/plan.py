@@ -28,6 +28,7 @@ from palestra.rollouts.merging.sources import (
     MOST_NAMED,
     NumberedFiles,
     RowPlace,
+    RunSize,
     ShardToMerge,
     missing_parts,
 )
@@ -83,12 +84,17 @@ class Decision:
     notices: tuple[str, ...]
 
 
-def decide(scanned: Scanned, shards: Sequence[ShardToMerge], sources: NumberedFiles) -> Decision:
-    """Order the rows and account for them.
+def decide(
+    scanned: Scanned,
+    shards: Sequence[ShardToMerge],
+    sources: NumberedFiles,
+    run_size: RunSize | None = None,
+) -> Decision:
+    """Order the rows and account for them. `run_size`: the size of the run; default: as the shards say.
 
     Raises InputDataError: a row was not requested, or two rows with one key differ.
     """
-    merging = _Merging(scanned, shards, sources)
+    merging = _Merging(scanned, shards, sources, run_size or shards[0].run_size)
     inputs = merging.inputs()
     scored, notices = merging.scored()
     failures = merging.failures()
@@ -108,9 +114,14 @@ class _Merging:
     """The columns of all files with numbered keys, and the methods that plan the merge from them."""
 
     def __init__(
-        self, scanned: Scanned, shards: Sequence[ShardToMerge], sources: NumberedFiles
+        self,
+        scanned: Scanned,
+        shards: Sequence[ShardToMerge],
+        sources: NumberedFiles,
+        run_size: RunSize,
     ) -> None:
         self._scanned = scanned
+        self._run_size = run_size
         self._shards = shards
         self._sources = sources
         tables: list[RowColumns] = [scanned.scored, scanned.failures]
@@ -189,7 +200,7 @@ class _Merging:
         write.
         """
         requested_keys, has_score = self._inputs[inputs], self._scored[scored]
-        requested, tasks = self._shards[0].run_size
+        requested, tasks = self._run_size
         if self._shards[0].manifest is None:
             requested, tasks = len(requested_keys), len(np.unique(self._task_codes(requested_keys)))
         self._check_sizes(requested, len(requested_keys))

@@ -177,6 +177,7 @@ _DERIVED = (
     "_reward_profiling.jsonl",
     "_agent_metrics.json",
 )
+_TASKS = "_tasks.jsonl"
 _ASIDE = (".bak", ".tmp", ".new", ".merging")
 
 
@@ -184,6 +185,13 @@ class OtherRun(InputDataError):
     """The shards come from different rows or settings, so they must not be merged."""
 
     layer = Layer.CACHE
+
+
+class RunSize(NamedTuple):
+    """The numbers of rollouts and tasks in a whole run."""
+
+    rollouts: int
+    tasks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,19 +211,20 @@ class ShardToMerge:
         return self.manifest.shard if self.manifest else None
 
     @property
-    def run_size(self) -> tuple[int, int]:
-        """The numbers of rollouts and tasks in the whole run; (0, 0) without a manifest."""
+    def run_size(self) -> RunSize:
+        """The size of the whole run when this shard was collected; zeros without a manifest."""
         sizes = self.part or self.manifest
-        return (sizes.requested, sizes.tasks) if sizes else (0, 0)
+        return RunSize(sizes.requested, sizes.tasks) if sizes else RunSize(0, 0)
 
 
 def find_shards(
-    patterns: Sequence[str | Path], output: Path
+    patterns: Sequence[str | Path], output: Path, run_size: RunSize | None = None
 ) -> tuple[list[ShardToMerge], list[str]]:
     """Return the shards that match `patterns` (files, folders, globs), sorted by path, and notices.
 
-    Other files of a run are skipped, and so is `output` when a folder or glob contains it. Raises
-    InputDataError: there is no shard, or a shard cannot be used.
+    Other files of a run are skipped, and so is `output` when a folder or glob contains it. `whole`:
+    the size of the run, if the shards need not agree about it. Raises InputDataError: there is no
+    shard, or a shard cannot be used.
     """
     names_of_file: dict[Path, list[Path]] = {}
     for item in patterns:
@@ -231,7 +240,7 @@ def find_shards(
     twice = [path for path in first_names if len(names_of_file[path.resolve()]) > 1]
     notices = [f"given more than once, read once: {_names(twice)}"] if twice else []
     shards = [_shard(path) for path in first_names]
-    _check_manifests(shards)
+    _check_manifests(shards, run_size)
     _check_inputs(shards)
     if shards[0].manifest is None:
         notices.append(
@@ -284,7 +293,15 @@ def _goes_with_a_run(path: Path) -> bool:
     """
     if path.name.endswith(_ASIDE):
         return True
-    return path.name.endswith(_DERIVED) and not RunPaths(path).manifest.exists()
+    if RunPaths(path).manifest.exists():
+        return False
+    return path.name.endswith(_DERIVED) or _holds_tasks_of_a_run(path)
+
+
+def _holds_tasks_of_a_run(path: Path) -> bool:
+    """Whether the file has the task rows that a command made for the run in the same folder."""
+    runs = path.parent.glob("*_manifest.json") if path.name.endswith(_TASKS) else ()
+    return any(path.name.startswith(run.name.removesuffix("manifest.json")) for run in runs)
 
 
 def _shard(path: Path) -> ShardToMerge:
@@ -303,10 +320,14 @@ def _shard(path: Path) -> ShardToMerge:
         ) from error
 
 
-def _check_manifests(shards: Sequence[ShardToMerge]) -> None:
+def _check_manifests(shards: Sequence[ShardToMerge], run_size: RunSize | None) -> None:
     """Raise InputDataError: only some shards have a manifest. OtherRun: the shards belong to
     different runs.
     """
+
+    def run_of(shard: ShardToMerge) -> tuple[str, RunSize]:
+        return _digest(shard), run_size or shard.run_size
+
     without = [shard.paths.output for shard in shards if shard.manifest is None]
     if len(without) == len(shards):
         return
@@ -317,9 +338,9 @@ def _check_manifests(shards: Sequence[ShardToMerge]) -> None:
             hint="leave out files that are not shards, or restore their <stem>_manifest.json",
             cause=KnownCause.BROKEN_MANIFEST,
         )
-    common = Counter((_digest(shard), shard.run_size) for shard in shards).most_common(1)[0][0]
-    reference = next(s for s in shards if (_digest(s), s.run_size) == common)
-    others = [s for s in shards if (_digest(s), s.run_size) != common]
+    common = Counter(map(run_of, shards)).most_common(1)[0][0]
+    reference = next(shard for shard in shards if run_of(shard) == common)
+    others = [shard for shard in shards if run_of(shard) != common]
     if others:
         lines = [f"{s.paths.output}:\n    " + "\n    ".join(_changes(reference, s)) for s in others]
         raise OtherRun(
