@@ -4594,8 +4594,7 @@
       /* @__PURE__ */ a3("aside", { "aria-label": "Reward and evidence", children: [
         /* @__PURE__ */ a3(Reward, { spot }),
         head.attempts > 0 && /* @__PURE__ */ a3(AttemptList, { spot }),
-        /* @__PURE__ */ a3(TimeList, { spot }),
-        /* @__PURE__ */ a3(CommandList, { spot, name: keyText(head.task, head.rollout, head.row) })
+        /* @__PURE__ */ a3(Rest, { spot, name: keyText(head.task, head.rollout, head.row) })
       ] }),
       /* @__PURE__ */ a3("div", { class: "conversation-part", children: [
         /* @__PURE__ */ a3("div", { class: "conversation-tools", children: [
@@ -4604,6 +4603,16 @@
         ] }),
         find.error && /* @__PURE__ */ a3(ErrorBox, { error: find.error }),
         /* @__PURE__ */ a3(Conversation, { spot, target, markdown, hits, hit })
+      ] })
+    ] });
+  };
+  var Rest = ({ spot, name }) => {
+    const [opened, setOpened] = d2(() => matchMedia("(min-width: 60rem)").matches);
+    return /* @__PURE__ */ a3("details", { class: "rest", open: opened, onToggle: (event) => setOpened(event.currentTarget.open), children: [
+      /* @__PURE__ */ a3("summary", { children: "Times and commands" }),
+      opened && /* @__PURE__ */ a3($, { children: [
+        /* @__PURE__ */ a3(TimeList, { spot }),
+        /* @__PURE__ */ a3(CommandList, { spot, name })
       ] })
     ] });
   };
