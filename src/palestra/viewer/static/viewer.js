@@ -713,19 +713,30 @@
     const [error, setError] = d2(null);
     A2(() => {
       if (path === null) return void 0;
-      const stop = new AbortController();
+      let stop = new AbortController();
       let timer = 0;
       const open = () => {
-        askLines({ path }, (line) => latest.current(line), stop.signal).then(() => setError(null)).catch((cause) => {
-          if (!stop.signal.aborted) setError(asError(cause));
+        const { signal } = stop = new AbortController();
+        askLines({ path }, (line) => latest.current(line), signal).then(() => setError(null)).catch((cause) => {
+          if (!signal.aborted) setError(asError(cause));
         }).finally(() => {
-          if (!once && !stop.signal.aborted) timer = setTimeout(open, 3e3);
+          if (!once && !signal.aborted) timer = setTimeout(open, 3e3);
         });
       };
-      open();
-      return () => {
+      const close = () => {
         stop.abort();
         clearTimeout(timer);
+      };
+      const changed = () => {
+        if (once) return;
+        close();
+        if (document.visibilityState === "visible") open();
+      };
+      if (once || document.visibilityState === "visible") open();
+      document.addEventListener("visibilitychange", changed);
+      return () => {
+        document.removeEventListener("visibilitychange", changed);
+        close();
       };
     }, [path, once]);
     return error;
@@ -4805,9 +4816,8 @@
     const [live, setLive] = d2(null);
     const page2 = useReply(request("run", { run }));
     const base = live?.base ?? page2.data?.base ?? null;
-    const isMoving = page2.data?.run.state === "running" || base !== null && isUnread(base);
-    useLines(isMoving ? request("live", { run }) : null, setLive);
-    const tick = useGrowth(base?.rows ?? null);
+    useLines(page2.data ? request("live", { run }) : null, setLive);
+    const tick = useGrowth(base?.indexed_bytes ?? null);
     const name = visibleLine(page2.data?.title || page2.data?.run.name || "run", 80);
     useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
     return /* @__PURE__ */ a3($, { children: [
