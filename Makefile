@@ -26,7 +26,7 @@ help:
 GYM := packages/palestra-gym
 $(INSTALLED): requirements.lock pyproject.toml $(GYM)/pyproject.toml
 	@echo "== installing into $(VENV)"
-	@$(PYTHON) -c 'import sys; sys.exit("Palestra needs Python 3.11 to 3.13; $(PYTHON) is %s.%s. Give another one: make demo PYTHON=python3.12" % sys.version_info[:2] if not (3, 11) <= sys.version_info < (3, 14) else 0)'
+	@$(PYTHON) scripts/supported_pythons.py check
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	$(UV) pip install --python $(BIN)/python --require-hashes -r requirements.lock

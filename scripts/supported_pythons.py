@@ -1,25 +1,61 @@
-"""The Pythons of this machine that Palestra supports: one path a line, one of each, lowest first.
+"""Which Pythons Palestra runs on, and which of this machine its tests run on.
+
+`supported_pythons.py`: the Pythons of this machine that the tests are run on, one path a line, one
+of each version, lowest first. `supported_pythons.py check`: ends with an error when this Python is
+too old, and says in a line when it is one that the tests were not run on.
 
 Looks for `python3.X` in the PATH, and beside pyenv's shims: a shim may exist for a Python that it
 does not find. Only one that runs, and can make an environment, counts.
 """
 
+from __future__ import annotations  # a Python that is too old has to get as far as `check`
+
 import os
 import re
 import subprocess
-import tomllib
-from collections.abc import Iterable, Iterator
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 PROBE = "import ensurepip, sys, venv; print('%s.%s' % sys.version_info[:2])"
 PROBE_WITHIN_S = 20
 
 
-def supported(requires: str) -> list[str]:
-    """The versions that `>=3.11,<3.14` admits."""
-    lowest, beyond = (int(minor) for minor in re.findall(r"3\.(\d+)", requires))
-    return [f"3.{minor}" for minor in range(lowest, beyond)]
+def lowest(pyproject: str) -> str:
+    """The version that `requires-python = ">=3.11"` begins with."""
+    return re.findall(r'^requires-python = ">=(3\.\d+)"$', pyproject, re.MULTILINE)[0]
+
+
+def tested(pyproject: str) -> list[str]:
+    """The versions that the classifiers name, lowest first."""
+    return re.findall(
+        r'^    "Programming Language :: Python :: (3\.\d+)",$', pyproject, re.MULTILINE
+    )
+
+
+def problem(version: tuple[int, int], pyproject: str) -> str:
+    """Why this version cannot be used; empty when it can."""
+    least = lowest(pyproject)
+    if version >= tuple(map(int, least.split("."))):
+        return ""
+    return (
+        f"Palestra needs Python {least} or later; {sys.executable} is {version[0]}.{version[1]}. "
+        "Give another one: make demo PYTHON=python3.12"
+    )
+
+
+def remark(version: tuple[int, int], pyproject: str) -> str:
+    """What to know of a version that the tests were not run on; empty for one that they were."""
+    if "{}.{}".format(*version) in tested(pyproject):
+        return ""
+    names = ", ".join(tested(pyproject))
+    return "Python {}.{} is not one that the tests were run on ({}); going on".format(
+        *version, names
+    )
 
 
 def candidates(version: str, path: str) -> Iterator[Path]:
@@ -53,7 +89,21 @@ def found(versions: Iterable[str], path: str) -> Iterator[Path]:
             yield python
 
 
-if __name__ == "__main__":
-    requires = tomllib.loads(PYPROJECT.read_text())["project"]["requires-python"]
-    for python in found(supported(requires), os.environ.get("PATH", "")):
+def main(arguments: list[str]) -> None:
+    """Check this Python, or list those of the machine."""
+    pyproject = PYPROJECT.read_text(encoding="utf-8")
+    if arguments == ["check"]:
+        this = (sys.version_info[0], sys.version_info[1])
+        reason = problem(this, pyproject)
+        if reason:
+            sys.exit(reason)
+        line = remark(this, pyproject)
+        if line:
+            print(line)
+        return
+    for python in found(tested(pyproject), os.environ.get("PATH", "")):
         print(python)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -19,6 +19,18 @@ class Installation:
 
     folder: Path
 
+    def run(self, *command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment."""
+        return subprocess.run(
+            [self.scripts / command[0], *command[1:]],
+            cwd=cwd,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
     @property
     def scripts(self) -> Path:
         return self.folder / "bin"
@@ -52,25 +64,36 @@ class Installation:
         return Path(package)
 
 
-def build_wheel(folder: Path) -> Path:
-    """The wheel of this checkout, in `folder`. Skips where its build backend cannot be fetched."""
-    command = [*UV, "build", "--wheel", "--out-dir", str(folder), str(REPOSITORY)]
+def build(kind: str, source: Path, folder: Path) -> Path:
+    """What `uv build` makes of a checkout or an sdist, in `folder`. `kind`: `--wheel` or `--sdist`.
+
+    Skips where its build backend cannot be fetched.
+    """
+    command = [*UV, "build", kind, "--out-dir", str(folder), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     if done.returncode and "hatchling" in done.stderr:
         pytest.skip("the build needs hatchling, which cannot be fetched here")
     assert done.returncode == 0, done.stderr
-    (made,) = folder.glob("*.whl")
+    (made,) = (path for path in folder.iterdir() if path.suffix in {".whl", ".gz"})
     return made
 
 
-def install_wheel(wheel: Path, folder: Path) -> Installation:
-    """The wheel and what the FAQ's one extra brings, in the versions of the lock."""
+def build_wheel(folder: Path) -> Path:
+    """The wheel of this checkout, in `folder`."""
+    return build("--wheel", REPOSITORY, folder)
+
+
+def install_wheel(wheel: Path, folder: Path, *, extra: str = "[nemo-gym]") -> Installation:
+    """The wheel and what an extra brings (the FAQ's one, unless another is named), in the versions
+    of the lock.
+    """
     made = Installation(folder)
     lock = REPOSITORY / "requirements.lock"
-    named = f"palestra[nemo-gym] @ {wheel.as_uri()}"
+    named = f"palestra{extra} @ {wheel.as_uri()}"
+    options = ["--python", str(folder), "--constraint", str(lock)]
     for command in (
         ["venv", "--quiet", "--python", sys.executable, str(folder)],
-        ["pip", "install", "--python", str(folder), "--constraint", str(lock), named],
+        ["pip", "install", *options, named],
     ):
         done = subprocess.run(
             [*UV, *command], capture_output=True, text=True, timeout=200, check=False

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
+from packers import zstd
 from palestra.analysis import (
     MixedRuns,
     load_run,
@@ -19,7 +19,7 @@ from palestra.errors import InputDataError
 from palestra.schema import RunPaths
 from profiled_runs import Run, failed, lines, materialized, scored
 
-PACKERS = {".gz": gzip.compress, ".zst": zstandard.compress}
+PACKERS = {".gz": gzip.compress, ".zst": zstd.compress}
 
 
 def shards(folder: Path, count: int = 2) -> list[Run]:
@@ -134,7 +134,7 @@ def test_packed_files_give_the_profile_of_plain_ones(tmp_path: Path, suffix: str
 
 def test_what_is_packed_is_told_by_its_bytes_and_not_by_its_name(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
-    run.paths.output.write_bytes(zstandard.compress(run.paths.output.read_bytes()))
+    run.paths.output.write_bytes(zstd.compress(run.paths.output.read_bytes()))
     plain = run.paths.materialized_inputs.rename(tmp_path / "inputs.jsonl.gz")
 
     assert len(load_run(plain, run.paths.output).rollouts) == 1
@@ -157,14 +157,14 @@ def test_packed_files_that_were_cut_short_are_refused(
 def test_a_zstd_file_may_be_of_several_frames(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(task, 0, 1.0) for task in range(2)])
     frames = run.paths.output.read_bytes().splitlines(keepends=True)
-    run.paths.output.write_bytes(b"".join(map(zstandard.compress, [frames[0], b"", frames[1]])))
+    run.paths.output.write_bytes(b"".join(map(zstd.compress, [frames[0], b"", frames[1]])))
 
     assert len(run.load().rollouts) == 2
 
 
 def test_broken_zstd_data_is_refused(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
-    run.paths.output.write_bytes(zstandard.compress(run.paths.output.read_bytes()) + b"junk")
+    run.paths.output.write_bytes(zstd.compress(run.paths.output.read_bytes()) + b"junk")
 
     with pytest.raises(InputDataError, match="zstd data is damaged"):
         run.load()

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 import pytest
-import zstandard
 
+from packers import zstd
 from palestra.analysis import load_run, write_report
 from palestra.analysis.report.write import ENDING_BYTES
 from palestra.cli.profiling_commands import profile_files
@@ -143,7 +143,7 @@ def test_names_and_notices_of_a_run_are_escaped(tmp_path: Path) -> None:
     assert b"&lt;img src=x onerror=alert(1)&gt;" in page
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
 def test_compressed_files_give_the_same_tables_and_transcripts(
     tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:

@@ -7,8 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import zstandard
 from cli_world import AGENT, KEY, MULTI_STEP, OPENAI, World
+
+from packers import zstd
 
 CONFIGS = f"+config_paths=[{MULTI_STEP},{OPENAI}]"
 POLICY = ("++policy_base_url=http://127.0.0.1:9/v1", f"++policy_api_key={KEY}")
@@ -159,7 +160,10 @@ def test_a_busy_head_port_names_its_holder(world: World) -> None:
         (["mcqa", "--model", "openai:"], "does not name a model"),
         (["mcqa", "--model", "bogus"], "bogus"),
         (["mcqa", "--rows", "families"], "is not KEY=VALUE"),
-        (["mcqa", "--model", "local", "--progress", "nonsense"], "'nonsense' is unknown"),
+        (
+            ["mcqa", "--model", "local", "--progress", "nonsense"],
+            "--progress: should be 'rich', 'plain' or 'none', got 'nonsense'",
+        ),
     ],
 )
 def test_an_evaluation_that_means_nothing_is_refused(
@@ -256,7 +260,10 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     ((*COLLECT, "--num-repeats", "many"), "--num-repeats: should be a whole number from 1 on"),
     ((*COLLECT, "--limit", "x"), "--limit: should be a whole number, got 'x'"),
     ((*COLLECT, "--shard", "4/4"), "--shard: '4/4' is not a shard"),
-    ((*COLLECT, "--split", "test"), "--split: should be 'train', 'validation'"),
+    (
+        ("collect", *MCQA, "--split", "test", "--output", "o.jsonl"),
+        "--split: should be 'train', 'validation'",
+    ),
     (("select", "tasks.jsonl", "--band", "wide"), "--band 'wide' is not LOW..HIGH"),
     (("select", "tasks.jsonl", "--min-rollouts", "0"), "--min-rollouts: should be at least 1"),
     (("scores", "tasks.jsonl", "--k", "0"), "--k: should be at least 1, got '0'"),
@@ -264,7 +271,42 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("test", "--timeout", "0"), "--timeout: should be at least 1, got '0'"),
     (("status", "--wait", "x"), "--wait: should be a number, got 'x'"),
     (("sandbox", "serve", "--port", "x"), "--port: should be a whole number, got 'x'"),
+    (("status", "--wait", "-1"), "--wait: should be at least 0, got '-1'"),
+    (("sandbox", "serve", "--port", "99999"), "--port: should be from 0 to 65535, got '99999'"),
+    (("serve-model", "llama-cpp", "--slots", "0"), "--slots: should be at least 1, got '0'"),
     (("init", "Bad Name"), "'Bad Name' is not a name for an environment"),
+    (("show", "mcqa", "--row", "-1"), "--row: should be at least 0, got '-1'"),
+    (("show", "mcqa", "--row", "x"), "--row: should be a whole number, got 'x'"),
+    (("show", "mcqa", "--row", "999"), "mcqa has no row 999"),
+    (("completion", "bsh"), "shell: should be 'bash', 'zsh' or 'fish', got 'bsh'"),
+    (("init", "mine", "--template", "tool"), "--template: should be 'single', 'tools'"),
+    ((*EVAL, "--limit", "1.5"), "--limit: should be a whole number, got '1.5'"),
+    ((*EVAL, "--temperature", "nan"), "--temperature: should be at least 0, got 'nan'"),
+    ((*EVAL, "--max-output-tokens", "1e3"), "--max-output-tokens: should be a whole number"),
+    ((*EVAL, "--min-coverage", "nan"), "--min-coverage: should be from 0 to 1, got 'nan'"),
+    ((*EVAL, "--max-attempts", "0"), "--max-attempts: should be at least 1, got '0'"),
+    ((*EVAL, "--rollout-timeout", "inf"), "--rollout-timeout: should be a finite number"),
+    ((*EVAL, "--repeats", "1.5"), "--repeats: should be a whole number from 1 on"),
+    ((*EVAL, "--progress", "fancy"), "--progress: should be 'rich', 'plain' or 'none'"),
+    ((*EVAL, "--set", "difficulty"), "--set 'difficulty' is not KEY=VALUE"),
+    ((*COLLECT, "--shard", "half"), "--shard: 'half' is not a shard"),
+    ((*COLLECT, "--limit", "-1"), "--limit: should be at least 0, got -1"),
+    (("select", "tasks.jsonl", "--band", "0.9..0.1"), "--band '0.9..0.1' is not LOW..HIGH"),
+    (("select", "tasks.jsonl", "--limit", "0"), "--limit: should be at least 1, got '0'"),
+    (("select", "tasks.jsonl", "--solved-at", "x"), "--solved-at: should be a number, got 'x'"),
+    (("compare", "a", "b", "--gate", "--tolerance", "x"), "--tolerance: should be a number"),
+    (("compare", "a", "b", "--gate", "--tolerance", "-1"), "--tolerance must be a number of 0"),
+    (("scores", "base="), "'base=' is not NAME=RUN"),
+    ((*REVERIFY, "--concurrency", "0"), "--concurrency: should be at least 1, got '0'"),
+    (("verify-env", "env.py", "--repeats", "1"), "--repeats: should be at least 2, got '1'"),
+    (("verify-env", "env.py", "--set", "a=1"), "has no setting 'a'"),
+    # models that mean nothing
+    (("eval", "env.py", "--model", "grok:x"), "there is no provider 'grok'; did you mean 'groq'?"),
+    (("eval", "env.py", "--model", "groq:x"), "--model groq:x needs a key, and GROQ_API_KEY"),
+    (("eval", "env.py", "--model", "vllm:htp://x/v1"), "'vllm:htp://x/v1' has no valid URL"),
+    (("eval", "env.py", "--model", "http://x/v1"), "'http://x/v1' is a URL without a provider"),
+    (("eval", "env.py", "--model", "local:big"), "'local:big': the local model has no other name"),
+    (("doctor", "env.py", "--model", "nope"), "--model 'nope' is neither a provider's model"),
     # an override is blamed, not the file of rows
     (
         (*COLLECT, "responses_create_params.temperature=hot"),
@@ -285,7 +327,26 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     ((*EVAL, "--seed", "3"), "--seed: mcqa has its tasks and does not make them"),
     ((*EVAL, "--judge", "local"), "--judge local: nothing in this environment asks a judge"),
     (("scores", "tasks.jsonl", "--json", "--markdown"), "--json and --markdown"),
+    (("scores", "tasks.jsonl", "--json", "--fractions"), "--json and --fractions"),
+    (("select", "tasks.jsonl", "--band", "0..1", "--overwrite"), "--overwrite does nothing"),
+    (("select", "tasks.jsonl", "--learnability", "--decided-only"), "--decided-only does nothing"),
+    (("compare", "a", "b", "--tolerance", "0.1"), "only affect --gate: add --gate"),
+    (("init", "new", "--from", "env.py", "--template", "tools"), "--template does nothing with"),
+    (("init", "new", "--config-only", "--template", "tools"), "--template does nothing with"),
+    ((*COLLECT, "--split", "train"), "--input and --split cannot be combined"),
+    ((*REVERIFY, "--resume", "--overwrite"), "--resume continues, --overwrite starts again"),
+    (("eval", "env.py", "--set", "difficulty=5", "--model", "local"), "no setting 'difficulty'"),
     # things that are not there
+    (("eval", "env.py:other", "--model", "local"), "has no environment 'other'"),
+    (("eval", "env.py", "--model", "local", "--input", "nope.jsonl"), "nope.jsonl does not exist"),
+    (("eval", "env.py", "--model", "local", "--input", "."), ". is a folder, not a file of rows"),
+    (("test", "nope.py"), "nope.py does not exist"),
+    (("init", "--from", "nope.py"), "--from nope.py: there is no such Python file"),
+    (("runs", "nope"), "there is no folder nope"),
+    (("skills", "install", "tasks.jsonl"), "tasks.jsonl is a file"),
+    (("profile", "."), ". has no files of a run"),
+    (("diagnose", "tasks.jsonl", "--log", "nope.log"), "nope.log does not exist"),
+    (("reverify", "-r", "tasks.jsonl", "-o", "tasks.jsonl", "-e", "mcqa"), "which is its input"),
     (("eval", "tasks.jsonl"), "there is no environment 'tasks.jsonl'"),
     (("verify-env", "nope.py"), "nope.py does not exist"),
     (("eval", "brace.py", "--model", "local"), "written twice: {{ or }}"),
@@ -343,7 +404,7 @@ def test_the_rows_of_a_file_are_read_however_it_was_saved(furnished: World, how:
     data = f"{TASK}not a row\n".encode()
     saved = {
         "gz": gzip.compress(data),
-        "zst": zstandard.compress(data),
+        "zst": zstd.compress(data),
         "windows": b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"),
     }[how]
     (furnished.folder / "tasks.jsonl").write_bytes(saved)

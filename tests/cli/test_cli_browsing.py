@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_world import World
+from cli_world import FakeEndpoint, World
 
 from listed_runs import answered, failure, write_run
 from palestra.api import KINDS
@@ -202,3 +202,21 @@ def test_a_long_text_opens_in_the_pager_of_a_terminal(world: World) -> None:
 
     assert process.wait(timeout=20) == 0
     assert text.decode().split() == ["line", "199"]
+
+
+RAISING = """from palestra import environment
+
+@environment(data=[{"q": "a"}], prompt="{q}")
+def verify(answer):
+    raise ValueError("not today")
+"""
+
+
+@pytest.mark.slow
+def test_a_run_with_failures_says_how_to_read_one(world: World, fake: FakeEndpoint) -> None:
+    world.write("raising.py", RAISING)
+    words = ("raising.py", "--model", "openai:tiny", *fake.policy, "--output", "out/r.jsonl")
+    done = world.run("palestra", "eval", *words)
+
+    assert "palestra show out/r.jsonl 0:0 shows the first" in done.err
+    assert "not today" in world.run("palestra", "show", "out/r.jsonl", "0:0").out

@@ -8,7 +8,6 @@ import pytest
 
 from palestra.cli.progress import choose_kind, live_view, plain_pause_s
 from palestra.engine import Accounting
-from palestra.errors import ConfigError
 from palestra.rollouts import Progress
 
 
@@ -66,8 +65,3 @@ def test_frames_asked_for_without_a_terminal_are_lines_and_it_says_so(
 ) -> None:
     assert choose_kind("rich") == "plain"
     assert "needs a terminal" in capsys.readouterr().err
-
-
-def test_an_unknown_view_is_refused() -> None:
-    with pytest.raises(ConfigError, match="progress 'bar' is unknown"):
-        choose_kind("bar")

@@ -19,8 +19,7 @@ from palestra.cli.main import app
 from palestra.cli.transfers import Lines, sized
 from palestra.datasets import Sources
 from palestra.datasets.entries import DatasetEntry
-from palestra.datasets.extras import needs
-from palestra.errors import ConfigError, PalestraError
+from palestra.errors import ConfigError, PalestraError, require_extra
 from registry_fakes import TOKEN, FakeGitlab, fake_gitlab
 
 # The hub's client sends large files in a way that its own HTTP library calls old.
@@ -409,7 +408,7 @@ def test_flags_are_the_same_settings(desk: Desk) -> None:
 
 def test_a_library_that_is_missing_is_told_with_its_extra() -> None:
     with pytest.raises(ConfigError, match="needs no_such_library") as told:
-        needs("no_such_library", extra="hub", what="the hub")
+        require_extra("no_such_library", extra="hub", what="the hub")
 
     assert told.value.hint == "pip install 'palestra[hub]'"
 

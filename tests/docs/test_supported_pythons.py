@@ -3,6 +3,7 @@
 import os
 import runpy
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -34,5 +35,27 @@ def test_a_python_of_another_version_than_its_name_is_none(tmp_path: Path) -> No
     assert list(PYTHONS["found"](["3.99"], path)) == []
 
 
-def test_every_version_that_the_project_declares_is_looked_for() -> None:
-    assert PYTHONS["supported"](">=3.11,<3.14") == ["3.11", "3.12", "3.13"]
+PYPROJECT = (REPOSITORY / "pyproject.toml").read_text()
+
+
+def test_the_tests_are_run_on_the_lowest_version_first() -> None:
+    assert PYTHONS["tested"](PYPROJECT)[0] == PYTHONS["lowest"](PYPROJECT)
+
+
+def test_a_version_that_was_not_tested_is_said_and_not_refused() -> None:
+    assert PYTHONS["problem"]((3, 99), PYPROJECT) == ""
+    assert "3.99" in PYTHONS["remark"]((3, 99), PYPROJECT)
+
+
+def test_a_version_that_was_tested_is_not_worth_a_line() -> None:
+    assert PYTHONS["remark"]((3, 11), PYPROJECT) == ""
+
+
+def test_a_version_that_is_too_old_is_refused() -> None:
+    assert "3.11 or later" in PYTHONS["problem"]((3, 10), PYPROJECT)
+
+
+def test_no_later_version_is_excluded() -> None:
+    for project in (REPOSITORY, REPOSITORY / "packages" / "palestra-gym"):
+        requires = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+        assert requires["requires-python"] == ">=3.11"

@@ -323,8 +323,9 @@ class Absent:
         if name == {absent!r}:
             raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Absent())
+from palestra.errors import extras
 from palestra.resources_servers.reasoning_gym import library
-library.find_spec = lambda name: None if name == {absent!r} else sys
+extras.find_spec = library.find_spec = lambda name: None if name == {absent!r} else sys
 from palestra.errors import ConfigError
 from palestra.resources_servers.reasoning_gym.generate import generate_rows
 try:

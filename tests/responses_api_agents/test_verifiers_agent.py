@@ -16,7 +16,7 @@ import orjson
 import pytest
 from scripted_fleet import MODEL, ScriptedModel, called, nobody, said, scripted, turn
 
-from palestra.errors import CallError, ModelError, VerifierError
+from palestra.errors import CallError, ModelError, RowError, VerifierError
 from palestra.responses_api_agents.verifiers_agent.app import (
     VerifiersAgent,
     VerifiersAgentConfig,
@@ -229,6 +229,66 @@ def test_a_rows_input_becomes_a_chat() -> None:
     assert sampling_of(params) == {"max_tokens": 9, "temperature": 0.0}
 
 
+def test_calls_of_a_rows_input_become_messages() -> None:
+    call = {"call_id": "c", "name": "add", "arguments": "{}"}
+    items = [
+        USER,
+        {"type": "function_call", **call},
+        {"type": "function_call_output", "call_id": "c", "output": "4"},
+    ]
+
+    prompt = input_of(ResponseCreateParams.model_validate({"input": items}), {})["prompt"]
+
+    assert [message["role"] for message in prompt] == ["user", "assistant", "tool"]
+    assert prompt[1]["tool_calls"][0]["function"] == {"name": "add", "arguments": "{}"}
+    assert (prompt[2]["tool_call_id"], prompt[2]["content"]) == ("c", "4")
+
+
+@pytest.mark.parametrize(
+    ("item", "pointer"),
+    [
+        ({"type": "reasoning", "summary": []}, "/input/0"),
+        (
+            {"role": "user", "content": [{"type": "input_file", "file_id": "f"}]},
+            "/input/0/content/0",
+        ),
+    ],
+)
+def test_what_the_library_lacks_is_refused(item: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(RowError) as caught:
+        input_of(ResponseCreateParams.model_validate({"input": [item]}), {})
+
+    assert caught.value.evidence.problems[0].pointer == pointer
+
+
+def test_what_a_row_adds_to_requests_is_sampling_too() -> None:
+    params = ResponseCreateParams.model_validate(
+        {
+            "input": "q",
+            "reasoning": {"effort": "low"},
+            "metadata": {
+                "extra_body": '{"top_k": 5}',
+                "chat_template_kwargs": '{"enable_thinking": false}',
+            },
+        }
+    )
+
+    assert sampling_of(params) == {
+        "reasoning_effort": "low",
+        "top_k": 5,
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+
+
+def test_unknown_token_counts_and_refusals_stay_what_they_are() -> None:
+    message = {"role": "assistant", "content": None, "refusal": "no"}
+
+    response = response_of({"completion": [message]}, model="m")
+
+    assert response.usage is None
+    assert [part.type for part in response.output[0].content] == ["refusal"]
+
+
 def test_a_completion_becomes_a_responses_items() -> None:
     call = {"id": "c", "name": "add", "arguments": "{}"}
     completion = [
@@ -244,6 +304,7 @@ def test_a_completion_becomes_a_responses_items() -> None:
     assert kinds == ["reasoning", "function_call", "function_call_output", "message", "message"]
     assert response.final_text == "four"
     assert response.incomplete_details is not None
+    assert response.status == "incomplete"
 
 
 def test_metrics_are_aggregated_without_an_environment() -> None:

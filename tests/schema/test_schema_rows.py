@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from packers import zstd
 from palestra.schema import Line, RolloutKey, key_of, read_jsonl
 
 
@@ -118,7 +118,7 @@ ROWS = b'{"n": 1}\n{"n": 2}\n'
     "data",
     [
         gzip.compress(ROWS, mtime=0),
-        zstandard.compress(ROWS),
+        zstd.compress(ROWS),
         b"\xef\xbb\xbf" + ROWS,
         ROWS.replace(b"\n", b"\r\n"),
         gzip.compress(b"\xef\xbb\xbf" + ROWS.replace(b"\n", b"\r\n"), mtime=0),
@@ -132,7 +132,7 @@ def test_rows_are_read_however_the_file_was_saved(tmp_path: Path, data: bytes) -
     assert [line.row for line in read_jsonl(path)] == [{"n": 1}, {"n": 2}]
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress], ids=["gzip", "zstd"])
 def test_a_compressed_file_that_was_cut_off_cannot_be_read(tmp_path: Path, pack: Any) -> None:
     path = tmp_path / "rows.jsonl.gz"
     path.write_bytes(pack(ROWS * 99)[:-9])

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-import zstandard
 
 from author_servers import TASK, ask, error_of, nobody, server_of, turn
+from packers import zstd
 from palestra import Environment, ToolError, call, tool
 from palestra.errors import ConfigError, InputDataError, RowIdentity
 from palestra.schema import FunctionCall, OutputMessage
@@ -221,7 +221,7 @@ def test_data_may_be_a_file_beside_the_environment(tmp_path: Path, kind: str, pa
     }
     if kind in texts:
         plain.write_text(texts[kind], encoding="utf-8")
-    packers = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
+    packers = {"": bytes, ".gz": gzip.compress, ".zst": zstd.compress}
     (tmp_path / f"rows{kind}{packing}").write_bytes(packers[packing](plain.read_bytes()))
 
     cls = with_verify(lambda self: 1.0, data=f"rows{kind}{packing}", prompt="{word}")

@@ -9,7 +9,7 @@ HEAVY = "torch", "ray", "trl", "verl", "skyrl", "transformers"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("adapter", ["ray", "trl", "verl", "skyrl", "nemo_rl"])
+@pytest.mark.parametrize("adapter", ["ray", "trl", "verl", "skyrl", "nemo_rl", "verifiers"])
 def test_an_adapter_imports_no_trainer(adapter: str) -> None:
     program = (
         f"import sys, palestra.training.adapters.{adapter}; "

@@ -113,7 +113,8 @@ class RowReader:
         if empty and not may_be_empty:
             raise InputDataError(
                 f"{path} has no rows",
-                hint="check in the log of the run that any rollout ended",
+                hint="palestra diagnose says why nothing was scored; palestra profile --allow-partial "
+                "makes a report of the failures",
             )
 
     def _learn(self, names: Iterable[str]) -> None:

@@ -15,12 +15,13 @@ from palestra.api.collection import verified_by
 from palestra.api.environment_files import lines_of, own_overrides, with_file_rows
 from palestra.api.environments import EvaluationTarget, find_target
 from palestra.api.fleet_connection import Tell
-from palestra.api.models import POLICY, ModelContext, judge_config, model_config
+from palestra.api.models import LOCAL, POLICY, ModelContext, judge_config, model_config
 from palestra.api.run_entries import RUNS_FOLDER
 from palestra.api.server_semantics import run_semantics
 from palestra.api.unfinished_runs import OUTPUT, unfinished_run
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause
+from palestra.responses_api_models.local_model.running import require_engine
 from palestra.rollouts import intended
 from palestra.schema import JsonObject
 from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, existing_path, load
@@ -60,6 +61,8 @@ def prepare_evaluation(
     nothing was written to it. Raises BadInput: an argument, a file or a row cannot be used.
     """
     overrides = [*overrides, *own_overrides(args.target, args.own_settings)]
+    if args.model == LOCAL:
+        require_engine()  # before the tasks are made: its extra brings what reasoning_gym needs, too
     target = find_target(args, overrides, report)
     if target.empty:
         raise InputDataError(target.empty, hint="add rows to it: data = [{…}, …]")

@@ -250,6 +250,10 @@ def _refuse_wrong_form(
             f"{option} {text!r} has no valid URL",
             hint=f"{option} {kind}:{name}{at}http://{address}",
         )
+    if "://" in parsed.name:
+        raise ConfigError(
+            f"{option} {text!r} has no valid URL", hint="a URL begins with http:// or https://"
+        )
     if not parsed.name and provider.key_needed:
         raise ConfigError(
             f"{option} {text!r} does not name a model", hint=f"{option} {kind}:NAME, {FORMS}"

@@ -204,11 +204,7 @@ def _entrypoint(overrides: list[str]) -> EntrypointArgs:
 
 def test_servers(args: TestArgs) -> int:
     """Test every folder and print the table; exit 1 when any check of any folder failed."""
-    folders = (
-        [NamedFile.parse(name) or server_folder(name) for name in args.names]
-        if args.names
-        else _all((RESOURCES,))
-    )
+    folders = [_test_subject(name) for name in args.names] if args.names else _all((RESOURCES,))
     if args.record:
         for folder in folders:
             if isinstance(folder, NamedFile):
@@ -220,6 +216,16 @@ def test_servers(args: TestArgs) -> int:
             for line in record(str(folder)):
                 notice(f"  {line}")
     return _tested(folders, args)
+
+
+def _test_subject(name: str) -> NamedFile | Path:
+    """Return the file or the folder that a user named. Raises ConfigError: it does not exist."""
+    file = NamedFile.parse(name)
+    if file is None:
+        return server_folder(name)
+    if not existing_path(file.path).is_file():
+        raise ConfigError(f"{file.path} does not exist")
+    return file
 
 
 def ng_test(overrides: list[str]) -> int:
@@ -390,9 +396,11 @@ def _shipped_skills() -> Path:
 def install_skills(folder: Path, *, overwrite: bool) -> int:
     """Copy every skill into `folder`.
 
-    Raises ConfigError, and copies nothing: a file exists there with another content, and
-    `overwrite` is not set.
+    Raises ConfigError, and copies nothing: `folder` is a file, or a file exists there with another
+    content and `overwrite` is not set.
     """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{shown(folder)} is a file", hint="name a folder")
     source = _shipped_skills()
     texts = {
         folder / path.relative_to(source): path.read_bytes()

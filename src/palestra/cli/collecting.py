@@ -20,6 +20,8 @@ from palestra.rollouts import Collected, PreparedRun, scored_keys
 from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
     FailedAttempts,
     RunPaths,
     Unscored,
@@ -157,8 +159,7 @@ def report(
         notice(f"{kind}: {message}")
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
-        hint=f"{shown(prepared.paths.failures)} has the reason of each failed rollout; "
-        + failures.unscored.what_helps(),
+        hint=f"{failures.where(prepared.paths)}; {failures.unscored.what_helps()}",
     )
     notice(f"error: {error.message}")
     notice(f"hint: {error.hint}")
@@ -173,17 +174,30 @@ class _Failures:
     """The first message of each failure class, with its hint and its cause."""
     unscored: Unscored
     """The rollouts without a reward, grouped by what would help them."""
+    key: str = ""
+    """The first failed rollout, as `palestra show` takes it."""
+
+    def where(self, paths: RunPaths) -> str:
+        """Return the command that shows the first failed rollout, and the file that has all."""
+        file = f"{shown(paths.failures)} has the reason of each failed rollout"
+        if not self.key:
+            return file
+        return (
+            f"palestra show {shown(paths.output)} {self.key} shows the first failed rollout, {file}"
+        )
 
     @classmethod
     def of(cls, paths: RunPaths) -> Self:
         first: dict[str, str] = {}
+        key = ""
         attempts = FailedAttempts()
         for line in read_jsonl(paths.failures) if paths.failures.exists() else ():
             attempts.note(line.row)
             if not line.row.get(FAILURE_TERMINAL):
                 continue  # another attempt followed, and has the last word
+            key = key or f"{line.row[TASK_INDEX]}:{line.row[ROLLOUT_INDEX]}"
             hint = own_hint(str(line.row.get("hint") or ""))
             message = str(line.row["message"]) + (f" ({hint})" if hint else "")
             marked = with_cause(message, line.row.get("cause"))
             first.setdefault(str(line.row[FAILURE_CLASS]), marked)
-        return cls(first, attempts.unscored(scored=scored_keys(paths.output)))
+        return cls(first, attempts.unscored(scored=scored_keys(paths.output)), key)

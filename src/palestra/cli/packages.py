@@ -5,7 +5,7 @@ from pathlib import Path
 
 from palestra.cli.console import notice
 from palestra.errors import ConfigError, RunFailed
-from palestra.fleet import cache_root, made_interpreter, requirements_of
+from palestra.fleet import cache_root, made_interpreter, require_uv, requirements_of
 from palestra.settings import PipListArgs, args_from, existing_path, load
 from palestra.system import run, shown
 
@@ -40,7 +40,7 @@ def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
             f"{shown(folder)} runs in {python.parents[1]}; its packages come before those of "
             f"{sys.prefix}"
         )
-    command = [sys.executable, "-m", "uv", "pip", "list", "--python", str(python)]
+    command = [*require_uv("pip-list"), "pip", "list", "--python", str(python)]
     command += ["--format", args.format, *(["--outdated"] if args.outdated else [])]
     try:
         ended_process = run(command, timeout_s=LIST_TIMEOUT_S, inherits_output=True)

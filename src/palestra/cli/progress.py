@@ -9,25 +9,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from palestra.cli.console import notice
-from palestra.errors import ConfigError
 from palestra.rollouts import Progress
 
 if TYPE_CHECKING:
     from palestra.cli.snapshot import RateMeter
     from palestra.cli.terminal import Screen
 
-KINDS = ("rich", "plain", "none")
 FRAME_EVERY_S = 0.5
 FIRST_LINE_S = 2.0
 """The first plain line appears after this time, in seconds."""
 
 
 def choose_kind(kind: str | None) -> str:
-    """Return `kind`, or the kind that suits the output. Raises ConfigError: the kind is unknown."""
+    """Return `kind` (`rich`, `plain` or `none`), or the kind that suits the output."""
     from palestra.cli.terminal import is_a_screen
 
-    if kind is not None and kind not in KINDS:
-        raise ConfigError(f"progress {kind!r} is unknown", hint=f"one of {', '.join(KINDS)}")
     if kind == "rich" and not is_a_screen(sys.stderr):
         notice("--progress rich needs a terminal: showing plain lines")
         return "plain"

@@ -17,6 +17,7 @@ _FILE: Final = "file"
 
 def init(args: InitArgs) -> int:
     """Make the folder or the file of a new environment, and print what to do next."""
+    _refuse_unused(args)
     if args.source is not None:
         return _from_file(args.source, args)
     if not args.name:
@@ -37,6 +38,16 @@ def init(args: InitArgs) -> int:
         say(f"  {path.relative_to(folder)}")
     _say_next(folder.name, "edit app.py and data/example.jsonl")
     return 0
+
+
+def _refuse_unused(args: InitArgs) -> None:
+    """Raise ConfigError: an option was set that another option makes useless."""
+    if args.source is not None and args.config_only:
+        raise ConfigError("--from and --config-only cannot be combined")
+    if "template" in args.model_fields_set:
+        for option, is_set in (("--from", args.source), ("--config-only", args.config_only)):
+            if is_set:
+                raise ConfigError(f"--template does nothing with {option}: use one of them")
 
 
 def _from_file(source: str, args: InitArgs) -> int:

@@ -68,6 +68,8 @@ def _label_and_path(run: str) -> tuple[str, str]:
     The path of an existing file is never split at its `=`.
     """
     name, equals, path = run.partition("=")
+    if equals and not (name and path) and not Path(run).exists():
+        raise ConfigError(f"{run!r} is not NAME=RUN", hint="for example base=runs/base")
     return (name, path) if equals and not Path(run).exists() else ("", run)
 
 

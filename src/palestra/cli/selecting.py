@@ -15,13 +15,14 @@ from palestra.analysis import (
 from palestra.api import TaskSelection, select
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
-from palestra.errors import RunFailed
+from palestra.errors import ConfigError, RunFailed
 from palestra.settings import SelectArgs
 from palestra.system import shown
 
 
 def select_tasks(args: SelectArgs) -> int:
     """Select tasks, export them, and print how many tasks got each verdict."""
+    _refuse_unused(args)
     criteria = SelectionCriteria(
         band=None if args.band is None else RateBand.parse(args.band),
         min_rollouts=args.min_rollouts,
@@ -48,6 +49,14 @@ def select_tasks(args: SelectArgs) -> int:
             hint="widen --band, lower --min-rollouts, or raise --max-tokens",
         )
     return 0
+
+
+def _refuse_unused(args: SelectArgs) -> None:
+    """Raise ConfigError: an option was set that does nothing without another."""
+    if args.overwrite and args.out is None:
+        raise ConfigError("--overwrite does nothing without --out: add --out FILE")
+    if args.decided_only and args.band is None:
+        raise ConfigError("--decided-only does nothing without --band: add --band LOW..HIGH")
 
 
 def _show(selection: Selection, args: SelectArgs) -> None:

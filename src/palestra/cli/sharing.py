@@ -22,14 +22,13 @@ from palestra.datasets import (
     check_rows,
     credentials_in,
     download_from_registry,
-    needs,
     open_hub,
     open_registry,
     outgoing,
     target_of,
     upload_to_registry,
 )
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, require_extra
 from palestra.settings import (
     GitlabDelete,
     GitlabDownload,
@@ -97,7 +96,7 @@ def _run(
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     secrets = config.secrets | credentials_in(os.environ)
     if hub:
-        needs("huggingface_hub", extra="hub", what="the Hugging Face hub")
+        require_extra("huggingface_hub", extra="hub", what="the Hugging Face hub")
     with masking(secrets):
         warn_all(config.warnings)
         network = args_from(NetworkSettings, config.tree)

@@ -33,7 +33,8 @@ def run_command_line(command: Callable[..., Any], **options: Any) -> NoReturn:
 def show_usage_error(error: Any, arguments: list[str]) -> None:
     """Print what is wrong with a command line, and which help to read."""
     notice(f"error: {_message(error, arguments)}")
-    path = error.ctx.command_path if getattr(error, "ctx", None) else "palestra"
+    words = ["palestra", *(word for word in arguments[:1] if not word.startswith("-"))]
+    path = error.ctx.command_path if getattr(error, "ctx", None) else " ".join(words)
     notice(f"hint: {path} -h lists what it takes")
 
 

@@ -11,7 +11,6 @@ from palestra.datasets.entries import (
     HuggingFaceIdentifier,
     datasets_of_agents,
 )
-from palestra.datasets.extras import needs
 from palestra.datasets.hub import UploadTarget, check_rows, open_hub, target_of
 from palestra.datasets.hub.references import HubReference
 from palestra.datasets.importing.mapping import ColumnMapping
@@ -111,7 +110,6 @@ __all__ = [
     "load_prompt",
     "locate",
     "metrics_of",
-    "needs",
     "open_hub",
     "open_registry",
     "open_rows",

@@ -24,6 +24,7 @@ from palestra.errors.envelope import (
     to_body,
     without_answer,
 )
+from palestra.errors.extras import require_extra
 from palestra.errors.tree import (
     AgentError,
     BadInput,
@@ -99,6 +100,7 @@ __all__ = [
     "from_body",
     "mask_error",
     "readable",
+    "require_extra",
     "split_cause",
     "status_for",
     "to_body",

@@ -22,7 +22,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from palestra.config import InstanceConfig, environment_of
 from palestra.errors import ConfigError, ServerDied
-from palestra.system import lock, run_async
+from palestra.system import lock, run_async, uv_command
 
 BUILD_TIMEOUT_S = 1200.0
 REQUIREMENTS = "requirements.txt"
@@ -224,8 +224,20 @@ async def _locked(venv: Path) -> AsyncIterator[None]:
         yield
 
 
+def require_uv(what: str) -> list[str]:
+    """Return the beginning of uv's command line. Raises ConfigError: uv is not installed, and
+    `what` needs it.
+    """
+    command = uv_command()
+    if command is None:
+        raise ConfigError(
+            f"{what} needs uv, which is not installed", hint="pip install 'palestra[uv]'"
+        )
+    return command
+
+
 async def _make(venv: Path, missing: tuple[str, ...], lists: Path) -> None:
-    uv = [sys.executable, "-m", "uv"]
+    uv = require_uv(f"an environment with {', '.join(missing)}, as {lists} requires,")
     await _run([*uv, "venv", "--quiet", "--python", sys.executable, "--clear", str(venv)])
     # As a requirements file: lines may be options, and paths relative to the folder.
     install = [*uv, "pip", "install", "--quiet", "--python", str(venv), "--requirements", "-"]
@@ -239,8 +251,7 @@ async def _make(venv: Path, missing: tuple[str, ...], lists: Path) -> None:
             f"the requirements in the files {lists} cannot be installed: {error.message}",
             hint=f"correct {lists}"
             if kind is ConfigError
-            else f"check that {lists} is correct, that uv is installed, and that the package "
-            "index can be reached",
+            else f"check that {lists} is correct, and that the package index can be reached",
         ) from error
     site = next((venv / "lib").glob("python*")) / "site-packages"
     own_packages = sysconfig.get_paths()["purelib"]
@@ -254,6 +265,4 @@ async def _run(command: list[str], *, text: str = "", cwd: Path | None = None) -
     except TimeoutError:
         raise ServerDied(f"{command_text} did not end within {BUILD_TIMEOUT_S:.0f} s") from None
     if process.code != 0:
-        raise ServerDied(
-            f"{command_text} failed:\n{process.text[-2000:]}", hint="check that uv is installed"
-        )
+        raise ServerDied(f"{command_text} failed:\n{process.text[-2000:]}")

@@ -5,7 +5,6 @@ itself.
 """
 
 import asyncio
-import hmac
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
@@ -13,8 +12,6 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, final
 
-from itsdangerous import BadSignature, Signer
-from itsdangerous.signer import SigningAlgorithm
 from msgspec.structs import replace
 
 from palestra.errors import (
@@ -35,7 +32,8 @@ from palestra.server.caller import PREFIX_SCOPE_KEY, Caller, Message, Receive
 from palestra.server.in_flight import IN_FLIGHT_PATH, InFlightCalls
 from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.sessions import SESSION_ID_KEY
-from palestra.system import current_pulse
+from palestra.server.signing import Signer
+from palestra.system import bears_token, current_pulse
 from palestra.transport import (
     IN_PROCESS_CLIENT,
     SESSION_SCOPE_KEY,
@@ -61,13 +59,6 @@ _STOPGAPS = frozenset({413, 500})
 """Statuses that the framework answers in plain text, before or after an exception."""
 
 
-class _Sha1(SigningAlgorithm):
-    """The signatures that `itsdangerous` makes itself, in one call of OpenSSL."""
-
-    def get_signature(self, key: bytes, value: bytes) -> bytes:
-        return hmac.digest(key, value, "sha1")
-
-
 @final
 class SessionCookie:
     """The signed cookie that contains a session; its name is `{ClassName}___{instance}`.
@@ -79,9 +70,7 @@ class SessionCookie:
     def __init__(self, name: str, secret: str, *, worker: tuple[str, str] | None = None) -> None:
         self.name = name
         self.worker = worker
-        # Derived once: for each signature it costs as much as the signature.
-        key = Signer(secret, salt=name).derive_key()
-        self._signer = Signer(key, key_derivation="none", algorithm=_Sha1())
+        self._signer = Signer(secret, purpose=name)
 
     def read(self, cookie_header: str) -> JsonDict | None:
         """Return the content of the cookie; None when it is absent or this server did not sign it."""
@@ -90,8 +79,8 @@ class SessionCookie:
         # Not `SimpleCookie`: one odd cookie beside ours, and that drops them all.
         cookies = parse_set_cookies(cookie_header.split(";"))
         try:
-            payload = json.loads(b64decode(self._signer.unsign(cookies[self.name])))
-        except (BadSignature, KeyError, ValueError):
+            payload = json.loads(b64decode(self._signer.unsign(cookies[self.name].encode())))
+        except (KeyError, ValueError):
             return None
         return payload if isinstance(payload, dict) else None
 
@@ -253,7 +242,7 @@ class Boundary:
         if not self._token or SESSION_SCOPE_KEY in scope:
             return True
         credentials = headers.get("authorization", "").encode("latin-1")
-        return hmac.compare_digest(credentials, f"Bearer {self._token}".encode())
+        return bears_token(credentials, self._token)
 
     def _session(self, scope: Message, headers: dict[str, str]) -> "_OpenSession | None":
         """Put the session into the scope and return it; None without a cookie."""

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 import orjson
-from itsdangerous import BadSignature, Signer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
@@ -36,6 +35,7 @@ from palestra.schema import (
     encode_json,
 )
 from palestra.server.sessions import SESSION_ID_KEY
+from palestra.server.signing import BadSignature, Signer
 
 MCP_PATH: Final = "/mcp"
 TOKEN_HEADER: Final = "X-NeMo-Gym-Session-Token"  # noqa: S105  # a header's name
@@ -115,7 +115,7 @@ class McpDoor:
         self._transport = transport
         self._needs_token = needs_token
         self._server = server
-        self._signer = Signer(secret, salt=f"mcp {server}")
+        self._signer = Signer(secret, purpose=f"mcp {server}")
         self._tools = tools
         self._call = call
 
@@ -225,7 +225,7 @@ class McpDoor:
 
     def _token(self, session_id: str, allowed: Collection[str] | None = None) -> str:
         names = "" if allowed is None else f"{_ALLOWED}{','.join(allowed)}"
-        return self._signer.sign(f"{session_id}{names}").decode()
+        return self._signer.sign(f"{session_id}{names}".encode()).decode()
 
 
 def plainly_named(body: Any, *, server: str) -> Any:

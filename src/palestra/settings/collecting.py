@@ -139,7 +139,9 @@ class RunArgs(PatienceArgs):
         default="error",
         description="error or restart, when the run to --resume was made otherwise.",
     )
-    progress: str | None = Field(default=None, description="rich, plain or none.")
+    progress: Annotated[Literal["rich", "plain", "none"] | None, flag(metavar="KIND")] = Field(
+        default=None, description="rich, plain or none."
+    )
     json_events: str | None = Field(
         default=None, description="File for one JSON object per event; - for stdout."
     )

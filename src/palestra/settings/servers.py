@@ -93,7 +93,7 @@ class VLLMServer(Settings):
     )
     name: str = Field(default="", description="What requests call it; default its last part.")
     host: str = Field(default="127.0.0.1", description="Where to listen.")
-    port: int = Field(default=0, description="0 takes a free one.")
+    port: int = Field(default=0, ge=0, le=65535, description="0 takes a free one.")
     tool_parser: str = Field(
         default="auto",
         description="auto (by the chat template), none, or vLLM's name of one.",
@@ -104,20 +104,20 @@ class VLLMServer(Settings):
     )
     chat_template: str = Field(default="", description="A file; default the model's own.")
     max_model_len: int | None = Field(
-        default=None, description="Tokens of prompt and answer; default the model's limit."
+        default=None, ge=1, description="Tokens of prompt and answer; default the model's limit."
     )
     api_key: str = Field(default="", repr=False)
     """The API key that callers must send; empty: no key is required."""
     api_key_env: str = Field(
         default="", description="Environment variable with the key to ask of callers."
     )
-    threads: int = Field(default=1, description="On a CPU: threads that compute.")
+    threads: int = Field(default=1, ge=1, description="On a CPU: threads that compute.")
     kv_cache_gib: Annotated[int, flag("--kv-cache")] = Field(
-        default=1, description="On a CPU: GiB for what was read."
+        default=1, ge=1, description="On a CPU: GiB for what was read."
     )
     python: str | None = Field(default=None, description="A Python that has vLLM.")
     ready_timeout_s: Annotated[float, flag("--ready-timeout")] = Field(
-        default=1800.0, description="Seconds it may take."
+        default=1800.0, gt=0, description="Seconds it may take."
     )
     log_path: Annotated[Path | None, flag("--log")] = Field(
         default=None, description="A file for all that vLLM prints."
@@ -140,17 +140,17 @@ class LlamaCppServer(Settings):
     )
     name: str = Field(default="", description="What requests call it; default the file's.")
     host: str = Field(default="127.0.0.1", description="Where to listen.")
-    port: int = Field(default=0, description="0 takes a free one.")
+    port: int = Field(default=0, ge=0, le=65535, description="0 takes a free one.")
     chat_template: str = Field(
         default="",
         description="A file; default the model's own, for the embedded one one that knows tools.",
     )
     context_tokens: Annotated[int, flag("--context")] = Field(
-        default=2048, description="Tokens of prompt and answer, a slot."
+        default=2048, ge=1, description="Tokens of prompt and answer, a slot."
     )
-    slots: int = Field(default=8, description="Requests generated at once.")
+    slots: int = Field(default=8, ge=1, description="Requests generated at once.")
     threads: int | None = Field(
-        default=None, description="Threads that compute; default by the processors."
+        default=None, ge=1, description="Threads that compute; default by the processors."
     )
     api_key: str = Field(default="", repr=False)
     """The API key that callers must send; empty: no key is required."""
@@ -158,7 +158,7 @@ class LlamaCppServer(Settings):
         default="", description="Environment variable with the key to ask of callers."
     )
     ready_timeout_s: Annotated[float, flag("--ready-timeout")] = Field(
-        default=120.0, description="Seconds it may take."
+        default=120.0, gt=0, description="Seconds it may take."
     )
 
 
@@ -178,7 +178,7 @@ class StatusArgs(JsonArgs):
     """The arguments of `status`."""
 
     wait: float | None = Field(
-        default=None, description="Seconds to wait until every server is ready."
+        default=None, ge=0, description="Seconds to wait until every server is ready."
     )
     rollouts: bool = Field(
         default=False,
@@ -190,12 +190,36 @@ class SandboxArgs(Settings):
     """The arguments of `sandbox serve`."""
 
     host: str = Field(default="127.0.0.1", description="Where to listen.")
-    port: int = Field(default=6000, description="0 takes a free one.")
+    port: int = Field(default=6000, ge=0, le=65535, description="0 takes a free one.")
     token: str = Field(
         default="", repr=False, description="Asked of callers; default $PALESTRA_SANDBOX_TOKEN."
     )
-    at_once: int = Field(default=0, description="Programs at a time; 0 is one per core.")
+    at_once: int = Field(default=0, ge=0, description="Programs at a time; 0 is one per core.")
     backend: str = Field(default="bubblewrap", description="bubblewrap or process.")
+
+
+class ServeRolloutsArgs(Settings):
+    """The arguments of `serve-rollouts`."""
+
+    host: str = Field(default="127.0.0.1", description="Where to listen.")
+    port: int = Field(default=11500, ge=0, le=65535, description="0 takes a free one.")
+    attached: bool = Field(
+        default=False, description="Use the fleet of `palestra run` instead of one of its own."
+    )
+    agent: str = Field(default="", description="The agent of rows that name none.")
+    in_flight: int = Field(default=256, ge=1, description="Rollouts at a time.")
+    token_ids: Annotated[bool, flag("--token-ids/--no-token-ids")] = Field(
+        default=True, description="Whether outcomes have the ids of every token."
+    )
+    max_staleness: int | None = Field(
+        default=None, ge=0, description="Weight versions that a rollout may be old."
+    )
+    rollout_timeout_s: Annotated[float, flag("--rollout-timeout")] = Field(
+        default=1800.0, gt=0, description="Seconds that an attempt may take."
+    )
+    lease_s: Annotated[float, flag("--lease")] = Field(
+        default=300.0, gt=0, description="Cancel a batch whose client is silent for so long."
+    )
 
 
 class FetchArgs(Settings):

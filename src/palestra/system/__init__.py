@@ -2,14 +2,17 @@
 
 - `commands.py`: run other programs within a time limit;
 - `files.py`: write files whole or not at all;
+- `installers.py`: find the programs that install packages;
 - `locks.py`: let one process work at a time;
 - `processes.py`: identify a process, and find out whether it runs; names of signals;
 - `parents.py`: processes that end with their parent;
+- `credentials.py`: check a request's token, and that it comes from this machine;
 - `pulse.py`: what a process shows about itself to its watcher;
 - `lookout.py`: whether a watched process is stuck.
 """
 
 from palestra.system.commands import Finished, end_group, run, run_async, start, start_async
+from palestra.system.credentials import bears_token, names_this_machine
 from palestra.system.files import (
     TEMPORARY,
     create_whole,
@@ -23,6 +26,7 @@ from palestra.system.files import (
     sync_folder,
     write_whole,
 )
+from palestra.system.installers import uv_command
 from palestra.system.locks import folder_locked, is_file_at, lock, open_locked
 from palestra.system.lookout import (
     GRACE_S,
@@ -57,6 +61,7 @@ __all__ = [
     "Process",
     "Pulse",
     "ask_for_stacks",
+    "bears_token",
     "beating",
     "become_subreaper",
     "boot_id",
@@ -73,6 +78,7 @@ __all__ = [
     "lock",
     "make_current",
     "move",
+    "names_this_machine",
     "on_failure",
     "open_locked",
     "outlive_parent",
@@ -89,6 +95,7 @@ __all__ = [
     "start_async",
     "sync",
     "sync_folder",
+    "uv_command",
     "watched_by",
     "write_whole",
 ]

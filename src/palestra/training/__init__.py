@@ -17,6 +17,7 @@ from palestra.training.errors import (
     NoTokenIds,
     TokenDiscontinuity,
 )
+from palestra.training.fleet_pool import FleetPool
 from palestra.training.groups import Advantages, Fault, Group, MemberFault
 from palestra.training.handle import Handle
 from palestra.training.health import Health
@@ -48,6 +49,7 @@ from palestra.training.sampling import (
     task_queue,
 )
 from palestra.training.servers import OpenServers, Servers
+from palestra.training.service import RemoteRolloutClient, serve_rollouts, service_token
 from palestra.training.settings import (
     Attempts,
     ClientSettings,
@@ -72,6 +74,7 @@ __all__ = [
     "FailureClass",
     "Fault",
     "Flat",
+    "FleetPool",
     "Group",
     "GroupBatch",
     "Handle",
@@ -92,6 +95,7 @@ __all__ = [
     "OverSampling",
     "Policies",
     "RawRow",
+    "RemoteRolloutClient",
     "RolloutClient",
     "RolloutRequest",
     "RolloutSource",
@@ -112,5 +116,7 @@ __all__ = [
     "outcome_from_json",
     "outcome_to_json",
     "over_sample",
+    "serve_rollouts",
+    "service_token",
     "task_queue",
 ]

@@ -149,7 +149,7 @@ def without(*missing: str) -> Callable[[str], object]:
 
 
 def test_without_pip_uv_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.importlib.util, "find_spec", without("pip"))
+    monkeypatch.setattr(module.importlib.util, "find_spec", without("pip", "uv"))
     monkeypatch.setattr(module.shutil, "which", lambda *_, **__: "/bin/uv")
 
     assert client_command(TINY, tmp_path)[:3] == ["/bin/uv", "pip", "install"]
@@ -158,7 +158,7 @@ def test_without_pip_uv_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_without_pip_and_uv_the_error_says_how_to_get_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.importlib.util, "find_spec", without("pip"))
+    monkeypatch.setattr(module.importlib.util, "find_spec", without("pip", "uv"))
     monkeypatch.setattr(module.shutil, "which", lambda *_, **__: None)
 
     with pytest.raises(ConfigError) as caught:

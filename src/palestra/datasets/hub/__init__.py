@@ -9,9 +9,9 @@ an optional extra: only `open_hub` imports the modules that import it.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from palestra.datasets.extras import needs
 from palestra.datasets.hub.checks import UploadTarget, check_rows, target_of
 from palestra.datasets.transfer.patience import TransferPatience
+from palestra.errors import require_extra
 
 if TYPE_CHECKING:
     from palestra.datasets.hub.calls import Hub
@@ -30,7 +30,7 @@ def open_hub(
     """Return a client of the hub with this user's token. Raises ConfigError: the extra is not
     installed.
     """
-    needs("huggingface_hub", extra="hub", what="the Hugging Face hub")
+    require_extra("huggingface_hub", extra="hub", what="the Hugging Face hub")
     from palestra.datasets.hub.calls import Hub
 
     return Hub.of(tree, environ, patience)

@@ -12,10 +12,9 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import orjson
 
-from palestra.datasets.extras import needs
 from palestra.datasets.packed import open_rows
 from palestra.datasets.problems import RowProblems
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, require_extra
 from palestra.schema import COMPRESSED_SUFFIXES, MAX_ROW_BYTES, Line, jsonl_lines, read_jsonl
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ def records_of(path: Path) -> Records:
     packed = path.suffix.lower() in COMPRESSED_SUFFIXES
     suffix = Path(path.stem).suffix if packed else path.suffix
     reader = _READERS.get(suffix.lower())
+    if path.is_dir():
+        raise InputDataError(f"{path} is a folder, not a file of rows")
     if reader is None:
         raise InputDataError(
             f"{path}: {suffix or 'a file without an ending'} is not a format that can be imported",
@@ -159,7 +160,7 @@ def _write_rows(parquet: Path, output: IO[bytes]) -> None:
 
     Raises InputDataError: the file is not Parquet, or a value cannot be written as JSON.
     """
-    needs("pyarrow", extra="parquet", what="reading Parquet")
+    require_extra("pyarrow", extra="parquet", what="reading Parquet")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,5 +1,7 @@
 """Count different values by 64-bit digests, in bounded memory.
 
+A digest is Python's own hash, SipHash with a key of this process: processes cannot compare theirs.
+
 Two different values have the same digest with probability 2^-64. Among a million values, the
 probability of any collision is about 3 in 100 million.
 """
@@ -20,9 +22,12 @@ sorted runs."""
 _BYTES: Final = 8
 
 
-def as_array(digests: Iterable[int]) -> Digests:
-    """Return the digests as a numpy array, the form that `Uniques.add` takes."""
-    return np.fromiter(digests, np.uint64)
+def as_array(hashes: Iterable[int]) -> Digests:
+    """Return Python's hashes of texts as digests, in the form that `Uniques.add` takes.
+
+    The texts are bytes, because two `str` of different characters can have the same hash.
+    """
+    return np.fromiter(hashes, np.int64).view(np.uint64)
 
 
 class Uniques:

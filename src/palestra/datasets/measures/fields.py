@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from xxhash import xxh3_64_intdigest
-
 from palestra.datasets.measures.digests import Digests, Uniques, as_array
 from palestra.schema import JsonDict
 
@@ -88,7 +86,7 @@ class Texts:
 
     def add(self, texts: Iterable[str]) -> None:
         """Add texts to the counts."""
-        self.add_digests(as_array(map(xxh3_64_intdigest, map(str.encode, texts))))
+        self.add_digests(as_array(map(hash, map(str.encode, texts))))
 
     def add_digests(self, digests: Digests) -> None:
         """Add texts that are given only by their digests."""

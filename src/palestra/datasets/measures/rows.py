@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import orjson
-from xxhash import xxh3_64_intdigest
 
 from palestra.datasets.measures.digests import as_array
 from palestra.datasets.measures.fields import Field, Numbers, Texts
@@ -39,7 +38,7 @@ class RequestBatch:
     def add(self, params: JsonObject) -> None:
         """Add one request."""
         text = _compact(params)
-        self.digests.append(xxh3_64_intdigest(text))
+        self.digests.append(hash(text))
         if b"\\" in text:
             # Of an escape nothing counts, and a quote must not seem to end its string.
             text = text.replace(b"\\\\", b"xx").replace(b'\\"', b"xx")

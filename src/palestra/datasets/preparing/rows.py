@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, final
 
-from palestra.datasets.extras import needs
 from palestra.datasets.measures.rows import RowMeasures
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import PromptTemplate, fill_row
 from palestra.datasets.request_models import RowEndpoint
 from palestra.datasets.row_checks import TOO_DEEP, RowCheck
-from palestra.errors import ConfigError, InputDataError
+from palestra.errors import ConfigError, InputDataError, require_extra
 from palestra.schema import AGENT_REF, JsonDict, Line, read_jsonl
 
 AGENT_TYPE: Final = "responses_api_agents"
@@ -149,7 +148,7 @@ def tokenizer_at(path: Path) -> Callable[[str], int]:
     """Return a function that counts the tokens of a text. Raises ConfigError: the `tokenizers`
     package is not installed, or `path` has no valid tokenizer.
     """
-    needs("tokenizers", extra="tokenizers", what="counting tokens")
+    require_extra("tokenizers", extra="tokenizers", what="counting tokens")
     from tokenizers import Tokenizer
 
     try:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
-from palestra.datasets.extras import needs
 from palestra.datasets.transfer.patience import TransferPatience, Trouble
 from palestra.errors import (
     ConfigError,
@@ -20,6 +19,7 @@ from palestra.errors import (
     PalestraError,
     RunFailed,
     excerpt,
+    require_extra,
 )
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Registry:
 @contextlib.contextmanager
 def open_registry(address: RegistryAddress, patience: TransferPatience) -> Iterator[Registry]:
     """Yield the open registry while the body runs. Raises ConfigError: the extra is not installed."""
-    needs("mlflow", extra="registry", what="GitLab's registry")
+    require_extra("mlflow", extra="registry", what="GitLab's registry")
     timeout = str(max(1, round(patience.answer_timeout_s)))
     with _environment(
         MLFLOW_DISABLE_TELEMETRY="true",

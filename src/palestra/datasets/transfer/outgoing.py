@@ -3,12 +3,13 @@
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, final
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Protocol, final
 
 from palestra.datasets.transfer.files import sha256_of
 from palestra.errors import InputDataError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class UploadProgress(Protocol):
@@ -56,7 +57,7 @@ class CountedReader(io.FileIO):
         self._report()
         return data or b""
 
-    def readinto(self, buffer: Buffer, /) -> int:
+    def readinto(self, buffer: "Buffer", /) -> int:
         """Read bytes into `buffer` as a normal file does, and report them."""
         count = super().readinto(buffer)
         self._report()

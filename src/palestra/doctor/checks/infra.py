@@ -16,6 +16,7 @@ from palestra.doctor.forecast import MEMORY_AT_REST, MEMORY_PER_ROLLOUT
 from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError
 from palestra.fleet import requirements_of, requirements_place, unsatisfied
+from palestra.system import uv_command
 
 MIB: Final = 1024**2
 PROCESSES_PER_SERVER: Final = 16
@@ -44,9 +45,11 @@ def check_interpreter(instances: Iterable[InstanceConfig]) -> Looked:
 
 
 def _own_environment(instance: InstanceConfig, lacking: tuple[str, ...]) -> Finding:
+    has_uv = uv_command() is not None
     return tabled(
-        "infra.own-environment",
-        f"{instance.name} requires {', '.join(lacking)}, which this interpreter lacks",
+        "infra.own-environment" if has_uv else "infra.no-uv",
+        f"{instance.name} requires {', '.join(lacking)}, which this interpreter lacks"
+        + ("" if has_uv else ", and uv is not installed"),
         quote(instance.folder or "", ", ".join(lacking)),
         packages=" ".join(lacking),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from palestra.errors import ConfigError, EnvironmentFault, RowError
+from palestra.errors import EnvironmentFault, RowError, require_extra
 from palestra.resources_servers.gymnasium.spaces import (
     NoAction,
     action_in,
@@ -189,13 +189,9 @@ class GymnasiumServer(TurnsServer):
 
 
 def _library() -> Any:
-    try:
-        import gymnasium
-    except ModuleNotFoundError:
-        raise ConfigError(
-            "the gymnasium environment needs a package that is not installed",
-            hint="pip install 'palestra[gymnasium]'",
-        ) from None
+    require_extra("gymnasium", extra="gymnasium", what="the gymnasium environment")
+    import gymnasium
+
     return gymnasium
 
 

@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from palestra.errors import require_extra
 from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.instruction_following.instruction import Answer, Instruction
 from palestra.resources_servers.instruction_following.registry import LanguageDetector, bind
@@ -52,6 +53,10 @@ class InstructionFollowingServer(ResourcesServer):
     """A resources server that checks the text of the last message against the row's instructions."""
 
     config: ResourcesServerConfig
+
+    async def start(self) -> None:
+        """Raise ConfigError when the language detector is not installed."""
+        require_extra("langdetect", extra="instruction-following", what=self.name)
 
     async def verify(self, body: InstructionFollowingVerifyRequest) -> VerifyResponse:
         """Return reward 1.0 when every instruction is followed, or the share of them

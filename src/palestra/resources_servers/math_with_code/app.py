@@ -107,6 +107,8 @@ class MathWithCodeServer(MathServer):
 
     repeatable: ClassVar[bool | None] = True
 
+    extra: ClassVar[str] = "math-with-code"
+
     config: MathWithCodeConfig
 
     _sandbox: Sandbox = PrivateAttr()
@@ -126,7 +128,10 @@ class MathWithCodeServer(MathServer):
         )
 
     async def start(self) -> None:
-        """Start the sandbox. Raises ConfigError: no sandbox works on this machine."""
+        """Start the sandbox. Raises ConfigError: no sandbox works on this machine, or a library is
+        not installed.
+        """
+        await super().start()
         await self._sandbox.start()
         if self.config.libraries and (missing := await self._missing_libraries()):
             logger.warning(

@@ -21,7 +21,7 @@ from typing import ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from palestra.errors import RowError, VerifierError
+from palestra.errors import RowError, VerifierError, require_extra
 from palestra.resources_servers.key_metrics import AttemptsServer
 from palestra.resources_servers.math_with_judge.boxes import find_answers
 from palestra.resources_servers.stopped import Call, outcome_of
@@ -130,8 +130,14 @@ class MathServer(AttemptsServer):
     """A resources server that grades the last message. A subclass reads the task from its row."""
 
     has_majority: ClassVar[bool] = True
+    extra: ClassVar[str] = "math"
+    """The extra of Palestra that brings the libraries of this environment."""
 
     config: MathConfig
+
+    async def start(self) -> None:
+        """Raise ConfigError when the library that the rules use is not installed."""
+        require_extra("math_verify", extra=self.extra, what=self.name)
 
     async def stop(self) -> None:
         """Stop the worker processes."""

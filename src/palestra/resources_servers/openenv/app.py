@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 from pydantic import Field, PrivateAttr
 
-from palestra.errors import CallError, ConfigError, EnvironmentFault
+from palestra.errors import CallError, ConfigError, EnvironmentFault, require_extra
 from palestra.resources_servers.actions import last_action
 from palestra.resources_servers.openenv.connection import ActionRefused, Observed, OpenEnvEpisode
 from palestra.schema import JsonDict, JsonObject, Response, WireModel, encode_json
@@ -89,7 +89,10 @@ class OpenEnvServer(TurnsServer):
     _closing: Closing = PrivateAttr(default_factory=Closing)
 
     async def start(self) -> None:
-        """Check that the OpenEnv server runs, before the first row."""
+        """Check that the OpenEnv server runs, before the first row. Raises ConfigError: it does
+        not run, or the WebSocket client is not installed.
+        """
+        require_extra("websockets", extra="openenv", what=self.name)
         url = f"{self.config.base_url.rstrip('/')}/health"
         http = HttpClient()
         try:

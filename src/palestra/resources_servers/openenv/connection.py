@@ -8,15 +8,16 @@ other packages.
 """
 
 import asyncio
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import orjson
 from pydantic import Field, ValidationError
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from palestra.errors import EnvironmentFault, InfraError
 from palestra.schema import JsonDict, JsonObject, WireModel
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
 
 LARGEST_MESSAGE: Final = 100 * 2**20
 """The largest message in bytes, as in OpenEnv's own client: observations may be screenshots."""
@@ -52,7 +53,7 @@ class ActionRefused(Exception):
 class OpenEnvEpisode:
     """An open connection to an environment. Not for concurrent use: one turn at a time."""
 
-    def __init__(self, socket: ClientConnection, *, where: str, answer_s: float) -> None:
+    def __init__(self, socket: "ClientConnection", *, where: str, answer_s: float) -> None:
         self._socket = socket
         self._where = where
         self._answer_s = answer_s
@@ -60,6 +61,9 @@ class OpenEnvEpisode:
     @classmethod
     async def connect(cls, base_url: str, *, answer_s: float) -> "OpenEnvEpisode":
         """Connect to the server. Raises InfraError: no OpenEnv server can be reached."""
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import WebSocketException
+
         where = f"{base_url.rstrip('/')}/ws"
         try:
             async with asyncio.timeout(answer_s):
@@ -121,6 +125,8 @@ class OpenEnvEpisode:
         )
 
     async def _answer(self, request_text: str) -> str:
+        from websockets.exceptions import ConnectionClosed, WebSocketException
+
         try:
             async with asyncio.timeout(self._answer_s):
                 await self._socket.send(request_text)

@@ -26,7 +26,7 @@ from threading import Lock
 from types import ModuleType
 from typing import Any
 
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, require_extra
 
 LONGEST_EXPRESSION = 2_000
 MOST_NODES = 400
@@ -162,11 +162,7 @@ def load_reasoning_gym() -> ModuleType:
 
 def check_installed() -> None:
     """Raise ConfigError when the library is not installed. Load nothing."""
-    if find_spec(LIBRARY) is None:
-        raise ConfigError(
-            "the reasoning_gym environment needs the library of that name, which is not installed",
-            hint="pip install 'palestra[reasoning-gym]'",
-        )
+    require_extra(LIBRARY, extra="reasoning-gym", what="the reasoning_gym environment")
 
 
 def warm_up() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from palestra.errors import ConfigError, InfraError
+from palestra.errors import InfraError, require_extra
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -222,12 +222,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 def required_library() -> None:
     """Raise ConfigError, which names the extra to install, when the `mcp` package is not installed."""
-    try:
-        import mcp  # noqa: F401  # whether it can be imported is the question
-    except ModuleNotFoundError:
-        raise ConfigError(
-            "MCP servers need a package that is not installed", hint="pip install 'palestra[mcp]'"
-        ) from None
+    require_extra("mcp", extra="mcp", what="a client of MCP servers")
 
 
 @final

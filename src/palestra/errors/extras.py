@@ -2,11 +2,11 @@
 
 from importlib.util import find_spec
 
-from palestra.errors import ConfigError
+from palestra.errors.tree import ConfigError
 
 
-def needs(library: str, *, extra: str, what: str) -> None:
-    """Raise ConfigError that names the extra: `library` is not installed."""
+def require_extra(library: str, *, extra: str, what: str) -> None:
+    """Raise ConfigError that names the extra: `library` is not installed. `what` needs it."""
     if find_spec(library) is None:
         raise ConfigError(
             f"{what} needs {library}, which is not installed",
