@@ -12,6 +12,7 @@ from palestra.errors import ConfigError, InputDataError, VerifierError
 from palestra.training import (
     DynamicSampling,
     FailureClass,
+    Group,
     GroupBatch,
     NotEnoughSpread,
     OverSampling,
@@ -76,6 +77,7 @@ def expected(seed: int) -> tuple[list[int], int]:
     raise AssertionError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_of_5000_tasks_full_groups_come_back_whatever_ends_first(seed: int) -> None:
     assert len({solve_rate(task) for task in range(TASKS)}) == 3
@@ -85,6 +87,7 @@ async def test_of_5000_tasks_full_groups_come_back_whatever_ends_first(seed: int
     assert batches == [expected(seed)] * 3
 
 
+@pytest.mark.slow
 async def test_the_queue_goes_on_with_the_next_batch() -> None:
     queue = task_queue(ROWS, SIZE, seed=1)
     source = SimulatedSource(player(0))
@@ -96,6 +99,7 @@ async def test_the_queue_goes_on_with_the_next_batch() -> None:
     assert len(set(names)) == len(names) == 3 * GROUPS
 
 
+@pytest.mark.slow
 async def test_the_books_of_a_batch_add_up() -> None:
     queue = task_queue(ROWS, SIZE, seed=1)
     async with dynamic_sample(SimulatedSource(player(0)), queue, rule()) as batch:
@@ -109,14 +113,15 @@ async def test_the_books_of_a_batch_add_up() -> None:
 
 
 async def test_the_cap_ends_a_batch_with_what_there_is() -> None:
-    queue = task_queue(ROWS, SIZE, seed=1)
-    groups = []
-    async with dynamic_sample(
-        SimulatedSource(player(0)), queue, rule(max_fresh_groups=10)
-    ) as batch:
+    groups: list[Group] = []
+
+    async def consume(batch: GroupBatch) -> None:
+        async for group in batch:
+            groups.append(group)  # noqa: PERF401  # those before the error count
+
+    async with opened(task_queue(ROWS, SIZE, seed=1), max_fresh_groups=10) as batch:
         with pytest.raises(NotEnoughSpread) as caught:
-            async for group in batch:
-                groups.append(group)  # noqa: PERF401  # those before the error count
+            await consume(batch)
 
     error = caught.value
     assert (error.requested_groups, error.fresh_groups, error.queue_ended) == (GROUPS, 10, False)
@@ -124,8 +129,7 @@ async def test_the_cap_ends_a_batch_with_what_there_is() -> None:
 
 
 async def test_a_queue_that_ends_is_named() -> None:
-    queue = task_queue(ROWS[:70], SIZE)
-    async with dynamic_sample(SimulatedSource(player(0)), queue, rule()) as batch:
+    async with opened(task_queue(ROWS[:70], SIZE)) as batch:
         with pytest.raises(NotEnoughSpread) as caught:
             await batch.gather()
 

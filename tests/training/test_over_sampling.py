@@ -27,7 +27,7 @@ from palestra.training import (
 
 pytestmark = pytest.mark.anyio
 
-GROUPS, MEMBERS, NEEDED = 600, 8, 7
+GROUPS, MEMBERS, NEEDED = 300, 8, 7
 SIGMA = 1.0
 LENGTHS = stats.lognorm(SIGMA, scale=math.exp(5))
 """Lengths as of answers: a long tail."""
@@ -62,6 +62,7 @@ def lengths_in(groups: Sequence[Group]) -> list[float]:
     return [length_of(RolloutRequest(row={}, task_id=t, rollout_index=i)) for t, i in keys]
 
 
+@pytest.mark.slow
 async def test_lengths_are_those_of_all_rollouts() -> None:
     groups, report = await sampled(OverSampling(needed=NEEDED))
 
@@ -76,9 +77,10 @@ async def test_the_first_to_end_would_be_shorter_and_the_test_would_see_it() -> 
     of_groups = [everything[n : n + MEMBERS] for n in range(0, len(everything), MEMBERS)]
     first = [length for group in of_groups for length in sorted(group)[:NEEDED]]
 
-    assert stats.kstest(first, LENGTHS.cdf).pvalue < 1e-6
+    assert stats.kstest(first, LENGTHS.cdf).pvalue < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fraction", [0.02, 0.05])
 async def test_stopping_early_keeps_within_its_bound(fraction: float) -> None:
     random_subset, _ = await sampled(OverSampling(needed=NEEDED))
@@ -90,6 +92,7 @@ async def test_stopping_early_keeps_within_its_bound(fraction: float) -> None:
     assert len(groups) == GROUPS
 
 
+@pytest.mark.slow
 async def test_failures_are_replaced_and_the_bound_says_how_many() -> None:
     random_subset, _ = await sampled(OverSampling(needed=NEEDED))
     rule = OverSampling(needed=NEEDED, on_incomplete="drop_group")
@@ -132,10 +135,12 @@ async def test_a_group_with_too_few_left_raises_what_is_missing() -> None:
             raise VerifierError("it raised")
         return 1.0
 
-    async with trainer(script) as (client, _, _):
-        async with over_sample(client, requests(1, 4), OverSampling(needed=3)) as batch:
-            with pytest.raises(IncompleteRollouts) as caught:
-                await batch.gather()
+    async with (
+        trainer(script) as (client, _, _),
+        over_sample(client, requests(1, 4), OverSampling(needed=3)) as batch,
+    ):
+        with pytest.raises(IncompleteRollouts) as caught:
+            await batch.gather()
 
     assert {Key(0, 0), Key(0, 1)} <= set(caught.value.missing)
     assert caught.value.failures["verifier_error"] == 2
@@ -148,12 +153,14 @@ async def test_a_dead_server_raises_also_where_groups_may_be_dropped() -> None:
         return 1.0
 
     rule = OverSampling(needed=3, on_incomplete="drop_group")
-    async with trainer(script) as (client, agent, servers):
-        async with over_sample(client, requests(2, 4), rule) as batch:
-            await agent.until_begun(8)
-            servers.dies(ChildExit(AGENT, -9, (), pid=4711))
-            with pytest.raises(IncompleteRollouts) as caught:
-                await batch.gather()
+    async with (
+        trainer(script) as (client, agent, servers),
+        over_sample(client, requests(2, 4), rule) as batch,
+    ):
+        await agent.until_begun(8)
+        servers.dies(ChildExit(AGENT, -9, (), pid=4711))
+        with pytest.raises(IncompleteRollouts) as caught:
+            await batch.gather()
 
     assert caught.value.cause.process == AGENT
     assert len(caught.value.outcomes) == 8
@@ -164,10 +171,12 @@ async def test_a_batch_of_which_nothing_is_left_is_no_empty_epoch() -> None:
         raise VerifierError("it raised")
 
     rule = OverSampling(needed=3, on_incomplete="drop_group")
-    async with trainer(script) as (client, _, _):
-        async with over_sample(client, requests(2, 4), rule) as batch:
-            with pytest.raises(IncompleteRollouts):
-                await batch.gather()
+    async with (
+        trainer(script) as (client, _, _),
+        over_sample(client, requests(2, 4), rule) as batch,
+    ):
+        with pytest.raises(IncompleteRollouts):
+            await batch.gather()
 
     assert batch.report.short_groups == 2
 
