@@ -64,6 +64,7 @@ def test_the_commands_are_the_ones_that_work() -> None:
         "test",
         "verify-env",
         "version",
+        "view",
     ]
 
 

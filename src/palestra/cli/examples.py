@@ -18,6 +18,11 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         "palestra show runs/mcqa-20260301-120000 17:3",
     ),
     "runs": ("palestra runs", "palestra runs out --json"),
+    "view": (
+        "palestra view",
+        "palestra view runs/mcqa-20260301-120000 --filter 'reward<1 tools:search'",
+        "palestra view runs/mcqa-20260301-120000 17:3 --text",
+    ),
     "completion": ("palestra completion bash --install", "palestra completion fish"),
     "run": (
         (

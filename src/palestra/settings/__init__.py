@@ -90,6 +90,7 @@ from palestra.settings.servers import (
     VerifyEnvArgs,
     VLLMServer,
 )
+from palestra.settings.viewing import ViewArgs
 
 __all__ = [
     "AUTO",
@@ -156,6 +157,7 @@ __all__ = [
     "ToolsArgs",
     "VLLMServer",
     "VerifyEnvArgs",
+    "ViewArgs",
     "args_from",
     "concurrency",
     "config_list",

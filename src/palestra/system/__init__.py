@@ -1,5 +1,6 @@
 """Access to the operating system, with the standard library only.
 
+- `caches.py`: the folder for what can be made again;
 - `commands.py`: run other programs within a time limit;
 - `files.py`: write files whole or not at all;
 - `installers.py`: find the programs that install packages;
@@ -11,6 +12,7 @@
 - `lookout.py`: whether a watched process is stuck.
 """
 
+from palestra.system.caches import cache_folder
 from palestra.system.commands import Finished, end_group, run, run_async, start, start_async
 from palestra.system.credentials import bears_token, names_this_machine
 from palestra.system.files import (
@@ -66,6 +68,7 @@ __all__ = [
     "become_subreaper",
     "boot_id",
     "born_at",
+    "cache_folder",
     "children_of",
     "create_whole",
     "current_pulse",
