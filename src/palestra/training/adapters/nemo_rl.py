@@ -122,7 +122,7 @@ def _row(
 def _messages(turn: Turn, *, first: bool) -> list[_Message]:
     """Return a turn's new prompt, if any, and the ids that the model sampled."""
     prompt_message = (USER if first else ENVIRONMENT, turn.prompt_ids, [0.0] * len(turn.prompt_ids))
-    if len(turn.logprobs) == len(turn.generated_ids):
+    if turn.is_trained:
         answer_message = (ASSISTANT, turn.generated_ids, turn.logprobs)
     else:  # log probs that are none: not to be trained on, so not an assistant's
         answer_message = (ENVIRONMENT, turn.generated_ids, [0.0] * len(turn.generated_ids))
