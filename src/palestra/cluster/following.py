@@ -94,10 +94,10 @@ class RunStatus:
         return total
 
 
-def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
+def status_of(files: RunFiles, run: Run, executor: Executor, *, record: bool = True) -> RunStatus:
     """Return the status of all units of a run, with one query to the executor.
 
-    Raises ClusterUnreachable: the executor does not answer, so the status is unknown.
+    `record`: write units that never start to the ledger. Raises ClusterUnreachable: the executor does not answer, so the status is unknown.
     """
     units = units_of(files, run)
     # Of a shard that is done, other jobs may be left that will find so.
@@ -115,7 +115,8 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     status = RunStatus(
         run, tuple(_with_dependants(run, statuses)), executor.gpu_hours(submitted_ids)
     )
-    _record_those_that_never_start(files, status)
+    if record:
+        _record_those_that_never_start(files, status)
     return status
 
 

@@ -84,11 +84,13 @@ from palestra.settings.servers import (
     LlamaCppServer,
     PipListArgs,
     SandboxArgs,
+    ServeRolloutsArgs,
     StatusArgs,
     TestArgs,
     VerifyEnvArgs,
     VLLMServer,
 )
+from palestra.settings.viewing import ViewArgs
 
 __all__ = [
     "AUTO",
@@ -145,6 +147,7 @@ __all__ = [
     "SandboxArgs",
     "ScoresArgs",
     "SelectArgs",
+    "ServeRolloutsArgs",
     "Settings",
     "Share",
     "ShowArgs",
@@ -154,6 +157,7 @@ __all__ = [
     "ToolsArgs",
     "VLLMServer",
     "VerifyEnvArgs",
+    "ViewArgs",
     "args_from",
     "concurrency",
     "config_list",

@@ -15,6 +15,7 @@ from palestra.training.errors import (
     NoTokenIds,
     TokenDiscontinuity,
 )
+from palestra.training.fleet_pool import FleetPool
 from palestra.training.handle import Handle
 from palestra.training.health import Health
 from palestra.training.outcomes import (
@@ -37,6 +38,7 @@ from palestra.training.policies import OnIncomplete, Outage, Policies
 from palestra.training.raw import RawRow
 from palestra.training.requests import Key, RolloutRequest
 from palestra.training.servers import OpenServers, Servers
+from palestra.training.service import RemoteRolloutClient, serve_rollouts, service_token
 from palestra.training.settings import (
     Attempts,
     ClientSettings,
@@ -57,6 +59,7 @@ __all__ = [
     "Failed",
     "FailureClass",
     "Flat",
+    "FleetPool",
     "Group",
     "Handle",
     "Health",
@@ -73,6 +76,7 @@ __all__ = [
     "Outcome",
     "Policies",
     "RawRow",
+    "RemoteRolloutClient",
     "RolloutClient",
     "RolloutRequest",
     "RolloutSource",
@@ -88,4 +92,6 @@ __all__ = [
     "attached",
     "outcome_from_json",
     "outcome_to_json",
+    "serve_rollouts",
+    "service_token",
 ]

@@ -5,7 +5,7 @@ adapter) needs only these protocols, so it works with every client.
 """
 
 from collections.abc import AsyncIterator, Iterable
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from palestra.training.health import Health
 from palestra.training.outcomes import Group, Outcome, Summary
@@ -50,6 +50,7 @@ class Submission(Protocol):
         ...
 
 
+@runtime_checkable
 class RolloutSource(Protocol):
     """Runs rollouts for a trainer: N requested, N outcomes, or an error that says why."""
 

@@ -247,13 +247,26 @@ class Summary(msgspec.Struct, frozen=True):
 
 def outcome_to_json(outcome: Outcome) -> bytes:
     """Return the outcome as one line of JSON, with the raw row."""
-    return msgspec.json.encode(outcome, enc_hook=_raw_to_json)
+    return json_of(outcome)
 
 
 def outcome_from_json(line: bytes) -> Outcome:
     """Read an outcome from JSON. Raises `msgspec.ValidationError`: the line is no outcome."""
-    outcome: Outcome = msgspec.json.decode(line, type=Completed | Failed, dec_hook=_raw_of_json)
+    outcome: Outcome = from_json(line, Completed | Failed)
     return outcome
+
+
+def json_of(value: object) -> bytes:
+    """Return a value that may contain outcomes as one line of JSON."""
+    return msgspec.json.encode(value, enc_hook=_raw_to_json)
+
+
+def from_json(text: bytes | msgspec.Raw, kind: Any) -> Any:
+    """Read a value of type `kind`, which may contain outcomes, from JSON.
+
+    Raises `msgspec.ValidationError` or `msgspec.DecodeError`: the text is no such value.
+    """
+    return msgspec.json.decode(text, type=kind, dec_hook=_raw_of_json)
 
 
 def _raw_to_json(value: object) -> Any:

@@ -19,7 +19,7 @@ from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError
 from palestra.training.checks import shown
 from palestra.training.client import RolloutClient
-from palestra.training.handle import Handle
+from palestra.training.contract import RolloutSource, Submission
 from palestra.training.health import Health
 from palestra.training.outcomes import Group, Outcome, Summary
 from palestra.training.requests import Key, RolloutRequest, requests_in
@@ -73,7 +73,7 @@ class LoopThread:
 class SyncHandle:
     """One submission: `Handle` without `await`."""
 
-    def __init__(self, loop: LoopThread, handle: Handle) -> None:
+    def __init__(self, loop: LoopThread, handle: Submission) -> None:
         self._loop = loop
         self._handle = handle
 
@@ -122,13 +122,13 @@ class SyncHandle:
 class SyncRolloutClient:
     """`RolloutClient` without `await`.
 
-    `servers`: a configuration, or a function that makes a fleet. The function is called on the
-    thread that runs the servers.
+    `servers`: a configuration, or a function that makes a fleet or another client. The function is
+    called on the thread that runs the servers. Another client has settings of its own.
     """
 
     def __init__(
         self,
-        servers: ResolvedConfig | Callable[[], OpenServers],
+        servers: ResolvedConfig | Callable[[], OpenServers | RolloutSource],
         settings: ClientSettings | None = None,
     ) -> None:
         if not isinstance(servers, ResolvedConfig) and not callable(servers):
@@ -142,7 +142,7 @@ class SyncRolloutClient:
         self._settings = settings_of(settings)
         self._loop = LoopThread()
         self._stack = contextlib.ExitStack()
-        self._client: RolloutClient | None = None
+        self._client: RolloutSource | None = None
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -152,10 +152,12 @@ class SyncRolloutClient:
             self._client, self._stack = client, stack.pop_all()
         return self
 
-    async def _enter(self) -> RolloutClient:
+    async def _enter(self) -> RolloutSource:
         # Fleets and futures belong to the loop that they are made on.
         servers = self._servers
         opened = servers if isinstance(servers, ResolvedConfig) else servers()
+        if isinstance(opened, RolloutSource):
+            return await opened.__aenter__()
         return await RolloutClient(opened, self._settings).__aenter__()
 
     def __exit__(self, *raised: object) -> None:
@@ -191,7 +193,7 @@ class SyncRolloutClient:
         self._loop.run(self._entered.set_weight_version(version))
 
     @property
-    def _entered(self) -> RolloutClient:
+    def _entered(self) -> RolloutSource:
         if self._client is None:
             raise RuntimeError(
                 "the client has not been entered, or has been left: `with SyncRolloutClient(…)`"

@@ -5,7 +5,6 @@ Requests need the job's key, which Ray itself requires too.
 """
 
 import hashlib
-import hmac
 import json
 import os
 import shutil
@@ -25,7 +24,7 @@ from typing import Final
 from palestra.cli.console import notice
 from palestra.cluster import PortLocks, address_here, answered
 from palestra.errors import ConfigError, RunFailed
-from palestra.system import start
+from palestra.system import bears_token, start
 
 TOKEN: Final = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
 OBJECTS_BYTES: Final = 256 * 2**20
@@ -189,9 +188,8 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         roll = self.server.roll
-        expected = f"Bearer {os.environ.get(TOKEN, '')}"
         credentials = self.headers.get("Authorization", "")
-        if not hmac.compare_digest(credentials.encode(), expected.encode()):
+        if not bears_token(credentials.encode(), os.environ.get(TOKEN, "")):
             return self._reply(401, {"error": "this Ray cluster belongs to another job"})
         report = {"address": roll.address, "nodes": roll.alive, "wanted": roll.wanted}
         return self._reply(200 if roll.alive >= roll.wanted else 503, report)
