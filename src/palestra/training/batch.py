@@ -13,12 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from msgspec.structs import replace
+
 from palestra.engine import JobStage
 from palestra.errors import Layer
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts, NoTokenIds
 from palestra.training.failing import failed
+from palestra.training.groups import Group
 from palestra.training.jobs import Arrived, TrainingJob
-from palestra.training.outcomes import Completed, Failed, FailureClass, Group, Outcome, Summary
+from palestra.training.outcomes import Completed, Failed, FailureClass, Outcome, Summary
 from palestra.training.policies import OnIncomplete, Outage
 from palestra.training.requests import Key
 from palestra.training.settings import ClientSettings, OnStale
@@ -78,6 +81,9 @@ class Batch:
             return False
         if outage is not None:
             self._outages[outcome.key] = outage
+        if isinstance(outcome, Failed):
+            agent = outcome.agent or self.jobs[outcome.key].agent
+            outcome = replace(outcome, agent=agent)
         self._record(outcome)
         self.arrived.append(Arrived(outcome, size))
         self.waiting_bytes += size
@@ -225,7 +231,8 @@ class Batch:
         else:
             return None
         request = self.jobs[outcome.key].request
-        return failed(request, failure, why, attempts=outcome.attempt)
+        instead = failed(request, failure, why, attempts=outcome.attempt)
+        return replace(instead, agent=outcome.agent)
 
     def _is_stale(self, outcome: Completed, weights: int | None) -> bool:
         max_staleness = self._settings.max_staleness
@@ -251,7 +258,8 @@ class Batch:
             for outcome in completed:
                 self.looked_at(outcome, weights)
             return None
-        return Group(group, [outcome for outcome in ordered if self._in_group(outcome)])
+        members = [outcome for outcome in ordered if self._in_group(outcome)]
+        return Group(group, members, left_out=len(ordered) - len(members))
 
     def _enough(self, members: list[Outcome], completed: int) -> bool:
         """Whether a group has enough members to be handed out."""
@@ -286,7 +294,7 @@ class Batch:
         first = failure or self._first_failure
         tails = dict(log_tails or {})
         if cause is None:
-            cause = _cause_of(first)
+            cause = cause_of(first)
             if first is not None and first.evidence.log_tail:
                 tails[first.evidence.where or "its server"] = tuple(first.evidence.log_tail)
         return IncompleteRollouts(
@@ -363,7 +371,8 @@ def stale(sampled: int | None, now: int | None, max_staleness: int | None) -> st
     )
 
 
-def _cause_of(first: Failed | None) -> Cause:
+def cause_of(first: Failed | None) -> Cause:
+    """Return the cause that the first failure of a batch gives."""
     if first is None:
         return Cause(sentence="no rollout was left to train on")
     return Cause(

@@ -20,8 +20,9 @@ from palestra.errors import ConfigError
 from palestra.training.checks import shown
 from palestra.training.client import RolloutClient
 from palestra.training.contract import RolloutSource, Submission
+from palestra.training.groups import Group
 from palestra.training.health import Health
-from palestra.training.outcomes import Group, Outcome, Summary
+from palestra.training.outcomes import Outcome, Summary
 from palestra.training.requests import Key, RolloutRequest, requests_in
 from palestra.training.servers import OpenServers
 from palestra.training.settings import ClientSettings, settings_of
