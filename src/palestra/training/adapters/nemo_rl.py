@@ -149,15 +149,15 @@ class _Messages:
 
     def of_turn(self, turn: Turn, flags: TurnFlags) -> list[JsonDict]:
         """Return a turn's new prompt, if any, and the ids that the model sampled."""
-        read, sampled = turn.prompt_ids, turn.generated_ids
+        prompt_ids, generated_ids = turn.prompt_ids, turn.generated_ids
         messages = []
-        if read:
-            messages.append(self._message(USER, read, flags.prompt_experts))
-        if sampled:
+        if prompt_ids:
+            messages.append(self._message(USER, prompt_ids, flags.prompt_experts))
+        if generated_ids:
             # Not an assistant's where it must not be trained on: some loops know no other mask.
-            is_trained = len(turn.logprobs) == len(sampled) and not self._is_masked
+            is_trained = len(turn.logprobs) == len(generated_ids) and not self._is_masked
             role = ASSISTANT if is_trained else ENVIRONMENT
-            message = self._message(role, sampled, flags.generation_experts)
+            message = self._message(role, generated_ids, flags.generation_experts)
             if is_trained:
                 message["generation_logprobs"] = self._tensor(turn.logprobs)
                 message |= flags.problems

@@ -145,9 +145,9 @@ class BatchEnvironment(_Environment):
         began = time.monotonic()
         async with self._running().submit(requests_of(nemo_gym_examples)) as batch:
             outcomes = await batch.gather()
-        ended = time.monotonic()
+        end = time.monotonic()
         results = rollout_results(outcomes, **conversion)
-        return results, _timings(timer_prefix, ended - began, time.monotonic() - ended)
+        return results, _timings(timer_prefix, end - began, time.monotonic() - end)
 
 
 class StreamingEnvironment(_Environment):
@@ -169,10 +169,10 @@ class StreamingEnvironment(_Environment):
         async with self._running().submit(requests) as batch:
             began = time.monotonic()
             async for outcome in batch:
-                ended = time.monotonic()
+                end = time.monotonic()
                 (completed,) = all_completed([outcome], "NeMo RL")
                 result = rollout_result(completed, **conversion)
-                timings = _timings(timer_prefix, ended - began, time.monotonic() - ended)
+                timings = _timings(timer_prefix, end - began, time.monotonic() - end)
                 yield index_of_key[outcome.key], result, timings
                 began = time.monotonic()
 
@@ -183,12 +183,12 @@ def requests_of(examples: Sequence[JsonObject]) -> list[RolloutRequest]:
     The rows of a prompt are repeated, and may have no index of their own: each further row of a
     task gets the next rollout index. Raises InputDataError: the list is empty.
     """
-    seen: Counter[Any] = Counter()
+    rows_of_task: Counter[Any] = Counter()
     requests = []
     for index, row in enumerate(examples):
         task_id = row.get(TASK_INDEX, index)
-        rollout_index = row.get(ROLLOUT_INDEX, seen[task_id])
-        seen[task_id] += 1
+        rollout_index = row.get(ROLLOUT_INDEX, rows_of_task[task_id])
+        rows_of_task[task_id] += 1
         requests.append(RolloutRequest(row=row, task_id=task_id, rollout_index=rollout_index))
     return requests_in(requests)
 

@@ -97,11 +97,11 @@ def _experts(rows: Any, turn: Turn, ids_before: int) -> tuple[list[Any] | None, 
     An endpoint reports them for all ids of the call, or for the generated ones. None for a list of
     any other length.
     """
-    generated, read = len(turn.generated_ids), len(turn.prompt_ids)
+    generated, new_prompt = len(turn.generated_ids), len(turn.prompt_ids)
     if not isinstance(rows, list):
         return None, None
     if len(rows) == generated:
         return None, rows
-    if len(rows) == ids_before + read + generated:
-        return rows[ids_before : ids_before + read], rows[ids_before + read :]
+    if len(rows) == ids_before + new_prompt + generated:
+        return rows[ids_before : ids_before + new_prompt], rows[ids_before + new_prompt :]
     return None, None
