@@ -189,7 +189,7 @@ async def _answer(
         return error_response(error, where=endpoint.name)
 
 
-async def _read_when_indexed(read: Callable[[], Awaitable[Response]]) -> Response:
+async def _read_when_indexed(request_reply: Callable[[], Awaitable[Response]]) -> Response:
     """Return the answer. A row that is not indexed yet is waited for, at most INDEXING_S.
 
     Raises StillIndexing: it is not indexed by then.
@@ -197,7 +197,7 @@ async def _read_when_indexed(read: Callable[[], Awaitable[Response]]) -> Respons
     deadline = time.monotonic() + INDEXING_S
     while True:
         try:
-            return await read()
+            return await request_reply()
         except NoSuchRow as error:
             if not error.run.is_behind:
                 raise

@@ -366,14 +366,14 @@ def _counted_rows(entry: RunEntry, snapshot: Snapshot) -> RunEntry:
     """Return the line of a run with the counts of its rows, each of which counts as requested."""
     table = snapshot.rollouts
     scored = table.select("outcome:scored")
-    left = len(table.select('outcome:"not ended"'))
+    unended = len(table.select('outcome:"not ended"'))
     rewards = table.numbers("reward")[scored]
     return replace(
         entry,
-        state=RunState.STOPPED if left or not len(table) else RunState.DONE,
+        state=RunState.STOPPED if unended or not len(table) else RunState.DONE,
         requested=len(table),
         scored=len(scored),
-        failed=len(table) - len(scored) - left,
+        failed=len(table) - len(scored) - unended,
         mean_reward=float(rewards.mean()) if len(rewards) else None,
     )
 
