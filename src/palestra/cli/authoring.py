@@ -190,11 +190,17 @@ DEV_TEST_S = 24 * 3600.0
 RESOURCES = "resources_servers"
 
 
-def ng_init(overrides: list[str]) -> int:
-    """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`."""
-    from palestra.cli.scaffolding import init
+def ng_init(overrides: list[str], next_commands: Sequence[str] = ()) -> int:
+    """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`.
 
-    return init(InitArgs(name=_entrypoint(overrides).entrypoint, shadow=True))
+    `next_commands`: the commands to print at the end; empty for those of `palestra`.
+    """
+    from palestra.cli.scaffolding import NEXT_COMMANDS, init, warn_built_in
+
+    args = InitArgs(name=_entrypoint(overrides).entrypoint, shadow=True)
+    code = init(args, next_commands=next_commands or NEXT_COMMANDS)
+    warn_built_in(Path(args.name).name)
+    return code
 
 
 def _entrypoint(overrides: list[str]) -> EntrypointArgs:
@@ -271,7 +277,7 @@ def server_folder(folder_name: str) -> Path:
             if (newer := renamed(folder_name)) and candidate.name == Path(newer.new).name:
                 notice(f"warning: {newer}")
             return candidate
-    near = nearest(folder_name, [folder.name for folder in _all((RESOURCES,))])
+    near = nearest(Path(folder_name).name, [folder.name for folder in _all((RESOURCES,))])
     raise ConfigError(
         f"{folder_name} is not a server's folder" + (f"; did you mean {near!r}?" if near else ""),
         hint="a folder like resources_servers/my_env, with app.py in it",
