@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 UV := $(BIN)/python -m uv
 
-.PHONY: demo test test-python test-wheel test-all test-vllm test-clients test-trl train-example check site names docs lock clean help
+.PHONY: demo test test-python test-wheel test-all test-vllm test-clients test-trl train-example check site names docs viewer viewer-check lock clean help
 
 help:
 	@echo "make demo      install, and score the embedded model on real tasks"
@@ -22,6 +22,8 @@ help:
 	@echo "make site      build the documentation into build/site"
 	@echo "make names     record the names that packages offer to each other"
 	@echo "make docs      check that the documents' links and commands are true"
+	@echo "make viewer    build the page of palestra view from viewer-ui; needs Node 20 and npm"
+	@echo "make viewer-check  the same, and an error when the built page in the tree is another"
 
 GYM := packages/palestra-gym
 $(INSTALLED): requirements.lock pyproject.toml $(GYM)/pyproject.toml
@@ -38,6 +40,7 @@ demo: $(INSTALLED)
 	$(BIN)/palestra models fetch local
 	@echo "== 25 reasoning tasks, 4 rollouts each"
 	$(BIN)/palestra eval reasoning_gym --model local --limit 25 --repeats 4 --max-output-tokens 48
+	@echo "== look at its rollouts in the browser: $(BIN)/palestra view runs"
 
 
 # Files of tests are spread over processes, in the order of tests/conftest.py. Those marked alone (each
@@ -116,6 +119,24 @@ names: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/pytest tests/docs
+
+# The page of `palestra view`. What is built is in the tree, so only who changes it needs Node.
+UI := viewer-ui
+$(UI)/node_modules/.package-lock.json: $(UI)/package-lock.json
+	@command -v npm >/dev/null || { echo "The viewer's page is built with Node 20 and npm; npm is not there." >&2; exit 1; }
+	cd $(UI) && npm ci --ignore-scripts
+	@touch $@
+
+viewer: $(INSTALLED) $(UI)/node_modules/.package-lock.json
+	$(BIN)/python scripts/viewer_types.py
+	cd $(UI) && npm run --silent types && npm run --silent build
+
+# Built into another folder and compared byte by byte, so that nothing in the tree hides a difference.
+viewer-check: $(INSTALLED) $(UI)/node_modules/.package-lock.json
+	$(BIN)/python scripts/viewer_types.py --check
+	rm -rf build/viewer
+	cd $(UI) && npm run --silent types && node build.mjs ../build/viewer
+	diff -r build/viewer src/palestra/viewer/static || { echo "The built page is not current: run make viewer and commit it." >&2; exit 1; }
 
 lock:
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \

@@ -1,8 +1,11 @@
-"""`python -m benchmarks.training_client [--seconds 20]`: a trainer's client against a collection.
+"""`python -m benchmarks.training_client [--seconds 20]`: a trainer's clients against a collection.
 
 The same rollouts (two model calls, one tool call, everything in this process, a fake endpoint in
 another) by `RolloutClient.gather` and by `Collector.collect` with its journal, in turns. The
 client writes no file; it checks rows, watches, captures turns and makes outcomes.
+
+Behind a service the CPU of both sides counts: the service and its client are in this process too, and
+speak over a socket. `FleetPool` has one fleet, the same one.
 
 First without token ids. Then with the ids and log probs of every token on the items, as a trainer
 has them: here the benchmark puts them there itself, in both ways alike.
@@ -13,7 +16,8 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any, Self
 
 from benchmarks import machine
 from benchmarks.processes import helper
@@ -21,11 +25,20 @@ from benchmarks.rollout_overhead.chunks import IN_FLIGHT
 from benchmarks.rollout_overhead.embedded import config, contender
 from benchmarks.rollout_overhead.payloads import row
 from benchmarks.samples import p10, summary, table
-from palestra.fleet import EMBEDDED, Fleet, rare_collections
+from palestra.fleet import EMBEDDED, Fleet, listen, rare_collections, serving
 from palestra.responses_api_models.vllm_model.app import VLLMModel
 from palestra.schema import FunctionCallOutput, Response, ResponseCreateParams
 from palestra.server import Session
-from palestra.training import ClientSettings, Completed, RolloutClient, RolloutRequest
+from palestra.training import (
+    ClientSettings,
+    Completed,
+    FleetPool,
+    RemoteRolloutClient,
+    RolloutClient,
+    RolloutRequest,
+    RolloutSource,
+)
+from palestra.training.service import RolloutService
 
 ROLLOUTS = 192
 ASKING_NONE = "RolloutClient, token_ids=False"
@@ -37,7 +50,7 @@ WARM_UP = 6
 Chunk = Callable[[int], Awaitable[float]]
 
 
-def gathering(client: RolloutClient) -> Chunk:
+def gathering(client: RolloutSource) -> Chunk:
     """Ask for so many rollouts, and take all of them."""
     rows = [row(task) for task in range(ROLLOUTS)]
 
@@ -48,6 +61,31 @@ def gathering(client: RolloutClient) -> Chunk:
         return sum(outcome.reward for outcome in found if isinstance(outcome, Completed))
 
     return gather
+
+
+@contextlib.asynccontextmanager
+async def behind_service(source: RolloutSource) -> AsyncIterator[RolloutSource]:
+    """A client of a service over an entered client, in this process."""
+    service, sock = RolloutService(source), listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    async with serving(service.app(), sock), service, RemoteRolloutClient(url) as client:
+        yield client
+
+
+class Entered:
+    """A client that somebody else enters and leaves."""
+
+    def __init__(self, client: RolloutClient) -> None:
+        self._client = client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Nothing: its owner leaves it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
 
 
 @contextlib.contextmanager
@@ -83,6 +121,10 @@ async def measure(url: str, seconds: float, clients: Mapping[str, bool]) -> dict
             await stack.enter_async_context(rare_collections())
             client = await stack.enter_async_context(RolloutClient(fleet, settings))
             ways[title] = gathering(client)
+            remote = await stack.enter_async_context(behind_service(client))
+            ways[f"{title}, behind a service"] = gathering(remote)
+            alone = FleetPool({"alone": lambda client=client: Entered(client)})
+            ways[f"{title}, in a FleetPool"] = gathering(await stack.enter_async_context(alone))
         values: dict[str, list[float]] = {title: [] for title in ways}
         for chunk in ways.values():
             for _ in range(WARM_UP):
@@ -97,14 +139,15 @@ async def measure(url: str, seconds: float, clients: Mapping[str, bool]) -> dict
 
 
 def report(values: dict[str, list[float]]) -> str:
-    """The table, ratios by p10."""
+    """The table, ratios by p10: against the collection, and against the client."""
     base = p10(values["Collector.collect"])
+    client = p10(next(found for title, found in values.items() if title.startswith("Rollout")))
     rows = []
     for title, found in values.items():
         low, middle, mean = summary(found)
-        ratio = f"{low / base:.3f}"
-        rows.append((title, f"{low:.4f}", f"{middle:.4f}", f"{mean:.4f}", ratio, str(len(found))))
-    header = ("CPU ms per rollout", "p10", "median", "mean", "x collect", "chunks")
+        ratios = (f"{low / base:.3f}", f"{low / client:.3f}")
+        rows.append((title, f"{low:.4f}", f"{middle:.4f}", f"{mean:.4f}", *ratios, str(len(found))))
+    header = ("CPU ms per rollout", "p10", "median", "mean", "x collect", "x client", "chunks")
     return table(header, rows)
 
 

@@ -30,6 +30,7 @@ def verify(answer: str, want: str) -> float:
 """
 MAKE_OR_SERVE = {
     "benchmark prepare",
+    "cluster merge-runs",
     "cluster merge-shards",
     "cluster rollouts",
     "cluster run-cmd",

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import socket
@@ -38,6 +39,8 @@ policy_model:
 """Of the README's reader, whose model would ramble for a minute: nobody looks at what it says."""
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
+SERVING = ("ng_run", "palestra run", "palestra serve-rollouts", "gym env start")
+READY = re.compile("servers ready!|rollout service ready")
 IN_A_SHELL = set("|&;<>$`*?~#")
 """What of a command only a shell does."""
 
@@ -116,7 +119,7 @@ class Reader:
 
     def types(self, command: str) -> subprocess.CompletedProcess[str]:
         """Run one command to its end; a fleet is left running."""
-        if command.startswith(("ng_run", "palestra run", "gym env start")):
+        if command.startswith(SERVING):
             return self._start(command)
         word, *arguments = shlex.split(command)
         ours = word.startswith(("palestra", "ng_", "nemo_gym_")) and not IN_A_SHELL & {*command}
@@ -149,7 +152,7 @@ class Reader:
             )
         self._fleets.append(fleet)
         deadline = time.monotonic() + START_DEADLINE_S
-        while "servers ready!" not in log.read_text() and time.monotonic() < deadline:
+        while not READY.search(log.read_text()) and time.monotonic() < deadline:
             if fleet.poll() is not None:
                 break
             time.sleep(0.1)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -167,9 +167,10 @@ class Folder:
         routes: Routes | None = None,
         tasks: TaskRows | None = None,
         limit: int | None = None,
+        only: Sequence[str] = (),
     ) -> StoredRollouts:
         chosen = routes or Routes({}, ENVIRONMENT)
-        return StoredRollouts(self.rollouts, chosen, limit=limit, tasks=tasks)
+        return StoredRollouts(self.rollouts, chosen, limit=limit, only=only, tasks=tasks)
 
     def reverify(
         self,

@@ -677,3 +677,30 @@ def test_pairs_of_continuous_rewards_do_not_grow_for_ever() -> None:
 
     assert len(found.pairs) == MOST_PAIRS
     assert found.as_json()["other_pairs"] == found.changed - 10
+
+
+# Single rollouts
+
+
+def test_only_the_named_rollouts_are_verified(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0), stored(17), stored(17, _ng_rollout_index=3)])
+
+    chosen = folder.stored(only=["17:3"])
+
+    assert chosen.check().rows == 1
+    assert [row.line for row in chosen.rows(1)] == [3]
+
+
+def test_a_named_rollout_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0)])
+
+    with pytest.raises(InputDataError, match="no rollout 17:3"):
+        folder.stored(only=["0:0", "17:3"]).check()
+
+
+def test_other_named_rollouts_are_other_rows(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0), stored(1)])
+
+    digests = [folder.stored(only=[name]).check().digest for name in ("0:0", "1:0")]
+
+    assert digests[0] != digests[1]

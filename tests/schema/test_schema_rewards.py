@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from palestra.schema import finite_reward, no_reward
+from palestra.schema import VerifyResponse, finite_reward, no_reward
 
 
 class Unprintable:
@@ -32,3 +32,15 @@ def test_what_was_given_instead_is_shown_in_a_line(value: Any) -> None:
 def test_a_number_with_too_many_digits_to_print_is_no_reward() -> None:
     assert finite_reward(10**5000) is None
     assert "cannot be shown" in no_reward(10**5000)
+
+
+def test_evidence_of_a_reward_goes_through_unchanged() -> None:
+    evidence = {"polite": [{"item": 0, "start": 0, "end": 6}]}
+    fields = {
+        "responses_create_params": {"input": "hi"},
+        "response": {"id": "r", "created_at": 0, "model": "m", "output": []},
+    }
+
+    verdict = VerifyResponse.model_validate({**fields, "reward": 1.0, "reward_evidence": evidence})
+
+    assert verdict.model_dump(exclude_unset=True)["reward_evidence"] == evidence

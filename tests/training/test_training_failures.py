@@ -179,39 +179,6 @@ async def test_what_is_still_queued_at_the_end_of_the_batch_has_failed_in_time()
     assert any("not started within" in one.message for one in found if isinstance(one, Failed))
 
 
-async def test_a_request_may_have_a_deadline_of_its_own() -> None:
-    async def hangs(key: Key, attempt: int) -> float:
-        if key.task_id == 1:
-            await asyncio.Event().wait()
-        return 1.0
-
-    hurried = [request(0), request(1, deadline_s=0.05), request(2)]
-    async with trainer(hangs, on_incomplete=OnIncomplete.MASK) as (client, *_):
-        found = (await client.submit(hurried).gather())[1]
-
-    assert isinstance(found, Failed)
-    assert found.failure is FailureClass.TIMEOUT
-
-
-async def test_what_the_trainer_cancels_ends_as_cancelled_and_is_not_missing() -> None:
-    held = asyncio.Event()
-
-    async def waits(key: Key, attempt: int) -> float:
-        if key.task_id == 1:
-            await held.wait()
-        return 1.0
-
-    async with trainer(waits) as (client, agent, _):
-        handle = client.submit(requests(3))
-        await agent.until_begun(3)
-        handle.cancel([Key(1, 0)])
-        found = await handle.gather()
-
-    assert isinstance(found[1], Failed)
-    assert found[1].failure is FailureClass.CANCELLED
-    assert agent.running == 0
-
-
 async def test_a_cancelled_ticket_in_the_queue_never_runs() -> None:
     async with trainer(lambda *_: 1.0) as (client, agent, _):
         client.pause()

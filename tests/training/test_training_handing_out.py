@@ -18,7 +18,7 @@ from training_world import (
     trainer,
 )
 
-from palestra.errors import InputDataError, RunFailed, VerifierError
+from palestra.errors import RunFailed, VerifierError
 from palestra.fleet import ChildExit
 from palestra.training import (
     ClientSettings,
@@ -137,13 +137,6 @@ async def test_gathering_what_was_taken_already_is_refused() -> None:
             RuntimeError, match="1 outcomes of this submission were already returned"
         ):
             await handle.gather()
-
-
-async def test_cancelling_what_was_not_asked_for_is_refused() -> None:
-    async with trainer(lambda *_: 1.0) as (client, *_):
-        handle = client.submit(requests(2))
-        with pytest.raises(InputDataError, match="not in this submission: 7:0"):
-            handle.cancel([Key(7, 0), Key(0, 0)])
 
 
 # Nobody waits for ever

@@ -1,5 +1,6 @@
 """What the model servers behind a trainer are told and asked, and what their silence means."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -137,3 +138,22 @@ def test_what_an_environment_asks_is_known_as_such_in_other_processes() -> None:
 
     assert context_from_headers(sent).in_environment
     assert not context_from_headers(context_headers(CallContext(row=ROLLOUT))).in_environment
+
+
+async def test_the_lease_of_a_run_is_renewed_although_a_model_server_is_busy() -> None:
+    calls = Calls(one=fine, other=busy)
+    models = ModelServers(calls, "run", lease_s=0.03)  # type: ignore[arg-type]  # what it uses
+    renewing = asyncio.create_task(models.keep_open())
+    async with asyncio.timeout(10):
+        while len(calls.asked) < 6:  # noqa: ASYNC110  # each of its calls is one
+            await asyncio.sleep(0.005)
+    renewing.cancel()
+
+    assert set(calls.asked) == {"one/training/run", "other/training/run"}
+
+
+async def test_a_client_that_captures_nothing_renews_nothing() -> None:
+    calls = Calls(one=fine)
+    await ModelServers(calls, "run", capture=False).keep_open()  # type: ignore[arg-type]
+
+    assert calls.asked == []

@@ -34,10 +34,8 @@ from palestra.fleet import ChildExit
 from palestra.training import (
     Attempts,
     Completed,
-    Failed,
     FailureClass,
     IncompleteRollouts,
-    InvalidLogprobs,
     Key,
     OnIncomplete,
     OnViolation,
@@ -61,38 +59,6 @@ def failing(*bad: Key) -> Any:
     return script
 
 
-async def test_raise_tells_at_once_and_stops_what_still_runs() -> None:
-    async def script(key: Key, attempt: int) -> float:
-        if key.task_id == 0:
-            return 1.0
-        if key.task_id == 1:
-            raise VerifierError("it raised")
-        await asyncio.Event().wait()
-        return 1.0
-
-    async with trainer(script) as (client, agent, _):
-        handle = client.submit(requests(4))
-        with pytest.raises(IncompleteRollouts) as found:
-            await handle.gather()
-        assert agent.running == 0
-
-    assert (found.value.requested, found.value.received) == (4, 1)
-    assert found.value.missing == (Key(1, 0), Key(2, 0), Key(3, 0))
-    assert found.value.failures == {"verifier_error": 1, "unfinished": 2}
-    assert "it raised" in found.value.cause.sentence
-    assert handle.summary().adds_up
-
-
-async def test_drop_group_cancels_and_drops_the_group_of_a_failed_rollout() -> None:
-    policy = OnIncomplete.DROP_GROUP
-    async with trainer(failing(Key(1, 2)), on_incomplete=policy) as (client, *_):
-        handle = client.submit(requests(3, 4))
-        groups = [group async for group in handle.groups(4)]
-
-    assert sorted(group.group_id for group in groups) == [0, 2]
-    assert all(len(group.completed) == 4 for group in groups)
-
-
 async def test_drop_group_keeps_a_group_with_enough_members() -> None:
     settings = {"on_incomplete": OnIncomplete.DROP_GROUP, "min_group_fraction": 0.75}
     bad = (Key(0, 1), Key(1, 0), Key(1, 1))
@@ -102,56 +68,12 @@ async def test_drop_group_keeps_a_group_with_enough_members() -> None:
     assert [(group.group_id, len(group.completed)) for group in groups] == [(0, 3)]
 
 
-async def test_mask_keeps_the_size_of_a_group_and_statistics_leave_the_failed_out() -> None:
-    async with trainer(failing(Key(0, 1)), on_incomplete=OnIncomplete.MASK) as (client, *_):
-        (group,) = [group async for group in client.submit(requests(1, 4)).groups(4)]
-
-    assert [type(outcome) for outcome in group.outcomes] == [Completed, Failed, *[Completed] * 2]
-    assert group.rewards == [1.0, 1.0, 1.0]
-
-
 async def test_return_partial_yields_what_came() -> None:
     policy = OnIncomplete.RETURN_PARTIAL
     async with trainer(failing(Key(0, 1)), on_incomplete=policy) as (client, *_):
         (group,) = [group async for group in client.submit(requests(1, 4)).groups(4)]
 
     assert len(group.outcomes) == 3
-
-
-@pytest.mark.parametrize("policy", list(OnIncomplete))
-async def test_no_policy_turns_an_empty_batch_into_an_empty_epoch(policy: OnIncomplete) -> None:
-    async with trainer(failing(Key(0, 0), Key(0, 1)), on_incomplete=policy) as (client, *_):
-        with pytest.raises(IncompleteRollouts):
-            _ = [group async for group in client.submit(requests(1, 2)).groups(2)]
-
-
-async def test_a_group_is_yielded_while_others_still_run() -> None:
-    held = asyncio.Event()
-
-    async def script(key: Key, attempt: int) -> float:
-        if key.task_id == 0:
-            await held.wait()
-        return float(key.task_id)
-
-    async with trainer(script) as (client, *_):
-        groups = client.submit(requests(2, 3)).groups(3)
-        first = await anext(groups)
-        held.set()
-        second = await anext(groups)
-
-    assert (first.group_id, second.group_id) == (1, 0)
-
-
-async def test_gather_keeps_the_order_of_the_requests() -> None:
-    async def script(key: Key, attempt: int) -> float:
-        for _ in range(10 - int(key.task_id)):
-            await asyncio.sleep(0)
-        return 1.0
-
-    async with trainer(script) as (client, *_):
-        found = await client.submit(requests(8)).gather()
-
-    assert [outcome.task_id for outcome in found] == list(range(8))
 
 
 async def test_a_killed_agent_is_named_with_its_signal_and_what_to_lower() -> None:
@@ -230,12 +152,6 @@ def nan_until(attempts: int) -> Any:
         return answer(1.0, said(logprobs=[math.nan if attempt <= attempts else -1.0]))
 
     return script
-
-
-async def test_log_probs_that_are_none_end_the_batch() -> None:
-    async with trainer(nan_until(9)) as (client, *_):
-        with pytest.raises(InvalidLogprobs, match="None at 0"):
-            await client.submit(requests(3)).gather()
 
 
 async def test_a_nan_may_be_asked_for_again() -> None:
@@ -408,21 +324,6 @@ async def test_nothing_is_started_while_memory_is_short_but_one_at_a_time() -> N
         await handle.gather()
 
     assert agent.most_running == 1
-
-
-async def test_leaving_early_cancels_and_awaits_everything() -> None:
-    async def script(key: Key, attempt: int) -> float:
-        if key.task_id:
-            await asyncio.Event().wait()
-        return 1.0
-
-    async with trainer(script) as (client, agent, _):
-        async with client.submit(requests(9)) as handle:
-            await anext(aiter(handle))
-        assert agent.running == 0
-
-    assert handle.summary().failed == {"cancelled": 8}
-    assert handle.summary().adds_up
 
 
 def random_fault(key: Key, attempt: int, seed: int) -> Any:

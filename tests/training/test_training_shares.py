@@ -235,12 +235,6 @@ async def test_an_error_has_the_members_of_groups_that_were_not_whole_yet() -> N
 # An empty batch, and weights that nobody knows
 
 
-async def test_an_empty_submission_is_refused() -> None:
-    async with trainer(lambda *_: 1.0) as (client, *_):
-        with pytest.raises(InputDataError, match="the list of requests is empty"):
-            client.submit([])
-
-
 def test_the_sync_twin_and_adapters_refuse_what_is_empty() -> None:
     agent = ToldAgent(lambda *_: 1.0)
     with (
@@ -278,16 +272,6 @@ def test_a_turn_of_an_unknown_version_is_as_old_as_its_attempt() -> None:
 
     assert completed(*turns, weights_start=4).oldest_weights == 4
     assert completed(*turns, weights_start=None).oldest_weights is None
-
-
-async def test_a_submission_may_have_policies_of_its_own() -> None:
-    async with trainer(fails) as (client, *_):
-        mine = client.submit(requests(3, 2), on_incomplete="mask", min_fraction=0.5)
-        found = await mine.gather()
-        with pytest.raises(IncompleteRollouts):
-            await client.submit(requests(3, 2)).gather()
-
-    assert sum(isinstance(outcome, Completed) for outcome in found) == 4
 
 
 async def test_a_policy_of_a_submission_that_is_none_is_refused() -> None:

@@ -5,12 +5,14 @@ write reports.
 frames.
 """
 
+from palestra.analysis.assemble import assemble
 from palestra.analysis.comparison.compare import comparison_of
 from palestra.analysis.comparison.pairing import (
     ComparedRun,
     load_side,
     pair_tasks,
     refuse_shared_files,
+    side_of,
 )
 from palestra.analysis.comparison.result import (
     Comparison,
@@ -20,14 +22,54 @@ from palestra.analysis.comparison.result import (
     RunCounts,
     judge_comparison,
 )
-from palestra.analysis.frame import RowPositions, RunCompleteness, RunFrame
+from palestra.analysis.fingerprints import fingerprint
+from palestra.analysis.frame import AgentName, Endings, RowPositions, RunCompleteness, RunFrame
 from palestra.analysis.intervals import Estimate, estimate_difference, estimate_level
-from palestra.analysis.load import load_run
+from palestra.analysis.load import family_of, load_run, without_garbage
 from palestra.analysis.manifests import MixedRuns
-from palestra.analysis.report.markup import html_table
-from palestra.analysis.report.transcript import Entry, output_entries, prompt_entries
+from palestra.analysis.queries.parsing import parse_query
+from palestra.analysis.queries.tree import (
+    BetweenTerm,
+    ComparedTerm,
+    Condition,
+    ContainsTerm,
+    HasTerm,
+    Query,
+    QueryError,
+    WordTerm,
+    decide_query,
+    matches_query,
+)
+from palestra.analysis.report.facts import Bar, CurvePoint, LengthBin, Lengths, Spread
+from palestra.analysis.report.markup import (
+    Markup,
+    amount,
+    html_table,
+    percent,
+    tag,
+    together,
+    visible,
+    visible_line,
+)
+from palestra.analysis.report.statements import (
+    Component,
+    Ending,
+    KeyFigure,
+    Remark,
+    ReportValues,
+    report_values,
+)
+from palestra.analysis.report.transcript import Entry, output_entries, prompt_entries, question
 from palestra.analysis.report.write import write_report
 from palestra.analysis.run_head import RunHead, run_head
+from palestra.analysis.scan import (
+    UNREADABLE,
+    RowBlock,
+    RowReader,
+    decode_value,
+    split_row,
+    why_no_row,
+)
 from palestra.analysis.seeds.answers import read_answers
 from palestra.analysis.seeds.scores import (
     ModelScores,
@@ -59,63 +101,119 @@ from palestra.analysis.summary import (
     summarize,
     write_agent_metrics,
 )
+from palestra.analysis.tables import Codes, FailedAttempt, KeyTable, RowPlace, ScannedRun
 from palestra.analysis.task_rows import profile_tasks, write_reward_profiling
-from palestra.analysis.views import OverRequested, PassAtK, Range, RangeAtK
+from palestra.analysis.views import (
+    OverRequested,
+    PassAtK,
+    Range,
+    RangeAtK,
+    solved_by_group,
+)
 
 __all__ = [
+    "UNREADABLE",
+    "AgentName",
+    "Bar",
+    "BetweenTerm",
+    "Codes",
     "ComparedRun",
+    "ComparedTerm",
     "Comparison",
+    "Component",
+    "Condition",
+    "ContainsTerm",
+    "CurvePoint",
+    "Ending",
+    "Endings",
     "Entry",
     "Estimate",
+    "FailedAttempt",
     "Files",
     "GroupScores",
     "GroupSummary",
+    "HasTerm",
     "JudgedTask",
+    "KeyFigure",
+    "KeyTable",
+    "LengthBin",
+    "Lengths",
+    "Markup",
     "MetricComparison",
     "MixedRuns",
     "ModelScores",
     "OverRequested",
     "PassAtK",
+    "Query",
+    "QueryError",
     "Range",
     "RangeAtK",
     "RateBand",
     "Regression",
     "RegressionGate",
+    "Remark",
+    "ReportValues",
+    "RowBlock",
+    "RowPlace",
     "RowPositions",
+    "RowReader",
     "RunCompleteness",
     "RunCounts",
     "RunFrame",
     "RunHead",
     "RunSummary",
+    "ScannedRun",
     "SeedRun",
     "SeedScore",
     "Selection",
     "SelectionCriteria",
+    "Spread",
     "TaskVerdict",
+    "WordTerm",
     "agent_metrics",
+    "amount",
+    "assemble",
     "check_destination",
     "comparison_of",
+    "decide_query",
+    "decode_value",
     "estimate_difference",
     "estimate_level",
     "export_selection",
+    "family_of",
+    "fingerprint",
     "html_table",
     "judge_comparison",
     "load_run",
     "load_side",
     "majorities_of",
+    "matches_query",
     "output_entries",
     "pair_tasks",
+    "parse_query",
+    "percent",
     "profile_tasks",
     "prompt_entries",
     "provenance_path",
+    "question",
     "read_answers",
     "refuse_shared_files",
+    "report_values",
     "rollout_files",
     "run_head",
     "score_model",
     "selection_of",
     "selection_origin",
+    "side_of",
+    "solved_by_group",
+    "split_row",
     "summarize",
+    "tag",
+    "together",
+    "visible",
+    "visible_line",
+    "why_no_row",
+    "without_garbage",
     "write_agent_metrics",
     "write_report",
     "write_reward_profiling",

@@ -56,12 +56,17 @@ def fingerprints(inputs: Iterable[Path]) -> Fingerprints:
         written = _digest(_as_written(row))
         first = prints_of_task.get(task)
         if first is None:
-            prints_of_task[task] = written, _digest(_canonical(row))
-        elif first[0] != written and first[1] != _digest(_canonical(row)):
+            prints_of_task[task] = written, fingerprint(row)
+        elif first[0] != written and first[1] != fingerprint(row):
             mixed.setdefault(task, row_place)
     if mixed:
         raise _mixed(mixed)
     return {task: meaning for task, (_, meaning) in prints_of_task.items()}
+
+
+def fingerprint(row: RawRow) -> bytes:
+    """Return the digest of the task of one materialized row."""
+    return _digest(_canonical(row))
 
 
 def task_fields(row: JsonObject) -> JsonDict:

@@ -77,7 +77,7 @@ def load_run(
     unvouched = check_one_run(inputs_from, rollouts_from)
     failures_from = failure_files(failures_path, rollouts_from)
     scan = _Scan(group_by)
-    with _no_garbage():
+    with without_garbage():
         inputs = scan.inputs(inputs_from)
         rollouts, columns, endings = scan.rollouts(
             rollouts_from, allow_partial=allow_partial, may_be_empty=allow_unscored
@@ -99,7 +99,7 @@ def load_run(
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
+def without_garbage() -> Iterator[None]:
     """Disable the garbage collector during a scan. Rows have no reference cycles, and collection
     takes a fifth of the scan.
     """
@@ -189,7 +189,7 @@ class _Scan:
         table.agent.extend(_agent_codes(self.agents, block.field(AGENT_REF)))
         if self._group_by:
             families = block.field(self._group_by[0])
-            names = [_family(value, self._group_by[1:]) for value in families]
+            names = [family_of(value, self._group_by[1:]) for value in families]
             table.family.extend(_family_codes(self.families, names))
 
 
@@ -222,7 +222,7 @@ def _agent_code(agents: Codes[AgentName], name: object, kind: object) -> int:
     return agents.codes([AgentName(name, kind if isinstance(kind, str) else "")])[0]
 
 
-def _family(value: Any, inner: Sequence[str]) -> str | None:
+def family_of(value: Any, inner: Sequence[str]) -> str | None:
     """Return the text found by following the names `inner` from the field `value`; None if it is
     not a text.
     """

@@ -8,7 +8,7 @@ its characters and creates no Python objects.
 import json
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -63,22 +63,26 @@ class RowBlock:
         return f"{self.path} line {self.lines[at]}{key}"
 
 
+Refuse = Callable[[int, bytes], None]
+"""Takes the number and the bytes of a line that is not a row."""
+
+
 class RowReader:
     """Decodes rows. `group_by`: the name of a field or, as two or more names, the path of a field
-    inside an object.
+    inside an object. `nested`: what is decoded of an object inside a row.
 
     Most rows of a run have the same fields. So rows are decoded into a struct of the fields found
     so far, which is the fastest way. A row with a new field does not fit the struct; the block is
     then decoded row by row and the struct gets the new field.
     """
 
-    def __init__(self, group_by: Sequence[str] = ()) -> None:
-        self._nested: type[Nested] = Nested
+    def __init__(self, group_by: Sequence[str] = (), *, nested: type[Nested] = Nested) -> None:
+        self._nested = nested
         self._inner = group_by[1] if len(group_by) > 1 else ""
         if self._inner and can_name_a_field(self._inner):
             family = ("family", Any, msgspec.field(name=self._inner, default=None))
             nested_type: Any = msgspec.defstruct(
-                "NestedWithFamily", [family], bases=(Nested,), gc=False
+                "NestedWithFamily", [family], bases=(nested,), gc=False
             )
             self._nested = nested_type
         kinds: Any = bool | int | float | None | str | self._nested | list[msgspec.Raw]
@@ -93,19 +97,19 @@ class RowReader:
         """Yield the rows of a file in blocks. An incomplete last line raises InputDataError; with
         `torn`, a notice is appended there instead.
         """
+
+        def refuse(line: int, text: bytes) -> None:
+            if text.endswith(b"\n"):
+                raise _malformed(path, line, text)
+            if torn is None:
+                raise _torn(path, line)
+            torn.append(f"{path}: line {line} is torn (no end of line) and was left out")
+
         first, offset, empty = 1, 0, True
         for texts in _texts(path):
             offsets = list(accumulate(map(len, texts), initial=offset))
             lines = range(first, first + len(texts))
-            try:
-                rows = map(self._decode, texts)
-                columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
-                fields = dict(zip(self._names, columns, strict=True))
-                block = RowBlock(path, texts, fields, lines, offsets[:-1])
-            except UNREADABLE:
-                # a field of a new name, or a line that is blank, broken, or Python's own JSON
-                block = self._one_by_one(path, texts, lines, offsets, torn)
-                self._learn(block.fields)
+            block = self.decode(path, texts, lines, offsets[:-1], refuse)
             first, offset = first + len(texts), offsets[-1]
             if len(block):
                 empty = False
@@ -116,6 +120,28 @@ class RowReader:
                 hint="palestra diagnose says why nothing was scored; palestra profile --allow-partial "
                 "makes a report of the failures",
             )
+
+    def decode(
+        self,
+        path: Path,
+        texts: Sequence[bytes],
+        lines: Sequence[int],
+        offsets: Sequence[int],
+        refuse: Refuse,
+    ) -> RowBlock:
+        """Return the rows of some lines of a file. Blank lines are left out; so is a line that is
+        not a row, which `refuse` takes.
+        """
+        try:
+            rows = map(self._decode, texts)
+            columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
+            fields = dict(zip(self._names, columns, strict=True))
+            return RowBlock(path, texts, fields, lines, offsets)
+        except UNREADABLE:
+            # a field of a new name, or a line that is blank, broken, or Python's own JSON
+            block = self._one_by_one(path, texts, lines, offsets, refuse)
+            self._learn(block.fields)
+            return block
 
     def _learn(self, names: Iterable[str]) -> None:
         names = filter(can_name_a_field, names)
@@ -140,23 +166,19 @@ class RowReader:
         texts: Sequence[bytes],
         lines: Sequence[int],
         offsets: Sequence[int],
-        torn: list[str] | None,
+        refuse: Refuse,
     ) -> RowBlock:
         rows: list[Row] = []
         positions: list[int] = []
         for at, text in enumerate(texts):
-            if text.isspace():
+            if not text.strip():
                 continue
             row = self._row(text)
             if row is not None:
                 rows.append(row)
                 positions.append(at)
-            elif text.endswith(b"\n"):
-                raise _malformed(path, lines[at], text)
-            elif torn is None:
-                raise _torn(path, lines[at])
             else:
-                torn.append(f"{path}: line {lines[at]} is torn (no end of line) and was left out")
+                refuse(lines[at], text)
         return RowBlock(
             path,
             [texts[at] for at in positions],
@@ -184,12 +206,9 @@ class RowReader:
 
     def _shallow(self, value: Any) -> Value:
         if isinstance(value, Mapping):
-            fields = {
-                name: value.get(name) for name in ("usage", "incomplete_details", "name", "type")
-            }
-            return self._nested(
-                **fields, **({"family": value.get(self._inner)} if self._inner else {})
-            )
+            names = self._nested.__struct_encode_fields__
+            fields = zip(self._nested.__struct_fields__, map(value.get, names), strict=True)
+            return self._nested(**dict(fields))
         return [] if isinstance(value, list) else value
 
 
@@ -242,22 +261,27 @@ def _texts(path: Path) -> Iterator[list[bytes]]:
 
 
 def _malformed(path: Path, number: int, text: bytes) -> InputDataError:
+    is_utf8, reason = why_no_row(text)
+    if not is_utf8:
+        return InputDataError(
+            f"{path} is not UTF-8: line {number}, {reason}", hint="convert the file to UTF-8"
+        )
+    of_rows = " of rows" if reason.startswith("JSON") else ""
+    return InputDataError(
+        f"{path} is not JSONL{of_rows}: line {number} is {reason}",
+        hint="each line must be one complete JSON object",
+    )
+
+
+def why_no_row(text: bytes) -> tuple[bool, str]:
+    """Return whether a line that is not a row is UTF-8, and why it is not a row: `not JSON (…)`."""
     try:
         json.loads(text)
     except UnicodeDecodeError as error:
-        return InputDataError(
-            f"{path} is not UTF-8: line {number}, byte {error.start} ({error.reason})",
-            hint="convert the file to UTF-8",
-        )
+        return False, f"byte {error.start} ({error.reason})"
     except (ValueError, RecursionError) as error:
-        return InputDataError(
-            f"{path} is not JSONL: line {number} is not JSON ({error})",
-            hint="each line must be one complete JSON object",
-        )
-    return InputDataError(
-        f"{path} is not JSONL of rows: line {number} is JSON, but not a JSON object",
-        hint="each line must be one complete JSON object",
-    )
+        return True, f"not JSON ({error})"
+    return True, "JSON, but not a JSON object"
 
 
 def _torn(path: Path, number: int) -> InputDataError:

@@ -22,7 +22,7 @@ from palestra.api.components import (
     list_models,
 )
 from palestra.api.descriptors import check_descriptors, files_per_rollout, most_in_flight
-from palestra.api.diagnosis import diagnose
+from palestra.api.diagnosis import diagnose, secret_mask
 from palestra.api.doors import doors_of_agents
 from palestra.api.environment_files import (
     files_behind,
@@ -68,6 +68,7 @@ from palestra.api.rollout_records import (
     FailedAttempt,
     FailureGroup,
     RolloutRecord,
+    attempt_of,
     failure_groups,
     rollout_record,
 )
@@ -126,6 +127,7 @@ __all__ = [
     "acollect",
     "aevaluate",
     "ask_endpoints",
+    "attempt_of",
     "check_descriptors",
     "code_digest",
     "collect",
@@ -166,6 +168,7 @@ __all__ = [
     "run_entry",
     "run_semantics",
     "scores",
+    "secret_mask",
     "select",
     "server_semantics",
     "unfinished_run",

@@ -43,7 +43,7 @@ def diagnose(
         sources=tuple(inputs),
         logs=tuple(logs),
         doors_of=request_models,
-    ).masked(_mask())
+    ).masked(secret_mask())
 
 
 _KEYS: Final = re.compile(
@@ -53,7 +53,7 @@ _KEYS: Final = re.compile(
 settings."""
 
 
-def _mask() -> Callable[[str], str]:
+def secret_mask() -> Callable[[str], str]:
     """Return a function that masks this user's secrets, and any text that looks like a key or a
     password.
     """

@@ -18,12 +18,13 @@ from palestra.analysis import (
     TaskVerdict,
     html_table,
     load_run,
+    matches_query,
+    parse_query,
     rollout_files,
     run_head,
     write_report,
 )
 from palestra.api.diagnosis import diagnose
-from palestra.api.queries import parse_query
 from palestra.api.reverification import prepared_reverification
 from palestra.api.rollout_reading import read_rollouts, values_of
 from palestra.api.rollout_records import RolloutRecord, rollout_record
@@ -115,12 +116,12 @@ class Run:
     def rollouts(self, filter: str | None = None) -> Iterator[RolloutRecord]:  # noqa: A002
         """Yield the rollouts, one at a time, in the order of the tasks.
 
-        `filter`: a query, such as `reward<1 tools:search`; see `palestra.api.queries`. Raises
+        `filter`: a query, such as `reward<1 tools:search`; see `palestra.analysis.queries`. Raises
         ConfigError: the query cannot be read.
         """
-        condition = parse_query(filter or "")
+        query = parse_query(filter or "")
         records = read_rollouts(self.outputs)
-        return (record for record in records if condition(partial(values_of, record)))
+        return (record for record in records if matches_query(query, partial(values_of, record)))
 
     def rollout(self, task: TaskIndex, index: int) -> RolloutRecord:
         """Return one rollout. Raises InputDataError: the run has no such rollout."""

@@ -170,6 +170,7 @@ def prepared_reverification(
             args.rollouts,
             _routes(config, environment_name),
             limit=args.limit,
+            only=args.only,
             tasks=tasks,
             unverified=unverified,
         )

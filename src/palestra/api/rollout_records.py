@@ -189,7 +189,7 @@ def record_of(
         rollout=row[ROLLOUT_INDEX],
         row=row,
         result=result,
-        attempts=tuple(map(_attempt, failures)),
+        attempts=tuple(map(attempt_of, failures)),
         kept=failures_with_answer[-1] if failures_with_answer else None,
         remedy="" if result is not None else _remedy(failures),
     )
@@ -209,7 +209,7 @@ def failure_groups(outputs: Sequence[Path]) -> list[FailureGroup]:
     for key, row in last.items():
         groups.setdefault(str(row.get(FAILURE_CLASS)), []).append(key)
     failure_list = [
-        FailureGroup(name, _attempt(last[keys[0]]).message, len(keys), *keys[0])
+        FailureGroup(name, attempt_of(last[keys[0]]).message, len(keys), *keys[0])
         for name, keys in groups.items()
     ]
     return sorted(failure_list, key=lambda group: -group.count)
@@ -245,7 +245,8 @@ def _remedy(rows: Sequence[JsonObject]) -> str:
     return attempts.unscored(missing=0 if rows else 1).what_helps()
 
 
-def _attempt(row: JsonObject) -> FailedAttempt:
+def attempt_of(row: JsonObject) -> FailedAttempt:
+    """Return a failed attempt, from its row in the failures file."""
     hops = row.get("hops")
     number = row.get("attempt")
     return FailedAttempt(

@@ -4,7 +4,7 @@ prints it.
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.analysis import Estimate, GroupSummary, RunHead, load_run, summarize
+from palestra.analysis import Estimate, GroupSummary, RunFrame, RunHead, load_run, summarize
 from palestra.errors import ConfigError, PalestraError
 from palestra.rollouts import (
     RunManifests,
@@ -38,6 +38,10 @@ from palestra.schema import (
 RUNS_FOLDER: Final = Path("runs")
 """Where `palestra eval` writes its runs."""
 _LOCKS: Final = Path("/proc/locks")
+
+
+LoadRun = Callable[[Sequence[Path]], RunFrame]
+"""Loads the run that has these outputs, as far as it got."""
 
 
 class RunState(StrEnum):
@@ -106,13 +110,23 @@ def list_runs(folder: Path | str | None = None) -> tuple[RunEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.started_at, reverse=True))
 
 
-def run_entry(name: Path | str) -> RunEntry:
-    """Return the line of one run. Raises InputDataError: see `outputs_of`."""
+def run_entry(name: Path | str, *, load: LoadRun | None = None) -> RunEntry:
+    """Return the line of one run. Raises InputDataError: see `outputs_of`.
+
+    `load`: loads the scored rows at some paths; by default from the files.
+    """
     manifests = [RunPaths(output).manifest for output in outputs_of(name)]
-    return _entry([read_if_valid(path) for path in manifests], _live_counts())
+    group = [read_if_valid(path) for path in manifests]
+    return _entry(group, _live_counts(), load or _load_files)
 
 
-def _entry(group: RunManifests, live: Mapping[Path, tuple[int, int]]) -> RunEntry:
+def _load_files(outputs: Sequence[Path]) -> RunFrame:
+    return load_run(None, list(outputs), allow_partial=True)
+
+
+def _entry(
+    group: RunManifests, live: Mapping[Path, tuple[int, int]], load: LoadRun = _load_files
+) -> RunEntry:
     outputs = [output_beside(path) for path, _ in group]
     first = group[0][1]
     path = (
@@ -127,7 +141,7 @@ def _entry(group: RunManifests, live: Mapping[Path, tuple[int, int]]) -> RunEntr
     requested = first.requested if first.shard is None else first.shard.requested
     counts, problem = _Counts(), ""
     try:
-        counts = _counts_of(outputs, group, requested)
+        counts = _counts_of(outputs, group, requested, load)
     except PalestraError as error:
         problem = error.message
     running = [live[file] for output in outputs if (file := output.absolute()) in live]
@@ -163,14 +177,16 @@ class _Counts:
     interval: tuple[float, float] | None = None
 
 
-def _counts_of(outputs: Sequence[Path], group: RunManifests, requested: int) -> _Counts:
+def _counts_of(
+    outputs: Sequence[Path], group: RunManifests, requested: int, load: LoadRun
+) -> _Counts:
     is_whole = all(m is not None and m.accounted >= m.requested for _, m in group)
     if len(outputs) == 1 and is_whole and (profiled := _profiled(RunPaths(outputs[0]))):
         return profiled
     rollouts = [path for path in outputs if path.is_file() and path.stat().st_size]
     if not rollouts:
         return _Counts(failed=_unscored_count(outputs, requested))
-    frame = load_run(None, rollouts, allow_partial=True)
+    frame = load(rollouts)
     total = summarize(frame).total
     unended = frame.unscored.counts.get(Remedy.RESUME, 0)
     failed = total.requested - total.scored - unended

@@ -50,10 +50,10 @@ def stdout_for_json() -> Iterator[None]:
     """Keep standard output for the document that `say_json` prints.
 
     Everything else that the body prints goes to standard error: the lines of the command, and what
-    authors' code and child processes write.
+    authors' code and child processes write. Nothing changes where a program has replaced `sys.stdout`.
     """
     original = sys.__stdout__
-    if original is None:
+    if original is None or sys.stdout is not original:
         yield
         return
     original.flush()

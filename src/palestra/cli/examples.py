@@ -18,12 +18,21 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         "palestra show runs/mcqa-20260301-120000 17:3",
     ),
     "runs": ("palestra runs", "palestra runs out --json"),
+    "view": (
+        "palestra view",
+        "palestra view runs/mcqa-20260301-120000 --filter 'reward<1 tools:search'",
+        "palestra view runs/mcqa-20260301-120000 17:3 --text",
+    ),
     "completion": ("palestra completion bash --install", "palestra completion fish"),
     "run": (
         (
             "palestra run --config resources_servers/mcqa/configs/mcqa.yaml "
             "--config responses_api_models/local_model/configs/local_model.yaml"
         ),
+    ),
+    "serve-rollouts": (
+        "palestra serve-rollouts --config my_run.yaml --port 11500",
+        "palestra serve-rollouts --attached --host 0.0.0.0",
     ),
     "status": ("palestra status", "palestra status --wait 60", "palestra status --rollouts --json"),
     "config": ("palestra config --config my_run.yaml",),

@@ -146,11 +146,11 @@ def _show_example(details: ComponentDetails) -> None:
 def _show_run(args: ShowArgs) -> None:
     outputs = _outputs(args.subject)
     if args.rollout is not None:
-        record = api.rollout_record(outputs, *_key(args.rollout))
+        record = api.rollout_record(outputs, *rollout_key(args.rollout))
         if args.as_json:
             say_json(record.to_dict())
         else:
-            _show_rollout(record, args.subject)
+            show_rollout(record, args.subject)
     else:
         _show_summary(args, outputs)
 
@@ -166,7 +166,7 @@ def _outputs(subject: str) -> list[Path]:
         raise
 
 
-def _key(text: str) -> tuple[int | str, int]:
+def rollout_key(text: str) -> tuple[int | str, int]:
     """Return the key in `17:3`; `17` is short for `17:0`. Raises ConfigError: it is no key."""
     task, colon, rollout = text.rpartition(":")
     if not colon:
@@ -221,7 +221,8 @@ def _show_failures(groups: Sequence[FailureGroup]) -> None:
         )
 
 
-def _show_rollout(record: RolloutRecord, subject: str) -> None:
+def show_rollout(record: RolloutRecord, subject: str) -> None:
+    """Print one rollout: its reward, its conversation, its failed attempts."""
     reward = "" if record.reward is None else f", reward {record.reward:g}"
     say(f"task {record.task}, rollout {record.rollout} of {subject}: {record.outcome}{reward}")
     if record.components:

@@ -10,6 +10,8 @@
     layout.py       the name of every file in a run's output folder
     records.py      JSON objects in files, JSON lines, the last lines of logs
     growth.py       more seeds for a run; runs of one plan as one
+    login_node.py   commands and files by ssh, for who submits from a laptop
+    uploads.py      what such a submission takes along
     shard.py        a shard's rows and its done file
     lease.py        one writer for each shard
     ports.py        free ports of a node
@@ -33,21 +35,27 @@ from typing import Any
 from palestra.cluster import ledger
 from palestra.cluster.commands import run_cmd
 from palestra.cluster.completeness import check_shards, write_completeness
+from palestra.cluster.configs import ClusterConfig, SshSettings, find_cluster
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.executors.here import to_stderr
 from palestra.cluster.following import RunStatus, Standing, UnitStatus, status_of
 from palestra.cluster.growth import JoinedRuns, join_runs
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.lease import CHECK_S, LeaseWatch
+from palestra.cluster.ledger import KnownRun, known_run, remember
+from palestra.cluster.login_node import LoginNode
+from palestra.cluster.options import inherited_variables
 from palestra.cluster.overrides import collect_settings
+from palestra.cluster.packaging import How, is_checkout, uncommitted
 from palestra.cluster.plan import Policy, Role, Run, read_plan
 from palestra.cluster.ports import PortLocks, address_here, answered
-from palestra.cluster.records import tail
+from palestra.cluster.records import read_object, tail
 from palestra.cluster.resubmit import resubmit
 from palestra.cluster.stamping import remember_stamped, stamp, with_stamped
 from palestra.cluster.submit import rollouts
 from palestra.cluster.submitter import Submission
 from palestra.cluster.units import folder_of, read_run
+from palestra.cluster.uploads import CLUSTER_FILE, CODE, pack, send, version_there
 from palestra.errors import ConfigError
 
 
@@ -83,17 +91,24 @@ def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submissio
 
 __all__ = [
     "CHECK_S",
+    "CLUSTER_FILE",
+    "CODE",
     "Arguments",
+    "ClusterConfig",
     "Executor",
+    "How",
     "JobFiles",
     "JoinedRuns",
+    "KnownRun",
     "LeaseWatch",
+    "LoginNode",
     "Policy",
     "PortLocks",
     "Role",
     "Run",
     "RunFiles",
     "RunStatus",
+    "SshSettings",
     "Standing",
     "Submission",
     "UnitStatus",
@@ -102,19 +117,29 @@ __all__ = [
     "check_shards",
     "collect_settings",
     "executor_for",
+    "find_cluster",
     "folder_of",
+    "inherited_variables",
+    "is_checkout",
     "join_runs",
+    "known_run",
     "ledger",
     "nemo_gym_rollouts",
+    "pack",
+    "read_object",
     "read_plan",
     "read_run",
+    "remember",
     "remember_stamped",
     "resubmit",
     "rollouts",
     "run_cmd",
+    "send",
     "stamp",
     "status_of",
     "tail",
+    "uncommitted",
+    "version_there",
     "with_stamped",
     "wrap_arguments",
     "write_completeness",

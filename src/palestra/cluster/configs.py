@@ -85,13 +85,28 @@ class ProbeSettings(BaseModel):
         return self
 
 
+class SshSettings(BaseModel):
+    """How to reach the login node of a cluster. What is not set, OpenSSH's own configuration says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: Line
+    user: Line | None = None
+    port: Annotated[PositiveInt, Field(le=65535)] | None = None
+    identity: Line | None = None
+    options: tuple[Line, ...] = ()
+    palestra: Line = "palestra"
+
+
 class ClusterConfig(BaseModel):
     """The settings of one cluster. `examples/example.yaml` explains every field."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     executor: Literal["slurm", "local", "none"] = "none"
-    runtime: Literal["pyxis", "apptainer", "podman", "none"] = "none"
+    ssh: SshSettings | None = None
+    job_dir: Line | None = None
+    runtime: Literal["pyxis", "apptainer", "singularity", "podman", "enroot", "none"] = "none"
     containers: dict[str, Line] = Field(default_factory=dict)
     mounts: tuple[str, ...] = ()
     account: Line | None = None
@@ -123,6 +138,10 @@ class ClusterConfig(BaseModel):
     @model_validator(mode="after")
     def _holds_together(self) -> "ClusterConfig":
         problems = env_problems(self.env, "env")
+        if (self.ssh is None) != (self.job_dir is None):
+            problems.append("ssh and job_dir: set both, or neither")
+        if self.job_dir is not None and not self.job_dir.startswith("/"):
+            problems.append(f"job_dir {self.job_dir}: an absolute path on the cluster")
         variable_problems = (variable_problem(name, "inherit_env") for name in self.inherit_env)
         problems += dict.fromkeys(filter(None, variable_problems))
         first, last = self.port_range or (1024, 1024)

@@ -14,10 +14,10 @@ from enum import StrEnum
 
 from palestra.cluster import ledger
 from palestra.cluster.executors import Executor, JobState, Phase
-from palestra.cluster.executors.executor import killed_by, reason_of
+from palestra.cluster.executors.executor import killed_by
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import PlannedJob, Run
-from palestra.cluster.records import read_object
+from palestra.cluster.records import read_object, reason_of
 from palestra.cluster.shard import NotDone, count, is_done
 from palestra.cluster.stamping import with_stamped
 from palestra.cluster.units import RunUnit, units_of
@@ -94,10 +94,10 @@ class RunStatus:
         return total
 
 
-def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
+def status_of(files: RunFiles, run: Run, executor: Executor, *, record: bool = True) -> RunStatus:
     """Return the status of all units of a run, with one query to the executor.
 
-    Raises ClusterUnreachable: the executor does not answer, so the status is unknown.
+    `record`: write units that never start to the ledger. Raises ClusterUnreachable: the executor does not answer, so the status is unknown.
     """
     units = units_of(files, run)
     # Of a shard that is done, other jobs may be left that will find so.
@@ -115,7 +115,8 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     status = RunStatus(
         run, tuple(_with_dependants(run, statuses)), executor.gpu_hours(submitted_ids)
     )
-    _record_those_that_never_start(files, status)
+    if record:
+        _record_those_that_never_start(files, status)
     return status
 
 

@@ -71,6 +71,14 @@ class KnownRun:
     output_dir: str
     executor: str
     timeout_s: float = 60.0
+    login: JsonDict | None = None
+    """For a run that was submitted from elsewhere: the settings `ssh` of its cluster."""
+    folder: str = ""
+    """Of such a run: the folder on the cluster where it was submitted."""
+    typed: str = ""
+    """Of such a run: its `--output-dir` as it was typed."""
+    variables: tuple[str, ...] = ()
+    """Of such a run: the variables that its jobs inherit from where a command is typed."""
 
 
 def registry_file(environ: Mapping[str, str] | None = None) -> Path:
@@ -96,5 +104,7 @@ def remember(run: KnownRun, path: Path | None = None) -> None:
 def known_run(name: str, path: Path | None = None) -> KnownRun | None:
     """Return the last run named `name`; None when there is none."""
     target = path or registry_file()
-    lines_of_run = [line for line in read_lines(target) if line.get("name") == name]
+    lines_of_run = [
+        line for line in read_lines(target) if name in {line.get("name"), line.get("typed") or None}
+    ]
     return KnownRun(**lines_of_run[-1]) if lines_of_run else None

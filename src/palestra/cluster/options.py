@@ -232,6 +232,19 @@ def raise_unset(problems: Sequence[str]) -> None:
         )
 
 
+def inherited_variables(
+    key: str | None, cluster: ClusterConfig, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables that jobs inherit from here, with their values.
+
+    `key`: the variable of the model's API key. Raises ConfigError: one has no value.
+    """
+    setting_of = dict.fromkeys(cluster.inherit_env, INHERITED)
+    setting_of.update({key: KEY_OPTION} if key else {})
+    raise_unset(unset(setting_of, environ))
+    return {name: environ[name] for name in setting_of}
+
+
 def missing_here(options: RolloutOptions, cluster: ClusterConfig, cwd: Path) -> list[str]:
     """Return a message for each path that the jobs will not find.
 

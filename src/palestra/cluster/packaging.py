@@ -28,6 +28,8 @@ LEFT_OUT: Final = frozenset(
 ENVIRONMENT: Final = ".env"
 """The name of files with environment variables (also `.env.local` and similar). They may contain
 secrets."""
+COMMIT_FILE: Final = ".palestra-commit"
+"""The file with the commit of code that was sent to a cluster."""
 MOST_BYTES: Final = 200 * 2**20
 TIMEOUT_S: Final = 60.0
 
@@ -52,11 +54,27 @@ def uncommitted(folder: Path) -> tuple[str, ...]:
 
 
 def code_version(folder: Path, how: How, installed: str) -> str:
-    """Return the manifest's text about the code: Palestra's version and, with `git`, the commit."""
-    if how != "git":
-        return installed
-    commit = _git(folder, "rev-parse", "HEAD").decode().strip()
-    return f"{installed} {commit}"
+    """Return the manifest's text about the code: Palestra's version and, with `git`, the commit.
+
+    Code that was sent from another machine has its commit in a file.
+    """
+    if how == "git":
+        return f"{installed} {commit_of(folder)}"
+    sent_commit = folder / COMMIT_FILE
+    return f"{installed} {sent_commit.read_text().strip()}" if sent_commit.is_file() else installed
+
+
+def commit_of(folder: Path) -> str:
+    """Return the commit of a checkout. Raises ConfigError: the folder has none."""
+    return _git(folder, "rev-parse", "HEAD").decode().strip()
+
+
+def is_checkout(folder: Path) -> bool:
+    """Whether git has a commit for this folder."""
+    try:
+        return bool(commit_of(folder))
+    except ConfigError:
+        return False
 
 
 def _git(folder: Path, *arguments: str) -> bytes:

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import hashlib
 import importlib.metadata
-import os
 import re
 import sys
 import sysconfig
@@ -22,7 +21,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from palestra.config import InstanceConfig, environment_of
 from palestra.errors import ConfigError, ServerDied
-from palestra.system import lock, run_async, uv_command
+from palestra.system import cache_folder, lock, run_async, uv_command
 
 BUILD_TIMEOUT_S = 1200.0
 REQUIREMENTS = "requirements.txt"
@@ -140,11 +139,7 @@ def _satisfied(item: str) -> bool:
 
 def cache_root(configured: str | None = None) -> Path:
     """Return the folder in which virtual environments are cached."""
-    if configured:
-        return Path(configured)
-    base = os.environ.get("PALESTRA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base else Path.home() / ".cache"
-    return (root if os.environ.get("PALESTRA_CACHE_DIR") else root / "palestra") / "venvs"
+    return Path(configured) if configured else cache_folder() / "venvs"
 
 
 async def interpreter_for(path: Path, *, cache: Path) -> Path:

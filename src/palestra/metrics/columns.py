@@ -108,6 +108,10 @@ class ColumnBuilder:
         self.not_finite: dict[str, int] = {}
         """How many values of a field were NaN or infinite."""
 
+    def __len__(self) -> int:
+        """Return the number of columns."""
+        return len(self._columns)
+
     def add(self, fields: Mapping[str, Sequence[Any]], rows: int) -> None:
         """Append `rows` rows with the values `fields`, in the format of `fields_of`."""
         usages = _usages(fields.get(RESPONSE, ()))

@@ -84,6 +84,7 @@ from palestra.rollouts.run_folders import (
     outputs_of,
     read_if_valid,
     runs_in,
+    runs_of,
 )
 
 __all__ = [
@@ -167,6 +168,7 @@ __all__ = [
     "reverify_command",
     "run",
     "runs_in",
+    "runs_of",
     "scored_beside",
     "scored_keys",
     "semantics_of",

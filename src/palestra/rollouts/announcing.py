@@ -83,13 +83,19 @@ def announced(output: Path, progress: Progress, *, run: str = "") -> Iterator[No
 
     def payload_bytes() -> bytes:
         accounting = progress.accounting
+        elapsed_s = time.monotonic() - progress.started
+        end_count = accounting.scored + accounting.failed
+        rate = (end_count - progress.done_before) / elapsed_s if elapsed_s > 0 else 0.0
         return orjson.dumps(
             {
                 "run": run,
                 "requested": accounting.requested,
                 "scored": accounting.scored,
                 "failed": accounting.failed,
-                "elapsed_s": round(time.monotonic() - progress.started, 1),
+                "mean_reward": accounting.mean_reward,
+                "elapsed_s": round(elapsed_s, 1),
+                "rate": rate,
+                "left_s": (accounting.requested - end_count) / rate if rate else None,
                 "last_failure": progress.last_failure,
                 "in_flight": in_flight(progress),
             }

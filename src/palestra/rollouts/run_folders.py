@@ -1,5 +1,6 @@
 """Finds the runs in a folder, and the files of one run, by their manifests."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -58,7 +59,11 @@ def runs_in(root: Path) -> list[RunManifests]:
     """Return the manifests of each run in a folder and below it. Shards of a run are together, and
     left out where the merged run exists.
     """
-    paths = sorted(root.rglob(f"*{MANIFEST_SUFFIX}"))
+    return runs_of(sorted(root.rglob(f"*{MANIFEST_SUFFIX}")))
+
+
+def runs_of(paths: Iterable[Path]) -> list[RunManifests]:
+    """Return the manifests at `paths`, those of each run together, as `runs_in` does."""
     manifests = [read_if_valid(path) for path in paths if path.is_file()]
     merged_digests = {m.digest for _, m in manifests if m is not None and m.shard is None}
     groups: dict[object, RunManifests] = {}

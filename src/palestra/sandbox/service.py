@@ -20,13 +20,10 @@ this machine, because another name may belong to a web page and resolve to this 
 
 import asyncio
 import contextlib
-import hmac
-import ipaddress
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Final, Self, TypeVar, final
-from urllib.parse import urlsplit
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -66,6 +63,7 @@ from palestra.schema import (
     json_schema_of,
     request_body,
 )
+from palestra.system import bears_token, names_this_machine
 
 T = TypeVar("T")
 
@@ -145,14 +143,14 @@ class SandboxService:
         """
         credentials = request.headers.get("authorization", "")
         if self._token:
-            if not hmac.compare_digest(credentials.encode(), f"Bearer {self._token}".encode()):
+            if not bears_token(credentials.encode(), self._token):
                 return _problem(
                     401,
                     WrongSetting(
                         "the sandbox service asks for its token", cause=KnownCause.NO_TOKEN
                     ),
                 )
-        elif not _names_this_machine(request.headers.get("host", "")):
+        elif not names_this_machine(request.headers.get("host", "")):
             allowed_hosts = "without a token the sandbox service is localhost or 127.0.0.1"
             return _problem(421, WrongSetting(allowed_hosts))
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -206,17 +204,6 @@ class SandboxService:
 
     async def _end(self, request: Request) -> Response:
         return _json(await self._conversations.end(request.path_params["id"]))
-
-
-def _names_this_machine(host: str) -> bool:
-    """Whether a Host header names this machine, so that it cannot come from another machine's web
-    page.
-    """
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

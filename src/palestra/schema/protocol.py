@@ -5,6 +5,7 @@ environment declares these fields in its own subclasses of `VerifyRequest` and `
 """
 
 from pydantic import Field
+from typing_extensions import TypedDict  # pydantic takes the standard one from 3.12 on
 
 from palestra.schema.items import WireModel
 from palestra.schema.json_types import JsonDict
@@ -45,15 +46,32 @@ class VerifyRequest(RunRequest):
     response: Response
 
 
+class RewardEvidence(TypedDict):
+    """The part of the trajectory that earned a component of the reward.
+
+    Nothing rejects a span that lies outside of the text: whoever shows it says so.
+    """
+
+    item: int
+    """The position of the item in `response.output`, from 0."""
+    start: int
+    """The first character of the span in the item's text. The text of a message is that of its
+    parts, joined; of a call its arguments; of a tool's result its output."""
+    end: int
+    """The character after the span."""
+
+
 class VerifyResponse(VerifyRequest):
     """The fields of the verify request, plus the reward, a finite number.
 
     `reward_components`: the named parts of the reward, if it has several. The environment's README
-    explains how they add up to the reward.
+    explains how they add up to the reward. `reward_evidence`: for components, the parts of the
+    trajectory that earned them; `palestra view` marks them.
     """
 
     reward: float
     reward_components: dict[str, float] | None = None
+    reward_evidence: dict[str, list[RewardEvidence]] | None = None
 
 
 class AggregateMetricsRequest(WireModel):

@@ -84,6 +84,11 @@ class RunPaths:
         """The HTML page with charts, tasks and transcripts."""
         return self._sibling("_report.html")
 
+    @property
+    def events(self) -> Path:
+        """The file with the events of the run, when the user writes them there (`--json-events`)."""
+        return self._sibling("_events.jsonl")
+
     def recorded(self) -> tuple[Path, ...]:
         """Return every file that a run writes."""
         return (

@@ -5,7 +5,6 @@ itself.
 """
 
 import asyncio
-import hmac
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
@@ -34,7 +33,7 @@ from palestra.server.in_flight import IN_FLIGHT_PATH, InFlightCalls
 from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.sessions import SESSION_ID_KEY
 from palestra.server.signing import Signer
-from palestra.system import current_pulse
+from palestra.system import bears_token, current_pulse
 from palestra.transport import (
     IN_PROCESS_CLIENT,
     SESSION_SCOPE_KEY,
@@ -243,7 +242,7 @@ class Boundary:
         if not self._token or SESSION_SCOPE_KEY in scope:
             return True
         credentials = headers.get("authorization", "").encode("latin-1")
-        return hmac.compare_digest(credentials, f"Bearer {self._token}".encode())
+        return bears_token(credentials, self._token)
 
     def _session(self, scope: Message, headers: dict[str, str]) -> "_OpenSession | None":
         """Put the session into the scope and return it; None without a cookie."""

@@ -8,6 +8,9 @@ A call belongs to the rollout that its headers name, or that its path names (`/n
 path contains no run, so the call then belongs to the only open run.
 """
 
+import asyncio
+import logging
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -28,6 +31,8 @@ from palestra.schema import (
     tokens_on,
 )
 from palestra.transport import current_call
+
+logger = logging.getLogger("palestra.server")
 
 Answer = TypeVar("Answer")
 
@@ -64,6 +69,9 @@ class TrainingRun(WireModel):
     """Whether the run is open. False: forget the turns of this run and capture no more."""
     weights: int | None = None
     """The weight version that the endpoint serves from now on; None does not change it."""
+    lease_s: float | None = None
+    """The time in seconds after which the run is closed, unless the trainer sends this again: it
+    may have crashed. None: no limit."""
 
 
 class TurnsWanted(WireModel):
@@ -100,7 +108,8 @@ class TurnCapture:
 
     def __init__(self, *, most_ids: int = MOST_IDS) -> None:
         self._most_ids = most_ids
-        self._open: set[str] = set()
+        self._open: dict[str, float] = {}
+        """Run -> when its lease ends."""
         self._kept: OrderedDict[Rollout, _Kept] = OrderedDict()
         self._ids = 0
         self._lost = 0
@@ -120,11 +129,25 @@ class TurnCapture:
         """Open a run, close it, or set its weight version, as a trainer requests in `order`."""
         if order.weights is not None:
             self.weights = order.weights
-        if order.open:
-            self._open.add(order.run)
-            return
-        self._open.discard(order.run)
-        for rollout in [key for key in self._kept if _trainer_of(key[0]) == order.run]:
+        if not order.open:
+            self._close(order.run)
+        elif order.lease_s is None:
+            self._open[order.run] = math.inf
+        else:
+            self._open[order.run] = time.monotonic() + order.lease_s
+            loop = asyncio.get_running_loop()
+            loop.call_later(order.lease_s, self._end_leases)
+
+    def _end_leases(self) -> None:
+        """Close the runs whose trainer has not renewed its lease."""
+        now = time.monotonic()
+        for run in [run for run, ends_at in self._open.items() if ends_at <= now]:
+            logger.warning("training run %s is closed: its trainer has been silent", run)
+            self._close(run)
+
+    def _close(self, run: str) -> None:
+        self._open.pop(run, None)
+        for rollout in [key for key in self._kept if _trainer_of(key[0]) == run]:
             self._forget(rollout)
         if not self._open:
             self._kept.clear()

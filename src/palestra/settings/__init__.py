@@ -85,11 +85,13 @@ from palestra.settings.servers import (
     LlamaCppServer,
     PipListArgs,
     SandboxArgs,
+    ServeRolloutsArgs,
     StatusArgs,
     TestArgs,
     VerifyEnvArgs,
     VLLMServer,
 )
+from palestra.settings.viewing import ViewArgs
 
 __all__ = [
     "AUTO",
@@ -146,6 +148,7 @@ __all__ = [
     "SandboxArgs",
     "ScoresArgs",
     "SelectArgs",
+    "ServeRolloutsArgs",
     "SettingProblem",
     "Settings",
     "Share",
@@ -156,6 +159,7 @@ __all__ = [
     "ToolsArgs",
     "VLLMServer",
     "VerifyEnvArgs",
+    "ViewArgs",
     "args_from",
     "concurrency",
     "config_list",

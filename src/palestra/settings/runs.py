@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from palestra.config import Flag, flag
 from palestra.settings.base import JsonArgs, Settings
@@ -120,6 +121,18 @@ class ToolsArgs(JsonArgs):
     )
 
 
+def _rollout_name(name: Any) -> Any:
+    """Return `17:3` as it is. Raises PydanticCustomError: it is not a rollout."""
+    task, _, rollout = str(name).rpartition(":")
+    if task and rollout.isdecimal():
+        return name
+    raise PydanticCustomError("rollout", "should be TASK:ROLLOUT, such as 17:3")
+
+
+RolloutName = Annotated[str, BeforeValidator(_rollout_name)]
+"""The name of a rollout on a command line."""
+
+
 class ReverifyArgs(OwnSettings, JsonArgs):
     """The arguments of `palestra reverify`."""
 
@@ -139,6 +152,9 @@ class ReverifyArgs(OwnSettings, JsonArgs):
         description="Materialized inputs or tasks, for fields that the rollouts lack.",
     )
     limit: int | None = Field(default=None, ge=0, description="First n rows; 0 means none.")
+    only: Annotated[tuple[RolloutName, ...], flag("--only", metavar="TASK:ROLLOUT")] = Field(
+        default=(), description="Only this rollout, such as 17:3; repeatable."
+    )
     concurrency: int = Field(default=64, ge=1, description="Rows verified at once.")
     timeout_s: Annotated[float, flag("--timeout")] = Field(
         default=600.0, ge=0.001, description="Seconds that one row may take."

@@ -198,6 +198,34 @@ class SandboxArgs(Settings):
     backend: str = Field(default="bubblewrap", description="bubblewrap or process.")
 
 
+class ServeRolloutsArgs(Settings):
+    """The arguments of `serve-rollouts`."""
+
+    host: str = Field(default="127.0.0.1", description="Where to listen.")
+    port: int = Field(default=11500, ge=0, le=65535, description="0 takes a free one.")
+    attached: bool = Field(
+        default=False, description="Use the fleet of `palestra run` instead of one of its own."
+    )
+    agent: str = Field(default="", description="The agent of rows that name none.")
+    in_flight: int = Field(default=256, ge=1, description="Rollouts at a time.")
+    token_ids: Annotated[bool, flag("--token-ids/--no-token-ids")] = Field(
+        default=True, description="Whether outcomes have the ids of every token."
+    )
+    max_staleness: int | None = Field(
+        default=None, ge=0, description="Weight versions that a rollout may be old."
+    )
+    on_stale: Literal["keep", "drop", "abort", "continue"] = Field(
+        default="drop",
+        description="What happens to a rollout that is older: keep, drop, abort or continue.",
+    )
+    rollout_timeout_s: Annotated[float, flag("--rollout-timeout")] = Field(
+        default=1800.0, gt=0, description="Seconds that an attempt may take."
+    )
+    lease_s: Annotated[float, flag("--lease")] = Field(
+        default=300.0, gt=0, description="Cancel a batch whose client is silent for so long."
+    )
+
+
 class FetchArgs(Settings):
     """The arguments of `models fetch`."""
 

@@ -1,16 +1,20 @@
 """Access to the operating system, with the standard library only.
 
+- `caches.py`: the folder for what can be made again;
 - `commands.py`: run other programs within a time limit;
 - `files.py`: write files whole or not at all;
 - `installers.py`: find the programs that install packages;
 - `locks.py`: let one process work at a time;
 - `processes.py`: identify a process, and find out whether it runs; names of signals;
 - `parents.py`: processes that end with their parent;
+- `credentials.py`: check a request's token, and that it comes from this machine;
 - `pulse.py`: what a process shows about itself to its watcher;
 - `lookout.py`: whether a watched process is stuck.
 """
 
+from palestra.system.caches import cache_folder
 from palestra.system.commands import Finished, end_group, run, run_async, start, start_async
+from palestra.system.credentials import bears_token, names_this_machine
 from palestra.system.files import (
     TEMPORARY,
     create_whole,
@@ -59,10 +63,12 @@ __all__ = [
     "Process",
     "Pulse",
     "ask_for_stacks",
+    "bears_token",
     "beating",
     "become_subreaper",
     "boot_id",
     "born_at",
+    "cache_folder",
     "children_of",
     "create_whole",
     "current_pulse",
@@ -75,6 +81,7 @@ __all__ = [
     "lock",
     "make_current",
     "move",
+    "names_this_machine",
     "on_failure",
     "open_locked",
     "outlive_parent",

@@ -47,23 +47,31 @@ class Finished:
 def run(
     argv: Sequence[str],
     *,
-    timeout_s: float,
+    timeout_s: float | None,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    data: bytes = b"",
     pass_fds: Collection[int] = (),
     inherits_output: bool = False,
 ) -> Finished:
-    """Run a command to its end, without input.
+    """Run a command to its end. `data`: its input.
 
+    `timeout_s`: None only for a command that ends by itself, such as one with deadlines of its own.
     `env`: the whole environment of the command; None: this process's environment.
     `inherits_output`: the command prints to this process's output. Raises OSError: the command
     cannot be started. Raises TimeoutError: the command does not end in time; its whole process
     group has then been killed.
     """
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+    with contextlib.ExitStack() as files:
         # Not pipes, which whatever the command leaves behind would keep open.
+        stdin_file, output, errors = (
+            files.enter_context(tempfile.TemporaryFile()) for _ in range(3)
+        )
+        stdin_file.write(data)
+        stdin_file.seek(0)
         process = start(
             argv,
+            stdin=stdin_file,
             stdout=None if inherits_output else output,
             stderr=None if inherits_output else errors,
             cwd=cwd,
@@ -77,7 +85,7 @@ def run(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_S)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise _too_long(argv, timeout_s) from None
+                raise _too_long(argv, timeout_s or 0.0) from None
             raise
         return Finished(code, _content(output), _content(errors))
 

@@ -25,18 +25,26 @@ from palestra.transport import CallContext, Peer, ServerClient, calling, worker_
 
 logger = logging.getLogger("palestra.training")
 
+LEASE_S: Final = 600.0
+"""How long a model server keeps the turns of a client that is silent. It is long, because a trainer
+that computes on its event loop is silent for that time, and its rollouts go on."""
 TOLD_WITHIN_S: Final = 30.0
 """The longest time in seconds that a busy model server has to accept new weights."""
+RENEWALS: Final = 3
+"""How often a lease is renewed while it lasts."""
 
 
 @final
 class ModelServers:
     """The model servers that a fleet's agents use."""
 
-    def __init__(self, client: ServerClient, run: str, *, capture: bool = True) -> None:
+    def __init__(
+        self, client: ServerClient, run: str, *, capture: bool = True, lease_s: float = LEASE_S
+    ) -> None:
         self._client = client
         self._run = run
         self._capture = capture
+        self._lease_s = lease_s
         self._silent: set[str] = set()
         """Those that know nothing of training: their turns are those on the items."""
         self._behind: dict[str, tuple[str, ...]] = {}
@@ -48,10 +56,20 @@ class ModelServers:
         Raises CallError when one of them cannot be reached: its next turns would be recorded with a
         wrong version.
         """
-        order = TrainingRun(run=self._run, open=self._capture, weights=weights)
+        order = TrainingRun(
+            run=self._run, open=self._capture, weights=weights, lease_s=self._lease_s
+        )
         failures = await self._tell_all(order)
         if failures:
             raise failures[0]
+
+    async def keep_open(self) -> None:
+        """Renew the lease of this run on the model servers. Runs until it is cancelled."""
+        order = TrainingRun(run=self._run, open=self._capture, lease_s=self._lease_s)
+        while self._capture:
+            await asyncio.sleep(self._lease_s / RENEWALS)
+            # One that cannot be reached now is asked again long before its lease ends.
+            await self._tell_all(order, within_s=ANSWER_WITHIN_S)
 
     async def close(self) -> None:
         """Make the model servers forget this run."""

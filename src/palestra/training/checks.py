@@ -83,9 +83,9 @@ NAME: Final = Rule(
 def problems_in(settings: object, rules: Mapping[str, Rule], prefix: str = "") -> Iterator[str]:
     """Yield a sentence for each field of an object that breaks its rule."""
     for name, rule in rules.items():
-        problem = rule.problem(prefix + name, getattr(settings, name))
-        if problem:
-            yield problem
+        value = getattr(settings, name)
+        if not rule.fits(value):
+            yield rule.problem(prefix + name, value)
 
 
 def require(name: str, value: object, rule: Rule) -> None:

@@ -132,6 +132,8 @@ class RolloutClient:
         self._stack.push_async_callback(_cancelled, watching)
         keeping = asyncio.create_task(self._keep_order(pool, models), name="order among rollouts")
         self._stack.push_async_callback(_cancelled, keeping)
+        leasing = asyncio.create_task(models.keep_open(), name="lease on captured turns")
+        self._stack.push_async_callback(_cancelled, leasing)
         asking = asyncio.create_task(unresponsive.watch(), name="asking servers")
         self._stack.push_async_callback(_cancelled, asking)
         self._stack.callback(runner.close)
@@ -235,6 +237,7 @@ class RolloutClient:
             retrying=pool.retrying,
             last_failure=pool.last_failure,
             servers={name: item.state.value for name, item in inside.servers.instances.items()},
+            repeatable=inside.runner.repeats_all(inside.takers.names),
         )
 
     def pause(self) -> None:

@@ -5,10 +5,11 @@ adapter) needs only these protocols, so it works with every client.
 """
 
 from collections.abc import AsyncIterator, Iterable
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
+from palestra.training.groups import Group
 from palestra.training.health import Health
-from palestra.training.outcomes import Group, Outcome, Summary
+from palestra.training.outcomes import Outcome, Summary
 from palestra.training.policies import PolicyWords
 from palestra.training.requests import Key, RolloutRequest
 from palestra.training.settings import ClientSettings
@@ -50,6 +51,7 @@ class Submission(Protocol):
         ...
 
 
+@runtime_checkable
 class RolloutSource(Protocol):
     """Runs rollouts for a trainer: N requested, N outcomes, or an error that says why."""
 

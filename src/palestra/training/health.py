@@ -25,5 +25,7 @@ class Health:
     retrying: str = ""
     """The requests that rollouts in flight are retrying, and why: for example, an endpoint refuses
     connections. Servers in their own processes do not report this."""
+    repeatable: bool = False
+    """Whether every environment declares that a rollout which began may be started again."""
     last_failure: str = ""
     """The last attempt that failed, whether or not it was retried."""

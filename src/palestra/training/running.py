@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from msgspec.structs import replace
@@ -59,7 +59,7 @@ class Runner:
     async def attempt(self, pool: Pool, job: TrainingJob) -> Attempted:
         """Make one attempt of one rollout. Return the outcome, or the pause before another attempt."""
         if job.time_is_up:
-            return Attempted(_too_late(job))
+            return Attempted(too_late(job))
         try:
             outcome = await self._attempt(pool, job)
         except Hopeless as hopeless:
@@ -72,7 +72,7 @@ class Runner:
             if isinstance(violation, InvalidLogprobs) and self._made_again(job):
                 job.nan_retries += 1
                 return self._attempt_again(job)
-            return Attempted(_violated(job, violation), violation=violation)
+            return Attempted(violated(job, violation), violation=violation)
         except CallError as error:
             return await self._failure(pool, job, error)
         return Attempted(outcome, size_of(outcome, job.size))
@@ -159,6 +159,10 @@ class Runner:
         most_attempts = self._settings.attempts.most.get(outcome.failure, 1)
         return outcome.retriable and job.attempt - job.spared < most_attempts
 
+    def repeats_all(self, agents: Iterable[str]) -> bool:
+        """Whether the environments of all these agents allow to start a rollout again."""
+        return all(self._may_repeat(agent) for agent in agents)
+
     def may_repeat(self, job: TrainingJob) -> bool:
         """Whether an attempt that began may be followed by another one."""
         return self._may_repeat(job.agent)
@@ -180,7 +184,7 @@ class Runner:
         return Attempted(pause_s=pause_s)
 
 
-def _violated(job: TrainingJob, violation: Violation) -> Failed:
+def violated(job: TrainingJob, violation: Violation) -> Failed:
     """Return the outcome of a rollout whose tokens broke a rule."""
     return failed(
         job.request,
@@ -192,7 +196,7 @@ def _violated(job: TrainingJob, violation: Violation) -> Failed:
     )
 
 
-def _too_late(job: TrainingJob) -> Failed:
+def too_late(job: TrainingJob) -> Failed:
     """Return the outcome of a rollout whose deadline passed between attempts or before the first
     one.
     """

@@ -47,7 +47,11 @@ def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
                 hint="keep the files of a run in one folder; the comparison needs the inputs to "
                 "know which rollouts were requested",
             )
-    frame = load_run(None, rollouts, allow_partial=True)
+    return side_of(load_run(None, rollouts, allow_partial=True), rollouts, name=name)
+
+
+def side_of(frame: RunFrame, rollouts: Path | str, *, name: str) -> ComparedRun:
+    """Return a run that is loaded as one side of a comparison."""
     return ComparedRun(name, str(rollouts), frame, fingerprints(frame.requests.places.files))
 
 

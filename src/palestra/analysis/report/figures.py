@@ -14,38 +14,33 @@ from palestra.analysis.report.charts import (
 )
 from palestra.analysis.report.facts import (
     MOST_SINGLE_RATES,
+    Bar,
     CurvePoint,
     Lengths,
     Spread,
     has_enough,
     is_binary,
-    lengths,
-    pass_curve,
-    pass_rate_bars,
-    reward_bars,
     solved_counts,
 )
 from palestra.analysis.report.markup import Child, Markup, amount, percent, tag, together
-from palestra.analysis.report.overview import scores_of
+from palestra.analysis.report.statements import ReportValues
 from palestra.analysis.report.tasks import FEW_ROLLOUTS
-from palestra.analysis.summary import RunSummary
-from palestra.analysis.task_rows import solved_by_task
 from palestra.metrics import Rollouts
 
 NOTABLE_CORRELATION = 0.2
 """From this correlation on, the report states that length and reward are related."""
 
 
-def figures(frame: RunFrame, summary: RunSummary) -> list[Markup]:
+def figures(frame: RunFrame, values: ReportValues) -> list[Markup]:
     """Return the figures in reading order. A figure without data has a sentence in place of the
     chart.
     """
-    binary = is_binary(frame.rollouts.reward)
+    binary = values.binary
     return [
-        _pass_rates(frame),
-        _curve(pass_curve(frame.rollouts, scores_of(summary)), binary=binary),
-        _rewards(frame, binary=binary),
-        _lengths(lengths(frame.rollouts), binary=binary),
+        _pass_rates(frame, values.pass_rates),
+        _curve(values.curve, binary=binary),
+        _rewards(frame, values.rewards, binary=binary),
+        _lengths(values.lengths, binary=binary),
     ]
 
 
@@ -72,9 +67,8 @@ def numbers_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup
     return tag("details", tag("summary", "Numbers"), table, class_="numbers")
 
 
-def _pass_rates(frame: RunFrame) -> Markup:
+def _pass_rates(frame: RunFrame, bars: Sequence[Bar]) -> Markup:
     rollouts = frame.rollouts
-    bars = pass_rate_bars(solved_by_task(rollouts), rollouts.per_task)
     total = len(rollouts.tasks)
     rows = [(bar.label, f"{bar.count:,}", percent(bar.count / total)) for bar in bars]
     return figure(
@@ -160,9 +154,8 @@ def _fewer(points: Sequence[CurvePoint]) -> str:
     return f" Only {last:,} of {amount(first, 'task')} have {points[-1].k} rollouts."
 
 
-def _rewards(frame: RunFrame, *, binary: bool) -> Markup:
+def _rewards(frame: RunFrame, bars: Sequence[Bar], *, binary: bool) -> Markup:
     rewards = frame.rollouts.reward
-    bars = reward_bars(rewards)
     top = max(bars, key=lambda bar: bar.count)
     if len(bars) == 1:
         reading = f"Every reward is {top.label}."

@@ -9,7 +9,6 @@ import numpy as np
 
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.report import overview
-from palestra.analysis.report.facts import is_binary
 from palestra.analysis.report.failures import FailedRollout, failures_table, read_failures
 from palestra.analysis.report.figures import figures
 from palestra.analysis.report.heading import run_facts
@@ -24,6 +23,7 @@ from palestra.analysis.report.rows import (
     plan,
     rollout_rows,
 )
+from palestra.analysis.report.statements import report_values
 from palestra.analysis.report.tasks import (
     by_interest,
     shown_tasks,
@@ -100,17 +100,17 @@ def write_report(
     summary = summary or summarize(frame)
     facts = run_facts(frame, summary)
     has_scores = len(frame.rollouts) > 0
-    binary = has_scores and is_binary(frame.rollouts.reward)
+    values = report_values(frame, summary)
     contents = Contents(
         facts=facts,
-        key_figures=overview.key_figures(summary, binary=binary) if has_scores else None,
+        key_figures=overview.key_figures(values) if has_scores else None,
         solved_split=overview.solved_split(frame) if has_scores else None,
-        findings=overview.findings(frame, summary),
+        findings=overview.findings(values),
         failures=failures_table(failures, len(frame.failed)),
-        figures=figures(frame, summary) if has_scores else [],
-        components=overview.components(frame.rollouts),
-        outcomes=overview.outcomes(summary),
-        groups=overview.groups(summary, binary=binary),
+        figures=figures(frame, values) if has_scores else [],
+        components=overview.components(values),
+        outcomes=overview.outcomes(values, summary.total.requested),
+        groups=overview.groups(summary, binary=values.binary),
         grouped_by="agent" if frame.families is None else "family",
         lists=lists,
         tasks=tasks,

@@ -5,7 +5,6 @@ Requests need the job's key, which Ray itself requires too.
 """
 
 import hashlib
-import hmac
 import json
 import os
 import shutil
@@ -25,7 +24,7 @@ from typing import Final
 from palestra.cli.console import notice
 from palestra.cluster import PortLocks, address_here, answered
 from palestra.errors import ConfigError, RunFailed
-from palestra.system import start
+from palestra.system import bears_token, start
 
 TOKEN: Final = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
 OBJECTS_BYTES: Final = 256 * 2**20
@@ -36,6 +35,7 @@ START_S: Final = 90.0
 agents got no CPU time on a busy machine."""
 TRIES: Final = 5
 LOOK_EVERY_S: Final = 1.0
+REMOVE_S: Final = 5.0
 ASK_S: Final = 20.0
 COUNTING: Final = """
 import sys, time, ray
@@ -107,7 +107,15 @@ def _run(flags: Sequence[str], cpus: int) -> int:
     try:
         return _kept_up(command)
     finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove Ray's folder. Its last processes may still write there for a moment."""
+    deadline = time.monotonic() + REMOVE_S
+    while folder.exists() and time.monotonic() < deadline:
         shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(LOOK_EVERY_S / 10)
 
 
 def _folder() -> Path:
@@ -189,9 +197,8 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         roll = self.server.roll
-        expected = f"Bearer {os.environ.get(TOKEN, '')}"
         credentials = self.headers.get("Authorization", "")
-        if not hmac.compare_digest(credentials.encode(), expected.encode()):
+        if not bears_token(credentials.encode(), os.environ.get(TOKEN, "")):
             return self._reply(401, {"error": "this Ray cluster belongs to another job"})
         report = {"address": roll.address, "nodes": roll.alive, "wanted": roll.wanted}
         return self._reply(200 if roll.alive >= roll.wanted else 503, report)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from palestra.api import POLICY, lines_of, read_rows
+from palestra.cli.clustering.from_laptop import login_cluster, run_by_ssh, submit_by_ssh
 from palestra.cli.clustering.watching import (
     LOGS_EVERY_S,
     LOGS_PER_STATUS,
@@ -61,6 +62,8 @@ def submit(options: Mapping[str, Any], overrides: Sequence[str]) -> int:
     config_paths = [path for text in options.get("config_paths", ()) for path in config_list(text)]
     config_paths += files
     chosen = {**options, **({"config_paths": config_paths} if config_paths else {})}
+    if cluster := login_cluster(chosen):
+        return submit_by_ssh("rollouts", chosen, extra, cluster)
     _report(rollouts(extra=extra, report=notice, **_with_file_rows(chosen)))
     return 0
 
@@ -93,6 +96,8 @@ def _with_file_rows(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def submit_command(options: Mapping[str, Any], words: Sequence[str]) -> int:
     """Submit the command that the flags describe, and print its job id."""
+    if cluster := login_cluster(options):
+        return submit_by_ssh("run-cmd", options, words, cluster)
     submission = run_cmd(extra=words, report=notice, **options)
     run = submission.run
     (job,) = run.jobs
@@ -130,6 +135,9 @@ def status(args: RunStatusArgs) -> int:
     """Print the state of a run; exit 0 when all is done, 1 when a part ended without success, 3
     while the run is under way.
     """
+    watching = ["--watch", f"--every={args.every:g}"] if args.watch else []
+    if (code := run_by_ssh(args.run, ["status", *_json_flag(args), *watching])) is not None:
+        return code
     if args.watch:
         return _watched(args)
     files, run_status = _looked_at(args.run)
@@ -155,6 +163,10 @@ def _watched(args: RunStatusArgs) -> int:
 
     until_true(print_if_changed, args.every)
     return codes[-1]
+
+
+def _json_flag(args: FollowArgs) -> list[str]:
+    return ["--json"] if args.as_json else []
 
 
 def _print_status(files: RunFiles, run_status: RunStatus, *, as_json: bool) -> None:
@@ -273,6 +285,10 @@ def _progress(unit_status: UnitStatus) -> str:
 
 def logs(args: LogsArgs) -> int:
     """Print the last lines of the logs of one shard or job, or by default of all that failed."""
+    words = ["logs", *_json_flag(args), *(["--follow"] if args.follow else [])]
+    words += [f"--lines={args.lines}", *([f"--of={args.unit}"] if args.unit else [])]
+    if (code := run_by_ssh(args.run, words)) is not None:
+        return code
     files = folder_of(args.run)
     run = read_run(files)
     executor, unit, lines = _executor(run), args.unit, args.lines
@@ -338,6 +354,8 @@ def _end(text: str, lines: int) -> str:
 
 def cancel(args: FollowArgs) -> int:
     """Cancel the jobs of a run that have not ended."""
+    if (code := run_by_ssh(args.run, ["cancel", *_json_flag(args)])) is not None:
+        return code
     files, run_status = _looked_at(args.run)
     ids = sorted({job_id for unit in run_status.units for job_id in unit.open_ids})
     _executor(run_status.run).cancel(ids)
@@ -345,7 +363,7 @@ def cancel(args: FollowArgs) -> int:
         for job_id in unit.open_ids:
             _record_cancelled(files, unit, job_id)
     if args.as_json:
-        say(orjson.dumps({"cancelled": ids}).decode())
+        say_json({"cancelled": ids})
     else:
         say(
             f"cancelled {len(ids)} jobs"
@@ -378,6 +396,8 @@ def retry_failed(args: FollowArgs) -> int:
     """Submit again the shards and jobs that are neither done nor active, then the merge and the
     profile.
     """
+    if (code := run_by_ssh(args.run, ["retry-failed", *_json_flag(args)])) is not None:
+        return code
     _, run_status = _looked_at(args.run)
     stuck = [unit for unit in run_status.units if unit.standing is Standing.NEVER_STARTS]
     ids = sorted({unit.unit.job_id for unit in stuck if unit.unit.job_id})
@@ -401,7 +421,7 @@ def retry_failed(args: FollowArgs) -> int:
             if standing in counts
         }
         if args.as_json:
-            say(orjson.dumps({"submitted": [], "underway": underway}).decode())
+            say_json({"submitted": [], "underway": underway})
         else:
             say(_nothing_to_retry(underway))
         return 0
@@ -413,7 +433,7 @@ def retry_failed(args: FollowArgs) -> int:
     ]
     run = resubmit(run_status.run, shards, active=active, stuck=ids)
     if args.as_json:
-        say(orjson.dumps({"submission": run.submission, "submitted": shards}).decode())
+        say_json({"submission": run.submission, "submitted": shards})
     else:
         say(f"submission {run.submission}: {', '.join(shards) or 'merge and profile'}")
     return 0

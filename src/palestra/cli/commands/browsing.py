@@ -1,4 +1,4 @@
-"""`palestra list`, `show`, `runs`, `completion`: the flags of the commands that show what there is."""
+"""`palestra list`, `show`, `runs`, `view`, `completion`: the flags of the commands that show what there is."""
 
 import typer
 
@@ -10,6 +10,7 @@ def register(app: typer.Typer) -> None:
     settings_command(app, "ListArgs", name="list")(list_components)
     settings_command(app, "ShowArgs", name="show")(show)
     settings_command(app, "RunsArgs", name="runs")(list_runs)
+    settings_command(app, "ViewArgs", name="view")(view)
     settings_command(app, "CompletionArgs", name="completion")(completion)
 
 
@@ -32,6 +33,14 @@ def show(flags: Flags) -> None:
 def list_runs(flags: Flags) -> None:
     """List the runs in a folder, the newest first: what ran, how far it came, its mean reward."""
     run("palestra.cli.listing:list_runs", "RunsArgs", flags)
+
+
+def view(flags: Flags) -> None:
+    """Look at runs in the browser: tables, transcripts, failures, comparisons, also of live runs.
+
+    Answers on this machine only, and only reads. Ctrl-C ends it.
+    """
+    run("palestra.cli.viewing:view", "ViewArgs", flags)
 
 
 def completion(flags: Flags) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     settings_command(app, "ModelArgs", name="run")(run_fleet)
+    settings_command(app, "ServeRolloutsArgs", "ModelArgs", name="serve-rollouts")(serve_rollouts)
     settings_command(app, "StatusArgs")(status)
     app.command()(config)
     settings_command(app, "PipListArgs", name="pip-list")(pip_list)
@@ -40,6 +41,24 @@ def run_fleet(flags: Flags, configs: Configs = None, overrides: Overrides = None
 
         words, extra = with_models(_models(flags), with_configs(configs, overrides), {})
         return serve(words, ng=False, extra=extra)
+
+    guarded(command)
+
+
+def serve_rollouts(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
+    """Serve rollouts over HTTP to any trainer, until Ctrl-C.
+
+    Clients send the token that is in PALESTRA_ROLLOUTS_TOKEN, which is required when other machines
+    can connect. GET /openapi.json describes the service.
+    """
+
+    def command() -> int:
+        from palestra.cli.environment_flags import with_models
+        from palestra.cli.rollout_service import serve
+        from palestra.settings import ServeRolloutsArgs, args_from
+
+        words, extra = with_models(_models(flags), with_configs(configs, overrides), {})
+        return serve(args_from(ServeRolloutsArgs, flags), words, extra=extra)
 
     guarded(command)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from palestra.errors import ConfigError, RunFailed
-from palestra.system import move, start, uv_command
+from palestra.system import cache_folder, move, start, uv_command
 
 FETCH_COMMAND = "palestra models fetch local"
 FETCH_TIMEOUT_S = 600.0
@@ -71,11 +71,7 @@ SMOLLM2 = Weights(
 
 def models_folder(env: Mapping[str, str] = os.environ) -> Path:
     """Return `models/` in `PALESTRA_CACHE_DIR`, else `palestra/models/` in the user's cache folder."""
-    if own_folder := env.get("PALESTRA_CACHE_DIR"):
-        return Path(own_folder).expanduser() / "models"
-    base = env.get("XDG_CACHE_HOME")
-    cache = Path(base) if base else Path("~/.cache").expanduser()
-    return cache / "palestra" / "models"
+    return cache_folder(env) / "models"
 
 
 def find_weights(

@@ -4,7 +4,7 @@ Rows from other tools and older versions are accepted: a verifier needs the resp
 fields, but no Palestra indices.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,9 @@ class Checked:
 
 
 class StoredRollouts:
-    """A file of stored rollouts, read as a stream. `limit`: the maximum number of rows; None: all."""
+    """A file of stored rollouts, read as a stream. `limit`: the maximum number of rows; None: all.
+    `only`: names of rollouts, such as `17:3`; empty: all.
+    """
 
     def __init__(
         self,
@@ -120,6 +122,7 @@ class StoredRollouts:
         routes: Routes,
         *,
         limit: int | None = None,
+        only: Sequence[str] = (),
         tasks: TaskRows | FoundTaskRows | None = None,
         unverified: UnverifiedAnswers | None = None,
     ) -> None:
@@ -132,6 +135,7 @@ class StoredRollouts:
         self._unverified = unverified
         self._routes = routes
         self._limit = limit
+        self._only = frozenset(only)
         self._tasks = tasks
 
     def check(self) -> Checked:
@@ -141,16 +145,19 @@ class StoredRollouts:
         servers: set[str] = set()
         notices: list[str] = []
         row_count = 0
+        absent = set(self._only)
         without = _WithoutResponse(self._path)
         for line, path in self._lines():
             if line.torn:
                 notices.append(f"{path}: left out a torn last line ({line.number})")
                 continue
             row_count += 1
+            absent.discard(_name_of(line.row))
             without.look_at(line.row)
             line_problems = list(_problems(line)) or self._add_server(line.row, servers)
             for problem in line_problems:
                 problems.add(path, line.number, problem)
+        _refuse_absent(self._path, absent, was_limited=self._limit is not None)
         without.raise_if_all(row_count)
         problems.raise_if_any(hint=self._hint)
         if not row_count and self._limit != 0:
@@ -179,17 +186,18 @@ class StoredRollouts:
         return ""
 
     def _digest(self) -> str:
+        """Return what the verified rows are made of; other rollouts of the same files differ."""
         unverified = self._unverified
-        if unverified is None:
-            return digest_of(self._path)
-        return (
-            unverified.digest
-            if unverified.path == self._path
-            else f"{digest_of(self._path)}+{unverified.digest}"
-        )
+        digests = [] if unverified is None else [unverified.digest]
+        if unverified is None or unverified.path != self._path:
+            digests.insert(0, digest_of(self._path))
+        return "+".join([*digests, *sorted(self._only)])
 
     def _lines(self) -> Iterator[tuple[Line, Path]]:
-        for count, line_and_path in enumerate(self._all_lines()):
+        lines = self._all_lines()
+        if self._only:
+            lines = (pair for pair in lines if _name_of(pair[0].row) in self._only)
+        for count, line_and_path in enumerate(lines):
             if self._limit is not None and count >= self._limit:
                 return
             yield line_and_path
@@ -219,6 +227,25 @@ class StoredRollouts:
     def _server_of(self, row: JsonObject, task: JsonObject | str) -> str | None:
         task_fields = {} if isinstance(task, str) else task
         return self._routes.of(agent_of(row) or agent_of(task_fields))
+
+
+def _name_of(row: Any) -> str:
+    """Return the name of a row's rollout, such as `17:3`; empty without indices."""
+    if not isinstance(row, dict) or not {TASK_INDEX, ROLLOUT_INDEX} <= row.keys():
+        return ""
+    return f"{row[TASK_INDEX]}:{row[ROLLOUT_INDEX]}"
+
+
+def _refuse_absent(path: Path, names: Collection[str], *, was_limited: bool) -> None:
+    """Raise InputDataError when rollouts that `only` names are not among the rows."""
+    if not names:
+        return
+    limited = "among the first rows that --limit takes, or " if was_limited else ""
+    raise InputDataError(
+        f"{path} has no rollout {', '.join(sorted(names))}",
+        hint=f"it is not {limited}in the scored rows; --with-failures reads the answers of failed "
+        "rollouts, too",
+    )
 
 
 def agent_of(row: JsonObject) -> str | None:

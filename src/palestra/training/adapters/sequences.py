@@ -56,6 +56,13 @@ def the_chain(outcome: Completed, trainer: str) -> Chain:
     return outcome.chains[0] if outcome.chains else Chain([])
 
 
+def sampled_ranges(mask: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the ranges (start, end) in which a mask is 1."""
+    edges = [0, *mask, 0]
+    changes = [index for index in range(len(edges) - 1) if edges[index] != edges[index + 1]]
+    return list(zip(changes[::2], changes[1::2], strict=True))
+
+
 def nothing_said(prompt_ids: list[int], pad_id: int) -> Sample:
     """Return a sequence with nothing to train on and no empty list."""
     return Sample(prompt_ids or [pad_id], [pad_id], [0], [0.0])

@@ -1,0 +1,219 @@
+"""The tree of a query, and deciding it."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import Any, Final, TypeVar
+
+from palestra.config import did_you_mean, nearest
+from palestra.errors import ConfigError
+
+TEXT: Final = "text"
+"""The field with all texts of a rollout."""
+MANY: Final = frozenset({"tools", TEXT})
+"""Fields with any number of values. A row never lacks them; it may have no value there."""
+COMPARED: Final = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+T = TypeVar("T")
+
+
+class QueryError(ConfigError):
+    """A query that cannot be read. `position`: the character where, from 1. `nearest`: the field
+    that was probably meant; empty without one.
+    """
+
+    def __init__(
+        self, text: str, position: int, reason: str, *, hint: str = "", nearest: str = ""
+    ) -> None:
+        super().__init__(
+            f"the query {text!r} is wrong at character {position}: {reason}", hint=hint
+        )
+        self.position = position
+        self.reason = reason
+        self.nearest = nearest
+
+
+@dataclass(frozen=True, slots=True)
+class WordTerm:
+    """A text that must occur. `whole_transcript`: everywhere; else in what the index holds."""
+
+    text: str
+    whole_transcript: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HasTerm:
+    """The row has the field."""
+
+    field: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTerm:
+    """A field against a value. `number`: the value as a number; None when it is a text, which is
+    compared for equality only.
+    """
+
+    field: str
+    position: int
+    operator: str
+    text: str
+    number: float | None
+
+    def of_number(self, value: Any) -> Any:
+        """Compare a number, or an array of numbers. Another value than a number equals none."""
+        operand = math.nan if self.number is None else self.number
+        return COMPARED[self.operator](value, operand)
+
+    def of_text(self, value: str) -> bool:
+        """Compare a text."""
+        is_equal = value.lower() == self.text.lower()
+        return is_equal if self.operator == "=" else self.operator == "!=" and not is_equal
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenTerm:
+    """A number in a range, ends included; None for an open end."""
+
+    field: str
+    position: int
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainsTerm:
+    """A text that contains a part."""
+
+    field: str
+    position: int
+    part: str
+
+
+Condition = HasTerm | ComparedTerm | BetweenTerm | ContainsTerm
+"""A leaf that names a field."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllTerms:
+    """Every term matches."""
+
+    terms: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyTerm:
+    """At least one term matches."""
+
+    terms: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotTerm:
+    """The term does not match."""
+
+    term: "Node"
+
+
+Node = AllTerms | AnyTerm | NotTerm | WordTerm | Condition
+Truth = tuple[T, T]
+"""Whether something is true, and whether it is false; neither when a row lacks the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query that was read. `tree`: None for one that matches every row."""
+
+    text: str
+    tree: Node | None
+    sort: str = ""
+    """The field to sort by, with `-` for the largest first; empty without `sort:`."""
+    sort_position: int = 0
+
+    def leaves(self) -> Iterator[WordTerm | Condition]:
+        """Yield the words and conditions, from left to right."""
+        waiting = [self.tree] if self.tree is not None else []
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, AllTerms | AnyTerm):
+                waiting.extend(reversed(node.terms))
+            elif isinstance(node, NotTerm):
+                waiting.append(node.term)
+            else:
+                yield node
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts to look for in whole transcripts."""
+        leaves = self.leaves()
+        return tuple(x.text for x in leaves if isinstance(x, WordTerm) and x.whole_transcript)
+
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise QueryError, with the nearest name: the query names a field that is not in `names`."""
+        used = [
+            (leaf.field, leaf.position) for leaf in self.leaves() if not isinstance(leaf, WordTerm)
+        ]
+        if self.sort:
+            used.append((self.sort.removeprefix("-"), self.sort_position))
+        for name, position in used:
+            if name not in names:
+                reason = f"there is no field {name!r}{did_you_mean(name, names)}"
+                raise QueryError(self.text, position, reason, nearest=nearest(name, names) or "")
+
+
+def decide_query(node: Node, leaf: Callable[[WordTerm | Condition], Truth[Any]]) -> Truth[Any]:
+    """Return whether a tree is true, and whether it is false. `leaf`: decides a leaf; it returns
+    booleans, or arrays of booleans for many rows.
+    """
+    if isinstance(node, NotTerm):
+        yes, no = decide_query(node.term, leaf)
+        return no, yes
+    if isinstance(node, AllTerms | AnyTerm):
+        truths = [decide_query(term, leaf) for term in node.terms]
+        for_yes, for_no = (and_, or_) if isinstance(node, AllTerms) else (or_, and_)
+        return (
+            reduce(for_yes, (yes for yes, _ in truths)),
+            reduce(for_no, (no for _, no in truths)),
+        )
+    return leaf(node)
+
+
+Fields = Callable[[str], Sequence[Any]]
+"""Returns the values of a field of one row; none when it lacks the field."""
+
+
+def matches_query(query: Query, fields: Fields) -> bool:
+    """Whether one row matches. Words are looked for in the field `text`."""
+    if query.tree is None:
+        return True
+    yes, _ = decide_query(query.tree, lambda leaf: _of_row(leaf, fields))
+    return bool(yes)
+
+
+def _of_row(leaf: WordTerm | Condition, fields: Fields) -> Truth[bool]:
+    name = TEXT if isinstance(leaf, WordTerm) else leaf.field
+    values = fields(name)
+    if isinstance(leaf, HasTerm):
+        return bool(values), not values
+    is_true = any(_of_value(leaf, value) for value in values)
+    return is_true, not is_true and (bool(values) or name in MANY)
+
+
+def _of_value(leaf: WordTerm | ComparedTerm | BetweenTerm | ContainsTerm, value: Any) -> bool:
+    if isinstance(leaf, WordTerm | ContainsTerm):
+        part = leaf.text if isinstance(leaf, WordTerm) else leaf.part
+        return part.lower() in _as_text(value).lower()
+    if isinstance(value, bool | int | float):
+        if isinstance(leaf, BetweenTerm):
+            return (leaf.low is None or value >= leaf.low) and (
+                leaf.high is None or value <= leaf.high
+            )
+        return leaf.operator == "!=" if leaf.number is None else bool(leaf.of_number(value))
+    return isinstance(leaf, ComparedTerm) and leaf.of_text(str(value))
+
+
+def _as_text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

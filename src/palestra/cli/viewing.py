@@ -1,0 +1,180 @@
+"""`view`: the local web app over runs, or what it would show as text, JSON or one HTML file."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.analysis import parse_query
+from palestra.api import RolloutRecord, rollout_record, secret_mask
+from palestra.cli.console import notice, say, say_json
+from palestra.cli.listing import mean_text, started_text, state_text
+from palestra.cli.paging import paged
+from palestra.cli.showing import rollout_key, show_rollout
+from palestra.cli.tables import print_table
+from palestra.errors import ConfigError
+from palestra.schema import JsonDict
+from palestra.settings import ViewArgs
+from palestra.system import shown
+from palestra.viewer import (
+    Catalog,
+    Door,
+    OpenRun,
+    Places,
+    RunPlace,
+    TokenTexts,
+    Viewer,
+    export,
+    find_places,
+    forget,
+    matching_rows,
+    matching_values,
+    serve,
+    whole_snapshot,
+)
+
+_ROLLOUT: Final = re.compile(r".+:\d+")
+_ANSWER_CHARACTERS: Final = 60
+
+
+def view(args: ViewArgs) -> int:
+    """Show runs in the browser until Ctrl-C; or print, export or forget them."""
+    paths, rollout = _split(args.paths)
+    parse_query(args.filter)
+    run_places = find_places(paths)
+    if args.forget:
+        return _forget(run_places)
+    if args.export is not None:
+        return _export(args, run_places, args.export)
+    if args.as_text or args.as_json:
+        with paged():
+            _print(args, run_places, rollout)
+        return 0
+    if rollout is not None:
+        raise ConfigError(f"{rollout} is for --text and --json", hint="palestra view RUN --text")
+    return _serve(args, paths, run_places)
+
+
+def _split(words: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the paths, and the rollout when the last word names one."""
+    if len(words) > 1 and _ROLLOUT.fullmatch(words[-1]) and not Path(words[-1]).exists():
+        return [*words[:-1]], words[-1]
+    return [*words], None
+
+
+def _serve(args: ViewArgs, paths: Sequence[str], run_places: Places) -> int:
+    tokenizer = None if args.tokenizer is None else TokenTexts.load(args.tokenizer)
+    door = Door(args.host, args.port, args.allow_host, opens_browser=not args.no_browser)
+    catalog = Catalog(run_places, group_by=args.group_by, find=lambda: find_places(paths))
+    with catalog, contextlib.suppress(KeyboardInterrupt):
+        viewer = Viewer(catalog, tuple(paths), args.filter, tokenizer, Path.cwd())
+        serve(viewer, door, say)
+    return 0
+
+
+def _forget(run_places: Places) -> int:
+    freed = sum(forget(run_place.outputs) for run_place in run_places.runs)
+    say(f"removed {freed:,} bytes of indexes; the runs are as they were")
+    return 0
+
+
+# Text and JSON
+
+
+def _print(args: ViewArgs, run_places: Places, rollout: str | None) -> None:
+    if rollout is not None:
+        _print_rollout(args, _only(run_places), rollout)
+    elif len(run_places.runs) == 1:
+        _print_rollouts(args, run_places.runs[0])
+    else:
+        _print_runs(args, run_places)
+
+
+def _only(run_places: Places) -> RunPlace:
+    if len(run_places.runs) == 1:
+        return run_places.runs[0]
+    raise ConfigError(
+        f"there are {len(run_places.runs)} runs, and a rollout is of one",
+        hint="name the run's output",
+    )
+
+
+def _print_rollout(args: ViewArgs, run_place: RunPlace, rollout: str) -> None:
+    record: RolloutRecord = rollout_record(run_place.outputs, *rollout_key(rollout))
+    if args.as_json:
+        say_json(record.to_dict())
+    else:
+        show_rollout(record, shown(run_place.path))
+
+
+@contextlib.contextmanager
+def _opened(args: ViewArgs, run_place: RunPlace) -> Iterator[OpenRun]:
+    with contextlib.closing(OpenRun(run_place, args.group_by, None)) as run:
+        yield run
+
+
+def _print_runs(args: ViewArgs, run_places: Places) -> None:
+    entries = []
+    for run_place in run_places.runs:
+        with _opened(args, run_place) as run:
+            whole_snapshot(run)
+            entries.append(run.entry())
+    if args.as_json:
+        say_json([entry.to_dict() for entry in entries])
+        return
+    print_table(
+        ("run", "environment", "model", "state", "mean reward", "started"),
+        [
+            (shown(e.path), e.environment, e.model, state_text(e), mean_text(e), started_text(e))
+            for e in entries
+        ],
+    )
+
+
+def _print_rollouts(args: ViewArgs, run_place: RunPlace) -> None:
+    with _opened(args, run_place) as run:
+        snapshot = whole_snapshot(run)
+        rows = matching_rows(snapshot, args.filter)
+        values = list(matching_values(snapshot, rows))
+        problems = [*snapshot.notices, *filter(None, [run.problem])]
+        problems += [f"{p.path} line {p.line}: {p.reason}" for p in snapshot.problems]
+    for text in problems:
+        notice(text)
+    if args.as_json:
+        say_json([_json_row(row) for row in values])
+        return
+    print_table(
+        ("rollout", "outcome", "reward", "agent", "tokens", "answer or error"),
+        [_text_row(row) for row in values],
+        right="reward,tokens",
+    )
+    say(f"{len(values):,} of {len(snapshot.rollouts):,} rollouts")
+
+
+def _json_row(row: Mapping[str, Any]) -> JsonDict:
+    return dict(row)
+
+
+def _text_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    reward, tokens = row.get("reward"), row.get("tokens.out")
+    text = " ".join(str(row.get("error_message") or row.get("last_answer") or "").split())
+    return (
+        f"{row.get('task')}:{row.get('rollout')}",
+        str(row.get("outcome") or ""),
+        "-" if reward is None else f"{reward:g}",
+        str(row.get("agent") or ""),
+        "-" if tokens is None else f"{tokens:g}",
+        text if len(text) <= _ANSWER_CHARACTERS else f"{text[: _ANSWER_CHARACTERS - 1]}…",
+    )
+
+
+def _export(args: ViewArgs, run_places: Places, path: Path) -> int:
+    with _opened(args, _only(run_places)) as run:
+        snapshot = whole_snapshot(run)
+        rows = matching_rows(snapshot, args.filter)
+        if not len(rows):
+            raise ConfigError("no rollout matches", hint="widen --filter")
+        count = export(run, snapshot, rows, path, query=args.filter, mask=secret_mask())
+    say(f"{shown(path)}: {count:,} of {len(rows):,} rollouts")
+    return 0

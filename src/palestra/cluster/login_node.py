@@ -1,0 +1,162 @@
+"""A cluster's login node, reached by OpenSSH's own client: run a command there, send files there.
+
+One connection is shared by all commands (ControlMaster), so a user who has to type a password or a
+code does so once. Secrets go through standard input, never through a command line.
+"""
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from palestra.cluster.configs import SshSettings
+from palestra.cluster.executors import ClusterUnreachable
+from palestra.errors import ConfigError
+from palestra.system import Finished, run
+
+CONNECT_S: Final = 20
+"""The limit in seconds for one connection."""
+ALIVE_S: Final = 15
+"""The seconds between two signs of life. After four missing ones, the connection is given up."""
+SSH_FAILED: Final = 255
+"""The exit code of `ssh` when it could not connect. Other codes are those of the command."""
+NOT_FOUND: Final = 127
+_HOST_KEY_CHANGED: Final = "REMOTE HOST IDENTIFICATION HAS CHANGED"
+_UNKNOWN_HOST: Final = "Host key verification failed"
+
+
+@dataclass(frozen=True, slots=True)
+class LoginNode:
+    """Runs commands on a login node. `timeout_s`: the limit of each but for `stream`."""
+
+    settings: SshSettings
+    timeout_s: float = 60.0
+
+    def run(self, script: str, *, data: bytes = b"") -> Finished:
+        """Run a line of sh with `data` as input. Raises as `check` does, but for the line's own exit
+        code.
+        """
+        try:
+            finished = run([*self.argv, script], timeout_s=self.timeout_s, data=data)
+        except FileNotFoundError:
+            raise _no_client() from None
+        except TimeoutError as error:
+            raise ClusterUnreachable(
+                f"{self.settings.host} gave no answer within {self.timeout_s:g} s",
+                hint="nothing is known about the jobs: try again, or raise command_timeout_s",
+            ) from error
+        self.check(finished.code, finished.complaint)
+        return finished
+
+    def palestra(
+        self,
+        words: Sequence[str],
+        *,
+        folder: str,
+        environment: Mapping[str, str] | None = None,
+        captured: bool = False,
+    ) -> Finished:
+        """Run a command of Palestra in `folder` to its end.
+
+        `environment`: more variables of the command. They reach it through standard input.
+        `captured`: return its output, instead of passing it on while the command runs.
+        """
+        program = shlex.split(self.settings.palestra)
+        exports = "".join(
+            f"export {name}={shlex.quote(value)}\n" for name, value in (environment or {}).items()
+        )
+        script = (
+            f"{exports}cd {shlex.quote(folder)} || exit 1\nexec {shlex.join([*program, *words])}\n"
+        )
+        sys.stdout.flush()
+        try:
+            finished = run(
+                [*self.argv, "sh", "-s"],
+                timeout_s=None,
+                data=script.encode(),
+                inherits_output=not captured,
+            )
+        except FileNotFoundError:
+            raise _no_client() from None
+        if finished.code == SSH_FAILED:
+            raise ClusterUnreachable(
+                f"the connection to {self.settings.host} ended {finished.complaint}".rstrip(),
+                hint="what was submitted goes on: ask for its status",
+            )
+        return finished
+
+    @property
+    def argv(self) -> list[str]:
+        """The command line of `ssh` up to the host."""
+        settings = self.settings
+        options = {
+            "BatchMode": "yes",
+            "ConnectTimeout": str(CONNECT_S),
+            "ServerAliveInterval": str(ALIVE_S),
+            "ServerAliveCountMax": "4",
+            "ControlMaster": "auto",
+            "ControlPath": str(_control_folder() / "%C"),
+            "ControlPersist": "60",
+        }
+        argv = ["ssh", "-T"]
+        # Of a setting that is given twice, ssh takes the first.
+        for text in (*settings.options, *(f"{name}={value}" for name, value in options.items())):
+            argv += ["-o", text]
+        for flag, value in (
+            ("-l", settings.user),
+            ("-p", settings.port),
+            ("-i", settings.identity),
+        ):
+            argv += [flag, str(value)] if value is not None else []
+        return [*argv, "--", settings.host]
+
+    def check(self, code: int, complaint: str) -> None:
+        """Raise ConfigError: the host is not the one that is known, or does not let the user in.
+
+        Raises ClusterUnreachable: there is no connection.
+        """
+        if code != SSH_FAILED:
+            return
+        host = self.settings.host
+        if _HOST_KEY_CHANGED in complaint:
+            raise ConfigError(
+                f"the host key of {host} is not the one that is known: another machine may answer",
+                hint=f"ask the site; if the key was renewed, `ssh-keygen -R {host}` forgets the old "
+                "one",
+            )
+        last_line = (complaint.splitlines() or ["ssh failed"])[-1]
+        if _UNKNOWN_HOST in complaint:
+            raise ConfigError(
+                f"{host}: {last_line}", hint=f"connect once by hand, to accept its key: ssh {host}"
+            )
+        if "Permission denied" in complaint:
+            by_hand = shlex.join(part for part in self.argv if part != "BatchMode=yes")
+            raise ConfigError(
+                f"{host}: {last_line}",
+                hint="log in once by hand, then run the command again within a minute; it shares "
+                f"that connection: {by_hand.replace('-o -o', '-o')}",
+            )
+        raise ClusterUnreachable(
+            f"{host}: {last_line}", hint="nothing is known about the jobs: try again later"
+        )
+
+
+def _no_client() -> ConfigError:
+    return ConfigError(
+        "the command ssh does not exist on this machine", hint="install OpenSSH's client"
+    )
+
+
+def _control_folder() -> Path:
+    """Return the folder of the shared connections. The paths of sockets must be short."""
+    folder = Path(tempfile.gettempdir()) / f"palestra-ssh-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise ConfigError(
+            f"{folder} belongs to another user", hint="set TMPDIR to a folder of yours"
+        )
+    return folder

@@ -1,0 +1,366 @@
+"""The runs that the viewer shows: their indexes, kept up to date by one thread."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Final, final
+
+from palestra.analysis import (
+    ReportValues,
+    RunFrame,
+    RunHead,
+    RunSummary,
+    load_run,
+    report_values,
+    run_head,
+    summarize,
+)
+from palestra.api import RunEntry, RunState, run_entry
+from palestra.errors import InputDataError, PalestraError
+from palestra.rollouts import Announcement, Manifest, announcements, ask_collection, read_manifest
+from palestra.schema import JsonDict, RunPaths
+from palestra.viewer.conversation import Conversations
+from palestra.viewer.discovery import ClusterPlace, Places, RunPlace
+from palestra.viewer.index import Index, Progress, RunChanged, Snapshot, open_index
+
+RENEW_LIVE_S: Final = 10.0
+"""The least time between two overviews of a live run."""
+POLL_S: Final = 1.0
+ASK_EVERY_S: Final = 1.0
+REFRESH_S: Final = 0.5
+WATCHED_S: Final = 60.0
+"""A run that nobody has looked at for so long is not kept up to date."""
+
+
+class NoSuchRun(InputDataError):
+    """The request names a run, task, rollout or part that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReport:
+    """What a running collection answered. `asked_at`: on the monotonic clock."""
+
+    report: JsonDict
+    started: float
+    asked_at: float
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self.asked_at
+
+
+@final
+@dataclass(frozen=True)
+class Overview:
+    """The statistics of one moment of a run, each computed when it is first needed.
+
+    `made_at`: in seconds since the epoch. A cached property is computed once.
+    """
+
+    snapshot: Snapshot
+    made_at: float
+
+    @cached_property
+    def frame(self) -> RunFrame:
+        return self.snapshot.frame()
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        return summarize(self.frame)
+
+    @cached_property
+    def values(self) -> ReportValues:
+        return report_values(self.frame, self.summary)
+
+
+@final
+class OpenRun:
+    """One run and its index."""
+
+    def __init__(self, run_place: RunPlace, group_by: str | None, cache: Path | None) -> None:
+        self.place = run_place
+        self.group_by = group_by
+        self._index: Index = open_index(run_place.outputs, group_by=group_by, cache=cache)
+        self._lock = threading.Lock()
+        self._overview: Overview | None = None
+        self.conversations = Conversations()
+        self.watched_at = -inf
+        """When a page last asked for the run, on the monotonic clock."""
+        self.problem = ""
+        """Why the files cannot be read now; empty when they can."""
+
+    @property
+    def paths(self) -> RunPaths:
+        """The files beside the first output."""
+        return RunPaths(self.place.path)
+
+    @property
+    def progress(self) -> Progress:
+        return self._index.progress
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that the files hold is indexed."""
+        progress = self.progress
+        if progress.bytes_total == 0:  # another viewer writes the index, and has not committed
+            return not any(_stat(path) for path in self.place.outputs)
+        return progress.bytes_indexed >= progress.bytes_total
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._index.snapshot
+
+    def refresh(self, budget_s: float = REFRESH_S) -> None:
+        """Read what was appended. Only one thread at a time does so."""
+        with self._lock:
+            try:
+                self._index.refresh(budget_s)
+                self.problem = ""
+            except (RunChanged, PalestraError) as error:
+                self.problem = error.message
+            except OSError as error:
+                self.problem = f"{error.filename or self.place.path}: {error.strerror}"
+
+    def wait(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Refresh until everything is indexed, or `is_stopped` returns True."""
+        self.refresh()
+        while not (self.is_complete or self.problem or is_stopped()):
+            self.refresh()
+        self.refresh(inf)  # a snapshot of all that was read
+
+    def overview(self, *, least_age_s: float = RENEW_LIVE_S) -> Overview:
+        """Return the statistics, of now or, while the run changes, at most `least_age_s` old."""
+        with self._lock:
+            last, snapshot = self._overview, self.snapshot
+            is_current = last is not None and last.snapshot.version == snapshot.version
+            if last is None or not (is_current or time.time() - last.made_at < least_age_s):
+                last = self._overview = Overview(snapshot, time.time())
+            return last
+
+    def head(self) -> RunHead:
+        """Return what the run is, from its manifest."""
+        return run_head(self.place.outputs)
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest; None without one that can be read."""
+        with suppress(InputDataError):
+            return read_manifest(self.paths.manifest)
+        return None
+
+    def entry(self) -> RunEntry:
+        """Return the line of the run, as `palestra runs` prints it, from the index."""
+        return run_entry(self.place.path, load=self._frame_of)
+
+    def _frame_of(self, outputs: Sequence[Path]) -> RunFrame:
+        if {path.absolute() for path in outputs} <= set(self.place.outputs):
+            return self.overview().frame
+        return load_run(None, list(outputs), allow_partial=True)
+
+    def close(self) -> None:
+        """Give up the index."""
+        with self._lock:
+            self._index.close()
+
+
+@final
+class Catalog:
+    """All runs of one viewer. Use as a context manager: a thread keeps visited runs up to date."""
+
+    def __init__(
+        self,
+        run_places: Places,
+        *,
+        group_by: str | None = None,
+        cache: Path | None = None,
+        find: Callable[[], Places] | None = None,
+    ) -> None:
+        """Create the catalog. `find`: looks for runs again, since runs begin while it is open."""
+        self._places = {run_place.id: run_place for run_place in run_places.runs}
+        self._clusters = {run_place.id: run_place for run_place in run_places.clusters}
+        self._find = find
+        self._found_at = time.monotonic()
+        self._group_by, self._cache = group_by, cache
+        self._open: dict[str, OpenRun] = {}
+        self._entries: dict[str, _KnownEntry] = {}
+        self._live: dict[Path, LiveReport] = {}
+        self._asked_at = -ASK_EVERY_S
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="viewer indexes", daemon=True)
+
+    def __enter__(self) -> "Catalog":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._wake.set()
+        self._thread.join(5.0)
+        for run in self._open.values():
+            run.close()
+
+    @property
+    def places(self) -> list[RunPlace]:
+        """The runs, those that have begun since the start among them."""
+        now = time.monotonic()
+        if self._find is not None and now - self._found_at > POLL_S * 5:
+            self._found_at = now
+            with suppress(PalestraError):
+                run_places = self._find()
+                self._places |= {run_place.id: run_place for run_place in run_places.runs}
+                self._clusters |= {run_place.id: run_place for run_place in run_places.clusters}
+        return list(self._places.values())
+
+    @property
+    def clusters(self) -> list[ClusterPlace]:
+        return list(self._clusters.values())
+
+    def cluster(self, cluster_id: str) -> ClusterPlace:
+        """Return a cluster run. Raises NoSuchRun."""
+        run_place = self._clusters.get(cluster_id)
+        if run_place is None:
+            raise NoSuchRun(f"there is no cluster run {cluster_id[:40]!r}")
+        return run_place
+
+    def run(self, run_id: str) -> OpenRun:
+        """Return a run, opened; its index is kept up to date from now on. Raises NoSuchRun."""
+        run_place = self._places.get(run_id)
+        if run_place is None:
+            raise NoSuchRun(
+                f"there is no run {run_id[:40]!r}", hint="the runs page lists those that there are"
+            )
+        run = self._opened(run_place, watched_at=time.monotonic())
+        self._wake.set()
+        return run
+
+    def _opened(self, run_place: RunPlace, *, watched_at: float) -> OpenRun:
+        """Return a run, opened once: its index has one writer."""
+        with self._lock:
+            run = self._open.get(run_place.id)
+            if run is None:
+                run = self._open[run_place.id] = OpenRun(run_place, self._group_by, self._cache)
+            run.watched_at = max(run.watched_at, watched_at)
+            return run
+
+    # Lines of the list
+
+    def entry(self, run_place: RunPlace) -> RunEntry | None:
+        """Return the line of a run; None while it is not known yet."""
+        known_entry = self._entries.get(run_place.id)
+        return None if known_entry is None else known_entry.entry
+
+    def live(self, outputs: Sequence[Path]) -> LiveReport | None:
+        """Return what the collection that writes one of the outputs said last; None without one."""
+        self._ask()
+        return next((self._live[path] for path in outputs if path in self._live), None)
+
+    def _ask(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if now - self._asked_at < ASK_EVERY_S:
+                return
+            self._asked_at = now
+        running = {Path(where.output).absolute(): where for where in announcements()}
+        answers = {path: _answer(where) for path, where in running.items()}
+        with self._lock:
+            # one that does not answer in time keeps its last numbers, with their age
+            last = {path: report for path, report in self._live.items() if path in running}
+            self._live = last | {path: r for path, r in answers.items() if r is not None}
+
+    # On the thread
+
+    def _work(self) -> None:
+        while not self._ending.is_set():
+            is_behind = self._refresh_watched()
+            if not is_behind:
+                self._renew_one_entry()
+                self._wake.wait(POLL_S)
+            self._wake.clear()
+
+    def _refresh_watched(self) -> bool:
+        """Refresh the runs that are looked at. Return whether one has more to read."""
+        now = time.monotonic()
+        with self._lock:
+            watched = [r for r in self._open.values() if now - r.watched_at < WATCHED_S]
+        is_behind = False
+        for run in watched:
+            run.refresh()
+            is_behind |= not run.is_complete and not run.problem
+        return is_behind
+
+    def _renew_one_entry(self) -> None:
+        """Compute the line of one run whose files have changed."""
+        for run_place in self.places:
+            signature = _signature(run_place)
+            known_entry = self._entries.get(run_place.id)
+            if known_entry is not None and not known_entry.is_due(signature):
+                continue
+            entry = None
+            with suppress(PalestraError, OSError):
+                entry = self._computed_entry(run_place)
+            if entry is not None or known_entry is None:
+                entry = entry or _unreadable(run_place)
+                self._entries[run_place.id] = _KnownEntry(signature, entry, time.monotonic())
+            self._wake.set()
+            return
+
+    def _computed_entry(self, run_place: RunPlace) -> RunEntry:
+        run = self._opened(run_place, watched_at=-inf)
+        try:
+            run.wait(self._ending.is_set)
+            return run.entry()
+        finally:
+            self._close_unwatched(run)
+
+    def _close_unwatched(self, run: OpenRun) -> None:
+        with self._lock:
+            if run.watched_at == -inf:
+                del self._open[run.place.id]
+                run.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownEntry:
+    """A line of the list, and what the files were like when it was computed."""
+
+    signature: tuple[object, ...]
+    entry: RunEntry
+    made_at: float
+
+    def is_due(self, signature: tuple[object, ...]) -> bool:
+        """Whether the line is to be computed again. Lines of live runs wait."""
+        waits = time.monotonic() - self.made_at < RENEW_LIVE_S
+        return self.signature != signature and not waits
+
+
+def _signature(run_place: RunPlace) -> tuple[object, ...]:
+    """Return what changes whenever a file of the run does."""
+    files = [file for path in run_place.outputs for file in RunPaths(path).recorded()]
+    return tuple(_stat(path) for path in files)
+
+
+def _stat(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _unreadable(run_place: RunPlace) -> RunEntry:
+    """Return the line of a run whose files cannot be read."""
+    moment = datetime.fromtimestamp(0, UTC)
+    problem = "its files cannot be read"
+    return RunEntry(run_place.path, "", "", RunState.STOPPED, 0, 0, 0, None, None, moment, problem)
+
+
+def _answer(where: Announcement) -> LiveReport | None:
+    report = ask_collection(where)
+    return None if report is None else LiveReport(report, where.started, time.monotonic())

@@ -1,0 +1,303 @@
+"""The conversation of one rollout: its items, read from the rows of the run's files in parts.
+
+A scored row holds prompt and output. A failed rollout has its prompt in the inputs and what was
+kept of the answer in a row of the failures. No row is decoded whole.
+"""
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal, final
+
+import msgspec
+
+from palestra.analysis import UNREADABLE, split_row
+from palestra.errors import InputDataError
+from palestra.schema import GENERATION_IDS, JsonObject
+from palestra.viewer.index import Item, Part, RowPlace, Snapshot, read_row
+from palestra.viewer.index.outline import Conversation as SplitRow
+
+MOST_CONVERSATIONS: Final = 16
+MOST_ITEMS: Final = 100_000
+"""The number of items of all conversations that are remembered; the last one may have more."""
+MOST_DECODED_BYTES: Final = 1 << 22
+"""A field of a row that is longer is not decoded."""
+
+
+class _Head(msgspec.Struct, gc=False):
+    """What a conversation needs of each of its items."""
+
+    type: str | None = None
+    role: str | None = None
+    name: str | None = None
+    call_id: str | None = None
+    generation_token_ids: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationItem:
+    """One item. `position`: in the conversation, from 0. `source`: the row that holds it, and
+    `number` its number there.
+    """
+
+    position: int
+    source: int
+    number: int
+    section: str
+    """`prompt` or `output`."""
+    type: str
+    """`message`, or the item's own type."""
+    role: str
+    name: str
+    """The name of the called tool."""
+    call_id: str
+    has_tokens: bool
+
+    @property
+    def kind(self) -> str:
+        """A role, or `reasoning`, `call`, `result` or `other`."""
+        if self.type == "message":
+            return self.role or "assistant"
+        if self.type == "reasoning":
+            return "reasoning"
+        if self.type.endswith("_call_output"):
+            return "result"
+        return "call" if self.type.endswith("_call") else "other"
+
+
+@final
+class Conversation:
+    """The items of one rollout. Rows are read when they are needed, and not kept."""
+
+    def __init__(
+        self, row_places: Sequence[RowPlace], source: Literal["scored", "failed", "inputs"]
+    ) -> None:
+        """Create it from the places of its rows, the row with the prompt first."""
+        self.places = tuple(row_places)
+        self.source: Literal["scored", "failed", "inputs"] = source
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the rows were already split into items."""
+        return "items" in self.__dict__
+
+    @cached_property
+    def items(self) -> tuple[ConversationItem, ...]:
+        """All items: the prompt's, then the output's."""
+        items: list[ConversationItem] = []
+        for source, row_place in enumerate(self.places):
+            for number, (section, role, raw) in enumerate(self._split(row_place).raws()):
+                # the prompt of a failed rollout is in its inputs
+                if source == 0 or section == "output":
+                    items.append(_item(len(items), source, number, section, role, raw))
+        return tuple(items)
+
+    def _split(self, row_place: RowPlace) -> SplitRow:
+        return SplitRow(read_row(row_place))
+
+    @cached_property
+    def pairs(self) -> dict[int, int]:
+        """The position of the output of each call, and of the call of each output."""
+        calls: dict[str, int] = {}
+        pairs: dict[int, int] = {}
+        for item in self.items:
+            call_id = item.call_id
+            if item.kind == "call" and call_id:
+                calls[call_id] = item.position
+            elif item.kind == "result" and call_id in calls:
+                call = calls.pop(call_id)
+                pairs[call], pairs[item.position] = item.position, call
+        return pairs
+
+    @cached_property
+    def turns(self) -> dict[int, int]:
+        """The number of the model turn of each item of the model, from 0."""
+        turns: dict[int, int] = {}
+        number, is_inside = -1, False
+        for item in self.items:
+            is_models = item.section == "output" and item.kind in {
+                "assistant",
+                "reasoning",
+                "call",
+            }
+            if is_models:
+                number += not is_inside
+                turns[item.position] = number
+            is_inside = is_models
+        return turns
+
+    def details(self, items: Sequence[ConversationItem]) -> list[Item]:
+        """Return the sizes and beginnings of the texts of items."""
+        rows = self._rows(items)
+        return [rows[item.source].item(item.number) for item in items]
+
+    def _rows(self, items: Sequence[ConversationItem]) -> dict[int, SplitRow]:
+        sources = dict.fromkeys(item.source for item in items)
+        return {source: self._split(self.places[source]) for source in sources}
+
+    def read(self, item: ConversationItem) -> Any:
+        """Return an item, decoded. Raises InputDataError: it is no JSON."""
+        return decoded(bytes(self._rows([item])[item.source].raw(item.number)))
+
+    def texts(self, items: Sequence[ConversationItem]) -> Iterator[tuple[ConversationItem, str]]:
+        """Yield the whole text of each item."""
+        rows = self._rows(items)
+        for item in items:
+            yield item, item_text(decoded(bytes(rows[item.source].raw(item.number))))
+
+    def at(self, position: int) -> ConversationItem:
+        """Return an item. Raises InputDataError: there is no such item."""
+        if not 0 <= position < len(self.items):
+            raise InputDataError(f"the conversation has {len(self.items)} items, no {position}")
+        return self.items[position]
+
+    def output(self, number: int) -> ConversationItem | None:
+        """Return item `number` of `response.output`; None when there is none."""
+        outputs = [item for item in self.items if item.section == "output"]
+        return outputs[number] if 0 <= number < len(outputs) else None
+
+
+def _item(
+    position: int, source: int, number: int, section: str, role: str, raw: msgspec.Raw
+) -> ConversationItem:
+    is_object = bytes(memoryview(raw)[:1]) == b"{"
+    try:
+        head = _decode_head(raw) if is_object else _Head(role=role)
+    except UNREADABLE:  # fields of other types, or Python's own JSON
+        head = _lenient_head(raw)
+    is_text = bytes(memoryview(raw)[:1]) == b'"'
+    return ConversationItem(
+        position=position,
+        source=source,
+        number=number,
+        section=section,
+        type=head.type or ("message" if is_object or is_text else "other"),
+        role=head.role or "",
+        name=head.name or "",
+        call_id=head.call_id or "",
+        has_tokens=bytes(memoryview(head.generation_token_ids)[:1]) == b"[",
+    )
+
+
+def _lenient_head(raw: msgspec.Raw) -> _Head:
+    fields = decoded(bytes(raw))
+    texts = {
+        name: fields[name]
+        for name in ("type", "role", "name", "call_id")
+        if isinstance(fields.get(name), str)
+    }
+    tokens = b"[" if isinstance(fields.get(GENERATION_IDS), list) else b""
+    return _Head(**texts, generation_token_ids=msgspec.Raw(tokens))
+
+
+@final
+class Conversations:
+    """The conversations that were looked at last: their items, not their texts."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[tuple[RowPlace, ...], Conversation] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, snapshot: Snapshot, row: int) -> Conversation:
+        """Return the conversation of a rollout. Raises InputDataError: no file holds its row."""
+        conversation = conversation_of(snapshot, row)
+        with self._lock:
+            conversation = self._last.setdefault(conversation.places, conversation)
+            self._last.move_to_end(conversation.places)
+            counts = [len(talk.items) for talk in self._last.values() if talk.is_split]
+            while len(self._last) > 1 and (
+                len(self._last) > MOST_CONVERSATIONS or sum(counts) > MOST_ITEMS
+            ):
+                _, dropped = self._last.popitem(last=False)
+                counts = counts[1:] if dropped.is_split else counts
+        return conversation
+
+
+def conversation_of(snapshot: Snapshot, row: int) -> Conversation:
+    """Return the conversation of a rollout. Raises InputDataError: no file holds its row."""
+    result = snapshot.place(row, Part.RESULT)
+    if result is not None:
+        return Conversation([result], "scored")
+    inputs, failure = snapshot.place(row, Part.INPUT), kept_answer(snapshot, row)
+    row_places = [row_place for row_place in (inputs, failure) if row_place is not None]
+    if not row_places:
+        failure = snapshot.place(row, Part.FAILURE)
+        row_places = [] if failure is None else [failure]
+    if not row_places:
+        raise InputDataError("no file holds a row of this rollout")
+    return Conversation(row_places, "inputs" if failure is None else "failed")
+
+
+def kept_answer(snapshot: Snapshot, row: int) -> RowPlace | None:
+    """Return the place of the last failed attempt that kept the model's answer."""
+    for row_place in reversed(snapshot.attempts(row)):
+        if b'"response"' in read_row(row_place) and "response" in row_fields(row_place):
+            return row_place
+    return None
+
+
+def row_fields(row_place: RowPlace) -> dict[str, msgspec.Raw]:
+    """Return the fields of a row, not decoded. Raises InputDataError: the row is no object."""
+    fields = split_row(read_row(row_place))
+    if fields is None:
+        raise InputDataError(f"{row_place.path} line {row_place.line} is no JSON object")
+    return fields
+
+
+def small_fields(row_place: RowPlace, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the fields of a row that are small enough to decode, without some names."""
+    return {
+        name: decoded(bytes(raw))
+        for name, raw in row_fields(row_place).items()
+        if name not in without and len(bytes(raw)) <= MOST_DECODED_BYTES
+    }
+
+
+def decoded(raw: bytes) -> Any:
+    """Decode JSON as it is stored: NaN and lone surrogates, too. Raises InputDataError."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise InputDataError(f"this is not JSON: {error}") from error
+
+
+def item_text(item: Any) -> str:
+    """Return the text of an item: of a message its parts, joined; of a call its arguments; of a
+    result its output; of an unknown item its JSON.
+    """
+    if isinstance(item, str):
+        return item
+    if not isinstance(item, dict):
+        return json.dumps(item, ensure_ascii=False)
+    for name in ("arguments", "output", "content", "summary", "text"):
+        text = _joined(item.get(name))
+        if text is not None:
+            return text
+    return json.dumps(item, ensure_ascii=False)
+
+
+def _joined(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return None if value is None else json.dumps(value, ensure_ascii=False)
+    texts = [part if isinstance(part, str) else _part_text(part) for part in value]
+    return "".join(texts) if texts else None
+
+
+def _part_text(part: JsonObject) -> str:
+    if not isinstance(part, dict):
+        return ""
+    texts = (part.get(name) for name in ("text", "refusal"))
+    return next((text for text in texts if isinstance(text, str)), "")
+
+
+def utf16(text: str) -> int:
+    """Return the length of a text in UTF-16 code units, as the page counts."""
+    return len(text) + sum(1 for character in text if ord(character) > 0xFFFF)

@@ -1,0 +1,100 @@
+"""Writes what matches as one HTML file that loads nothing: for a mail, or an issue."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from palestra.analysis import Markup, amount, tag, together, visible, visible_line
+from palestra.errors import PalestraError
+from palestra.metrics import IntArray
+from palestra.system import replacing
+from palestra.viewer.catalog import OpenRun
+from palestra.viewer.conversation import conversation_of
+from palestra.viewer.index import Snapshot
+from palestra.viewer.matching import matching_values
+
+MOST_BYTES: Final = 10_000_000
+TEXT_CHARACTERS: Final = 20_000
+"""The largest length of one text; its middle is left out."""
+END_BYTES: Final = 1_000
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;border-left:3px solid #888;padding-left:1rem}"
+    "h2{border-top:1px solid #888;padding-top:1rem}h3{font-size:1rem;margin:1rem 0 0}"
+    ":root{color-scheme:light dark}"
+)
+
+
+def export(
+    run: OpenRun,
+    snapshot: Snapshot,
+    rows: IntArray,
+    path: Path,
+    *,
+    query: str,
+    mask: Callable[[str], str],
+) -> int:
+    """Write the rollouts of `rows`, as many as fit in 10 MB, and return how many were written.
+
+    `mask`: takes secrets out of each text.
+    """
+    written = 0
+    with replacing(path) as file:
+        head = _head(run, len(rows), query, mask).encode()
+        file.write(head)
+        room = MOST_BYTES - len(head) - END_BYTES
+        for block in _blocks(snapshot, rows, mask):
+            data = block.encode()
+            if len(data) > room:
+                break
+            file.write(data)
+            room -= len(data)
+            written += 1
+        file.write(_end(written, len(rows)).encode())
+    return written
+
+
+def _head(run: OpenRun, count: int, query: str, mask: Callable[[str], str]) -> str:
+    title = visible_line(mask(run.head().title or run.place.name), 200)
+    matching = f"{amount(count, 'rollout')} matching {query}" if query else amount(count, "rollout")
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta name="viewport" content="width=device-width">{tag("title", title)}'
+        f"<style>{_STYLE}</style><body>{tag('h1', title)}{tag('p', visible(mask(matching)))}"
+    )
+
+
+def _blocks(snapshot: Snapshot, rows: IntArray, mask: Callable[[str], str]) -> Iterator[Markup]:
+    for row, values in zip(rows.tolist(), matching_values(snapshot, rows), strict=True):
+        name = f"{values.get('task')}:{values.get('rollout')}"
+        reward = "" if values.get("reward") is None else f", reward {values['reward']:g}"
+        heading = visible_line(f"{name} {values.get('outcome')}{reward}", 200)
+        yield together(tag("h2", heading), *_entries(snapshot, row, mask))
+
+
+def _entries(snapshot: Snapshot, row: int, mask: Callable[[str], str]) -> Iterator[Markup]:
+    try:
+        talk = conversation_of(snapshot, row)
+        for item, text in talk.texts(talk.items):
+            yield tag("h3", visible_line(f"{item.kind} {item.name}".strip(), 200))
+            yield tag("pre", visible(mask(_cut(text))), dir="auto")
+    except PalestraError as error:
+        yield tag("p", visible(mask(error.message)))
+
+
+def _cut(text: str) -> str:
+    if len(text) <= TEXT_CHARACTERS:
+        return text
+    half = TEXT_CHARACTERS // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n… {left_out:,} characters left out …\n{text[-half:]}"
+
+
+def _end(written: int, count: int) -> Markup:
+    if written == count:
+        return Markup("")
+    size = f"{MOST_BYTES / 1e6:g} MB"
+    text = f"{count - written:,} more match. They were left out: the file stays under {size}."
+    return tag("p", text)

@@ -1,0 +1,51 @@
+"""The index of a run: numpy columns and texts that answer queries without reading the rows again.
+
+`open_index` finds or builds the index of one run. `Index.refresh` reads what was appended since and
+returns a `Snapshot`, which never changes. A snapshot has two tables, `rollouts` and `tasks`; a
+table selects, sorts, counts and pages its rows. Rows of the run's files are read by their place:
+`read_row`, and in parts by `outline` and `text_range`.
+
+Glossary: a *place* is a file, a byte offset, a length and a line. A *row number* is a position in a
+table of one snapshot; keys (task, rollout) stay the same between snapshots, row numbers do not.
+"""
+
+from palestra.viewer.index.opening import forget, open_index
+from palestra.viewer.index.outline import (
+    Item,
+    Outline,
+    TextPart,
+    TextRange,
+    outline,
+    read_item,
+    text_range,
+)
+from palestra.viewer.index.places import LineProblem, Part, RowPlace, RunChanged, read_row
+from palestra.viewer.index.refreshing import Index, Progress
+from palestra.viewer.index.snapshot import Snapshot
+from palestra.viewer.index.tables import Facet, Field, FieldKind, Histogram, Page, Table
+
+__all__ = [
+    "Facet",
+    "Field",
+    "FieldKind",
+    "Histogram",
+    "Index",
+    "Item",
+    "LineProblem",
+    "Outline",
+    "Page",
+    "Part",
+    "Progress",
+    "RowPlace",
+    "RunChanged",
+    "Snapshot",
+    "Table",
+    "TextPart",
+    "TextRange",
+    "forget",
+    "open_index",
+    "outline",
+    "read_item",
+    "read_row",
+    "text_range",
+]

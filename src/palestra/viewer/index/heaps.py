@@ -1,0 +1,100 @@
+"""Texts in a heap: one after the other, each followed by a zero byte, and searched as bytes."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from palestra.metrics import IntArray
+from palestra.viewer.index.folding import FoldedText
+from palestra.viewer.index.storage import Columns
+
+SEPARATOR: Final = b"\0"
+
+
+def heap_bytes(text: str) -> bytes:
+    """Return a text as it is in a heap. Zero characters become spaces, and lone surrogates `?`."""
+    return text.encode("utf-8", "replace").replace(SEPARATOR, b" ")
+
+
+class HeapWriter:
+    """Collects texts until `flush` appends them to the columns `NAME.heap` and `NAME.ends`."""
+
+    def __init__(self, columns: Columns, name: str) -> None:
+        self._columns, self._name = columns, name
+        self._texts: list[str] = []
+        sizes = columns.states
+        self._end = sizes[f"{name}.heap"].size if f"{name}.heap" in sizes else 0
+        self._count = sizes[f"{name}.ends"].size // 8 if f"{name}.ends" in sizes else 0
+
+    def add(self, text: str) -> int:
+        """Append a text; return its number."""
+        self._texts.append(text)
+        self._count += 1
+        return self._count - 1
+
+    def extend(self, texts: Sequence[str]) -> None:
+        """Append texts."""
+        self._texts.extend(texts)
+        self._count += len(texts)
+
+    def flush(self) -> None:
+        """Write the collected texts. Raises OSError or StorageFull."""
+        if not self._texts:
+            return
+        data = self._encoded()
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0) + 1
+        self._columns.append(f"{self._name}.heap", data)
+        self._columns.append(f"{self._name}.ends", (self._end + ends).astype(np.int64))
+        self._end += len(data)
+        self._texts = []
+
+    def _encoded(self) -> bytes:
+        """Return the collected texts as heap bytes; together, since that is faster."""
+        joined = "\0".join([*self._texts, ""])
+        if joined.count("\0") == len(self._texts):
+            return joined.encode("utf-8", "replace")
+        return SEPARATOR.join([*map(heap_bytes, self._texts), b""])
+
+
+class Heap:
+    """The texts of a snapshot, by number."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], ends: IntArray) -> None:
+        self._data = data
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def text(self, number: int) -> str:
+        """Return one text."""
+        start = int(self._ends[number - 1]) if number else 0
+        data = self._data[start : int(self._ends[number]) - 1].tobytes()
+        return data.decode("utf-8", "replace")
+
+    def texts(self, numbers: Sequence[int]) -> list[str]:
+        return list(map(self.text, numbers))
+
+    def search(self, text: str, *, exact: bool = False, separator: str = "") -> IntArray:
+        """Return the numbers of the texts that contain `text`, without case, in order.
+
+        `exact`: they must equal it. `separator`: a character that stands around each part of a text;
+        one part must equal `text`.
+        """
+        around = SEPARATOR if exact else separator.encode()
+        folded = FoldedText(
+            heap_bytes(text).decode(),
+            lambda part: [part.encode("utf-8", "replace")],
+            around=around,
+            until=b"" if exact else SEPARATOR,
+        )
+        hits = [np.empty(0, np.int64)]
+        # A whole text is searched with the separator before it: the first has none.
+        if exact and len(self) and self.text(0).lower() == text.lower():
+            hits.append(np.zeros(1, np.int64))
+        positions = np.fromiter(folded.starts(self._data.data), np.int64)
+        inside = positions + (1 if exact else 0)
+        hits.append(np.searchsorted(self._ends, inside, side="right"))
+        return np.unique(np.concatenate(hits))

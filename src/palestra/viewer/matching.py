@@ -1,0 +1,54 @@
+"""The rollouts that match a query, without a server: for `--text`, `--json` and `--export`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from palestra.analysis import parse_query
+from palestra.metrics import IntArray
+from palestra.viewer.catalog import OpenRun
+from palestra.viewer.index import Snapshot
+from palestra.viewer.query import search_text
+
+FIELDS: Final = (
+    "task",
+    "rollout",
+    "outcome",
+    "reward",
+    "agent",
+    "tokens.out",
+    "error_message",
+    "last_answer",
+)
+ROWS_AT_ONCE: Final = 1_000
+
+
+def whole_snapshot(run: OpenRun) -> Snapshot:
+    """Return a run, all of it indexed."""
+    run.wait()
+    return run.snapshot
+
+
+def matching_rows(snapshot: Snapshot, query: str) -> IntArray:
+    """Return the rows that match, `text:` too. Raises QueryError."""
+    parsed = parse_query(query)
+    candidates = snapshot.rollouts.select(parsed)
+    if not parsed.texts:
+        return candidates
+    hits = [
+        hit.row for hit in search_text(snapshot, parsed, candidates) if not isinstance(hit, int)
+    ]
+    chosen = set(hits)
+    return np.array([row for row in candidates.tolist() if row in chosen], dtype=np.int64)
+
+
+def matching_values(
+    snapshot: Snapshot, rows: Sequence[int] | IntArray
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the values of rows, by field, in the order of `rows`."""
+    table = snapshot.rollouts
+    names = [name for name in FIELDS if name in table.fields]
+    numbers = np.asarray(rows, dtype=np.int64)
+    for start in range(0, len(numbers), ROWS_AT_ONCE):
+        yield from table.page(numbers, start=start, count=ROWS_AT_ONCE, fields=names).rows

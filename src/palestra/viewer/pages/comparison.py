@@ -1,0 +1,253 @@
+"""Two runs compared: what `palestra compare` says, and every paired task."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from palestra.analysis import (
+    ComparedRun,
+    Comparison,
+    RunCounts,
+    comparison_of,
+    judge_comparison,
+    matches_query,
+    pair_tasks,
+    parse_query,
+    refuse_shared_files,
+    side_of,
+)
+from palestra.errors import ConfigError, InputDataError
+from palestra.metrics import TaskIndex
+from palestra.viewer import replies
+from palestra.viewer.catalog import OpenRun
+from palestra.viewer.index import Snapshot
+from palestra.viewer.pages.runs import interval, line_of
+from palestra.viewer.requests import PageRequest
+
+PROMPT_CHARACTERS: Final = 200
+_SORTED: Final = ("task", "a", "b", "delta")
+_FIELDS: Final = ("n", "solved", "pass_rate", "mean", "std", "learnability")
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    run: OpenRun
+    snapshot: Snapshot
+
+    def compared(self, name: str) -> ComparedRun:
+        paths = self.run.place.outputs
+        rollouts = str(paths[0]) if len(paths) == 1 else " ".join(map(str, paths))
+        return side_of(self.run.overview().frame, rollouts, name=name)
+
+
+def _sides(request: PageRequest) -> tuple[_Side, _Side]:
+    runs = [request.viewer.catalog.run(request.parts[name]) for name in ("a", "b")]
+    if runs[0] is runs[1]:
+        raise ConfigError("a run cannot be compared with itself")
+    a, b = (_Side(run, run.overview().snapshot) for run in runs)
+    return a, b
+
+
+def compare(request: PageRequest) -> replies.ComparePage:
+    """Answer what `palestra compare A B` says."""
+    a, b = _sides(request)
+    flags = {
+        "--allow-unmatched": request.flag("unmatched"),
+        "--allow-different-rows": request.flag("different_rows"),
+    }
+    paths = [str(side.run.place.path) for side in (a, b)]
+    refuse_shared_files(paths)
+    compared_a, compared_b = a.compared("A"), b.compared("B")
+    request.stop.check()
+    pairs = pair_tasks(
+        compared_a,
+        compared_b,
+        allow_unmatched=flags["--allow-unmatched"],
+        allow_different_rows=flags["--allow-different-rows"],
+    )
+    request.stop.check()
+    comparison = comparison_of(compared_a, compared_b, pairs, metrics=())
+    words = ["palestra", "compare", *paths, *(name for name, is_on in flags.items() if is_on)]
+    return _page(request, comparison, (a, b), shlex.join(words))
+
+
+def _page(
+    request: PageRequest, comparison: Comparison, sides: tuple[_Side, _Side], command: str
+) -> replies.ComparePage:
+    a, b = (
+        _counts(request, side, counts)
+        for side, counts in zip(sides, (comparison.a, comparison.b), strict=True)
+    )
+    try:
+        gate = judge_comparison(comparison)
+        passed, verdict = gate.passed, gate.reason
+    except InputDataError as error:
+        passed, verdict = False, error.message
+    return replies.ComparePage(
+        a=a,
+        b=b,
+        tasks=comparison.tasks,
+        better=comparison.better,
+        worse=comparison.worse,
+        equal=comparison.equal,
+        unscored=comparison.unscored,
+        metrics=[
+            replies.MetricLine(
+                name=m.name,
+                tasks=m.tasks,
+                a=m.a,
+                b=m.b,
+                difference=interval(m.difference),
+                p_value=m.p_value,
+                p_adjusted=m.p_adjusted,
+                minimum_detectable=m.minimum_detectable,
+            )
+            for m in comparison.metrics
+        ],
+        settings=list(comparison.settings),
+        notices=list(comparison.notices),
+        passed=passed,
+        verdict=verdict,
+        command=command,
+    )
+
+
+def _counts(request: PageRequest, side: _Side, counts: RunCounts) -> replies.SideCounts:
+    return replies.SideCounts(
+        run=line_of(request.viewer.catalog, side.run),
+        tasks=counts.tasks,
+        requested=counts.requested,
+        scored=counts.scored,
+        failures=[replies.Count(name=n, count=c) for n, c in sorted(counts.failures.items())],
+        unaccounted=counts.unaccounted,
+    )
+
+
+# The tasks
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskPair:
+    task: TaskIndex
+    rows: tuple[int, int]
+    means: tuple[float, float]
+
+    @property
+    def delta(self) -> float:
+        return self.means[1] - self.means[0]
+
+
+def tasks(request: PageRequest) -> replies.CompareTasks:
+    """Answer the paired tasks that match, the largest regressions first unless sorted."""
+    a, b = _sides(request)
+    pairs = _pairs(a.snapshot, b.snapshot)
+    query = parse_query(request.text("q"))
+    sort = request.text("sort") or query.sort or "delta"
+    rows = _rows_by_task(a.snapshot), _rows_by_task(b.snapshot)
+    query.check_fields([*_SORTED, *(f"{side}.{name}" for side in "ab" for name in _FIELDS)])
+    matching = [pair for pair in pairs if matches_query(query, partial(_value, pair, rows))]
+    matching = _sorted(matching, sort)
+    start = request.integer("offset")
+    count = min(request.integer("limit", 100), replies.PAGE_ROWS)
+    return replies.CompareTasks(
+        tasks=[_task(pair, a.snapshot, b.snapshot) for pair in matching[start : start + count]],
+        offset=start,
+        matches=len(matching),
+        total=len(pairs),
+    )
+
+
+def _pairs(a: Snapshot, b: Snapshot) -> list[_TaskPair]:
+    tasks_of_a = a.tasks.page(np.arange(len(a.tasks)), count=len(a.tasks), fields=("task",)).rows
+    means_a, means_b = a.tasks.numbers("mean"), b.tasks.numbers("mean")
+    pairs = []
+    for number, values in enumerate(tasks_of_a):
+        row_of_b = b.find_task(values["task"])
+        if row_of_b is not None:
+            means = (float(means_a[number]), float(means_b[row_of_b]))
+            pairs.append(_TaskPair(values["task"], (number, row_of_b), means))
+    return pairs
+
+
+Columns = Mapping[str, Any]
+
+
+def _rows_by_task(snapshot: Snapshot) -> Callable[[int], Columns]:
+    names = [name for name in _FIELDS if name in snapshot.tasks.fields]
+
+    def read(row: int) -> Columns:
+        page = snapshot.tasks.page(np.array([row]), count=1, fields=names)
+        return page.rows[0]
+
+    return read
+
+
+def _value(
+    pair: _TaskPair, rows: tuple[Callable[[int], Columns], Callable[[int], Columns]], name: str
+) -> Sequence[Any]:
+    values: dict[str, Any] = {
+        "task": pair.task,
+        "a": pair.means[0],
+        "b": pair.means[1],
+        "delta": pair.delta,
+    }
+    if name in values:
+        value = values[name]
+    elif name[:2] in {"a.", "b."}:
+        side = "ab".index(name[0])
+        value = rows[side](pair.rows[side]).get(name[2:])
+    else:
+        value = None
+    is_absent = value is None or (isinstance(value, float) and np.isnan(value))
+    return () if is_absent else (value,)
+
+
+def _sorted(pairs: Sequence[_TaskPair], sort: str) -> list[_TaskPair]:
+    name, is_descending = sort.removeprefix("-"), sort.startswith("-")
+    if name not in _SORTED:
+        raise ConfigError(f"tasks are not sorted by {name[:40]!r}", hint=", ".join(_SORTED))
+    if name == "task":
+        order = sorted(pairs, key=lambda p: (isinstance(p.task, str), p.task))
+        return order[::-1] if is_descending else order
+    keys: dict[str, Callable[[_TaskPair], float]] = {
+        "a": lambda p: p.means[0],
+        "b": lambda p: p.means[1],
+        "delta": lambda p: p.delta,
+    }
+    key, sign = keys[name], -1 if is_descending else 1
+    return sorted(pairs, key=lambda p: (bool(np.isnan(key(p))), sign * np.nan_to_num(key(p))))
+
+
+def _task(pair: _TaskPair, a: Snapshot, b: Snapshot) -> replies.ComparedTask:
+    (a_rewards, a_rollouts), (b_rewards, b_rollouts) = (
+        _rewards(side, row) for side, row in zip((a, b), pair.rows, strict=True)
+    )
+    values = a.tasks.page(np.array([pair.rows[0]]), count=1, fields=("prompt",)).rows[0]
+    return replies.ComparedTask(
+        task=pair.task,
+        prompt=str(values["prompt"] or "")[:PROMPT_CHARACTERS],
+        a=_number(pair.means[0]),
+        b=_number(pair.means[1]),
+        delta=_number(pair.delta),
+        a_rewards=a_rewards,
+        b_rewards=b_rewards,
+        a_rollouts=a_rollouts,
+        b_rollouts=b_rollouts,
+    )
+
+
+def _rewards(snapshot: Snapshot, task_row: int) -> tuple[list[float], list[int]]:
+    rows = snapshot.rollouts_of(task_row)
+    rewards = snapshot.rollouts.numbers("reward")[rows]
+    indices = snapshot.rollouts.numbers("rollout")[rows]
+    scored = np.flatnonzero(~np.isnan(rewards))
+    order = scored[np.argsort(-rewards[scored], kind="stable")][: replies.GROUP_ROLLOUTS]
+    return rewards[order].tolist(), indices[order].astype(int).tolist()
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else value

@@ -1,0 +1,120 @@
+"""Two rollouts side by side: their items aligned by kind and name, and what differs in each."""
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Final
+
+from palestra.errors import ConfigError
+from palestra.viewer import replies
+from palestra.viewer.catalog import NoSuchRun, OpenRun
+from palestra.viewer.conversation import Conversation, ConversationItem, item_text
+from palestra.viewer.index import Snapshot
+from palestra.viewer.pages.rollout import head_of, outline_item
+from palestra.viewer.pages.tokens import first_token_difference
+from palestra.viewer.requests import NO_INDEX, PageRequest, row_of
+
+MOST_WORD_PAIRS: Final = 2_000_000
+"""Texts with more pairs of words are compared by lines: words would take longer than 200 ms."""
+MOST_LINE_PAIRS: Final = 4_000_000
+MOST_ITEMS: Final = 4_000
+ITEMS_AT_ONCE: Final = 100
+_WORDS: Final = re.compile(r"\s+|\w+|[^\w\s]")
+
+
+def diff(request: PageRequest) -> replies.Diff:
+    """Answer the items of two rollouts, aligned."""
+    sides = [_rollout_of(request, name) for name in ("a", "b")]
+    a, b = (run.conversations.of(snapshot, row) for run, snapshot, row in sides)
+    pairs = list(aligned(a.items, b.items))
+    request.stop.check()
+    start = request.integer("start")
+    items = []
+    for item_a, item_b in pairs[start : start + ITEMS_AT_ONCE]:
+        request.stop.check()
+        items.append(_item(a, item_a, b, item_b))
+    return replies.Diff(
+        a=head_of(*sides[0]),
+        b=head_of(*sides[1]),
+        items=items,
+        start=start,
+        total=len(pairs),
+        first_token=first_token_difference(a, b, request.stop),
+    )
+
+
+def _rollout_of(request: PageRequest, name: str) -> tuple[OpenRun, Snapshot, int]:
+    """Return the rollout that `a` or `b` names: RUN/TASK/ROLLOUT, or RUN/-/-/ROW."""
+    run_id, _, key = request.text(name).partition("/")
+    task, _, rollout = key.rpartition("/")
+    if not (run_id and task and rollout):
+        raise ConfigError(f"{name} is not RUN/TASK/ROLLOUT")
+    run = request.viewer.catalog.run(run_id)
+    snapshot = run.snapshot
+    if task == f"{NO_INDEX}/{NO_INDEX}":
+        row = int(rollout) if rollout.isdecimal() else len(snapshot.rollouts)
+        if row < len(snapshot.rollouts):
+            return run, snapshot, row
+    else:
+        known_row = row_of(snapshot, task, rollout)
+        if known_row is not None:
+            return run, snapshot, known_row
+    raise NoSuchRun(f"{name}: there is no rollout {key[:80]}")
+
+
+Pair = tuple[ConversationItem | None, ConversationItem | None]
+
+
+def aligned(a: Sequence[ConversationItem], b: Sequence[ConversationItem]) -> Iterator[Pair]:
+    """Yield the items of two conversations in pairs of one kind and name; None for a missing one."""
+    names = [[(item.kind, item.name, item.section) for item in side] for side in (a, b)]
+    if max(len(a), len(b)) > MOST_ITEMS:  # by position: aligning would take too long
+        for at in range(max(len(a), len(b))):
+            yield (a[at] if at < len(a) else None, b[at] if at < len(b) else None)
+        return
+    matcher = SequenceMatcher(None, names[0], names[1], autojunk=False)
+    for tag, a0, a1, b0, b1 in matcher.get_opcodes():
+        if tag == "equal":
+            yield from zip(a[a0:a1], b[b0:b1], strict=True)
+        else:
+            yield from ((item, None) for item in a[a0:a1])
+            yield from ((None, item) for item in b[b0:b1])
+
+
+def _item(
+    a: Conversation,
+    item_a: ConversationItem | None,
+    b: Conversation,
+    item_b: ConversationItem | None,
+) -> replies.DiffItem:
+    shown_a = None if item_a is None else outline_item(a, item_a, a.details([item_a])[0], [])
+    shown_b = None if item_b is None else outline_item(b, item_b, b.details([item_b])[0], [])
+    if item_a is None or item_b is None:
+        return replies.DiffItem(a=shown_a, b=shown_b, same=False, pieces=[], by_lines=False)
+    texts = item_text(a.read(item_a)), item_text(b.read(item_b))
+    if texts[0] == texts[1]:
+        return replies.DiffItem(a=shown_a, b=shown_b, same=True, pieces=[], by_lines=False)
+    pieces, by_lines = differences(*texts)
+    return replies.DiffItem(a=shown_a, b=shown_b, same=False, pieces=pieces, by_lines=by_lines)
+
+
+def differences(a: str, b: str) -> tuple[list[replies.DiffPiece], bool]:
+    """Return the pieces of two texts, and whether they are lines instead of words."""
+    words = _WORDS.findall(a), _WORDS.findall(b)
+    if len(words[0]) * len(words[1]) <= MOST_WORD_PAIRS:
+        return list(_pieces(*words)), False
+    lines = a.splitlines(keepends=True), b.splitlines(keepends=True)
+    if len(lines[0]) * len(lines[1]) <= MOST_LINE_PAIRS:
+        return list(_pieces(*lines)), True
+    return [replies.DiffPiece(op="-", text=a), replies.DiffPiece(op="+", text=b)], True
+
+
+def _pieces(a: Sequence[str], b: Sequence[str]) -> Iterator[replies.DiffPiece]:
+    for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if tag == "equal":
+            yield replies.DiffPiece(op="=", text="".join(a[a0:a1]))
+            continue
+        if a1 > a0:
+            yield replies.DiffPiece(op="-", text="".join(a[a0:a1]))
+        if b1 > b0:
+            yield replies.DiffPiece(op="+", text="".join(b[b0:b1]))

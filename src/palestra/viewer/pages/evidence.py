@@ -1,0 +1,197 @@
+"""Where the reward comes from: components, the verifier's fields, judges, and their places in the
+conversation.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from palestra.errors import InputDataError
+from palestra.metrics import COMPONENTS
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    JUDGE_EVALUATIONS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    finite_reward,
+)
+from palestra.viewer import replies
+from palestra.viewer.conversation import (
+    Conversation,
+    item_text,
+    small_fields,
+    utf16,
+)
+from palestra.viewer.index import Part, Snapshot
+from palestra.viewer.pages.runs import text_of
+from palestra.viewer.requests import PageRequest, find_row
+
+EVIDENCE: Final = "reward_evidence"
+_NO_FIELDS: Final = frozenset(
+    {TASK_INDEX, ROLLOUT_INDEX, CREATE_PARAMS, COMPONENTS, "reward", "response", AGENT_REF}
+    | {EVIDENCE, JUDGE_EVALUATIONS}
+)
+_LONG: Final = frozenset({CREATE_PARAMS, "response"})
+SHORTEST_MARK: Final = 3
+LONGEST_MARK: Final = 1_000
+MOST_MARKS: Final = 200
+MOST_SEARCHED_BYTES: Final = 1 << 21
+MOST_SEARCHED_ITEMS: Final = 500
+SHOWN_CHARACTERS: Final = 200
+_VERDICTS: Final = ("verdict", "judgement", "result", "reward", "score")
+_QUESTIONS: Final = ("question", "prompt", "request", "input")
+_ANSWERS: Final = ("answer", "text", "response", "output")
+
+
+def reward(request: PageRequest) -> replies.RewardPanel:
+    """Answer why a rollout has its reward."""
+    run = request.run
+    snapshot = run.snapshot
+    row = find_row(snapshot, request)
+    row_place = snapshot.place(row, Part.RESULT)
+    if row_place is None:
+        return replies.RewardPanel(
+            reward=None,
+            components=[],
+            fields=[],
+            evaluations=[],
+            notes=[],
+            absent="The rollout has no reward: it failed, or has not ended.",
+        )
+    fields = small_fields(row_place, _LONG)
+    talk = run.conversations.of(snapshot, row)
+    evidence, notes = _evidence(fields.get(EVIDENCE), talk)
+    return replies.RewardPanel(
+        reward=finite_reward(fields.get("reward")),
+        components=list(_components(fields.get(COMPONENTS), evidence)),
+        fields=[
+            replies.NamedText(name=name, value=text_of(value))
+            for name, value in fields.items()
+            if name not in _NO_FIELDS
+        ],
+        evaluations=[_evaluation(entry) for entry in _list(fields.get(JUDGE_EVALUATIONS))],
+        notes=notes,
+        absent="",
+    )
+
+
+def _components(
+    values: Any, evidence: Mapping[str, list[replies.Evidence]]
+) -> Iterator[replies.ComponentValue]:
+    components = values if isinstance(values, dict) else {}
+    for name in dict.fromkeys([*components, *evidence]):
+        yield replies.ComponentValue(
+            name=str(name),
+            value=finite_reward(components.get(name)),
+            evidence=evidence.get(name, []),
+        )
+
+
+def _evidence(
+    declared: Any, talk: Conversation
+) -> tuple[dict[str, list[replies.Evidence]], list[str]]:
+    """Return the evidence by component, and a note for each piece that points nowhere."""
+    evidence: dict[str, list[replies.Evidence]] = {}
+    notes: list[str] = []
+    for component, spans in (declared if isinstance(declared, dict) else {}).items():
+        for span in _list(spans):
+            piece = _piece(span, talk)
+            if piece is None:
+                notes.append(f"{component}: the evidence {text_of(span)[:80]} points nowhere")
+            else:
+                evidence.setdefault(str(component), []).append(piece)
+    return evidence, notes
+
+
+def _piece(span: Any, talk: Conversation) -> replies.Evidence | None:
+    values = span if isinstance(span, dict) else {}
+    number, start, end = values.get("item"), values.get("start"), values.get("end")
+    if not (isinstance(number, int) and isinstance(start, int) and isinstance(end, int)):
+        return None
+    item = talk.output(number)
+    if item is None:
+        return None
+    text = item_text(talk.read(item))
+    if not 0 <= start < end <= len(text):
+        return None
+    return replies.Evidence(
+        at=item.position,
+        start=utf16(text[:start]),
+        end=utf16(text[:end]),
+        text=text[start:end][:SHOWN_CHARACTERS],
+    )
+
+
+def _evaluation(entry: Any) -> replies.JudgeEvaluation:
+    fields = entry if isinstance(entry, dict) else {"verdict": entry}
+    return replies.JudgeEvaluation(
+        question=_first(fields, _QUESTIONS),
+        answer=_first(fields, _ANSWERS),
+        verdict=_first(fields, _VERDICTS),
+        fields=[
+            replies.NamedText(name=name, value=text_of(value))
+            for name, value in fields.items()
+            if name not in {*_QUESTIONS, *_ANSWERS, *_VERDICTS}
+        ],
+    )
+
+
+def _first(fields: Mapping[str, Any], names: Sequence[str]) -> str:
+    return next((item_text(fields[name]) for name in names if fields.get(name) is not None), "")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def marks_by_item(
+    snapshot: Snapshot, row: int, talk: Conversation
+) -> dict[int, list[replies.Mark]]:
+    """Return the marks of each item: pieces that earned a component, and texts of the verifier's
+    fields. Empty when the row cannot be read, which other parts of the page say.
+    """
+    row_place = snapshot.place(row, Part.RESULT)
+    if row_place is None:
+        return {}
+    try:
+        fields = small_fields(row_place, _LONG)
+        evidence, _ = _evidence(fields.get(EVIDENCE), talk)
+    except InputDataError:
+        return {}
+    marks: dict[int, list[replies.Mark]] = {}
+    for component, pieces in evidence.items():
+        for piece in pieces:
+            mark = replies.Mark(start=piece.start, end=piece.end, kind="earned by", field=component)
+            marks.setdefault(piece.at, []).append(mark)
+    _add_quoted(marks, fields, talk)
+    return marks
+
+
+def _add_quoted(
+    marks: dict[int, list[replies.Mark]], fields: Mapping[str, Any], talk: Conversation
+) -> None:
+    quotable = {
+        name: value
+        for name, value in fields.items()
+        if name not in _NO_FIELDS and isinstance(value, str)
+        if SHORTEST_MARK <= len(value.strip()) <= LONGEST_MARK
+    }
+    room, marks_left = MOST_SEARCHED_BYTES, MOST_MARKS
+    outputs = []
+    last_items = [i for i in talk.items if i.section == "output"][-MOST_SEARCHED_ITEMS:]
+    chosen = last_items[::-1] if quotable else []
+    for item, detail in zip(chosen, talk.details(chosen), strict=True):
+        room -= detail.size
+        if room < 0:
+            break
+        outputs.append(item)
+    for item, text in talk.texts(outputs):
+        for name, value in quotable.items():
+            at = text.find(value)
+            if at >= 0 and marks_left > 0:
+                marks_left -= 1
+                start = utf16(text[:at])
+                mark = replies.Mark(
+                    start=start, end=start + utf16(value), kind="found here", field=name
+                )
+                marks.setdefault(item.position, []).append(mark)

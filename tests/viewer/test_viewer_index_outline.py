@@ -1,0 +1,126 @@
+"""Rows are split into items and ranges of texts, whatever they hold."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.errors import InputDataError
+from palestra.viewer.index import outline, read_item, text_range
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "role", "content", "text", "output", "summary", "image_url"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+def row(output: Any, **params: Any) -> bytes:
+    return json.dumps({"responses_create_params": params, "response": {"output": output}}).encode()
+
+
+def message(content: Any) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "content": content}
+
+
+def whole_text(data: bytes, number: int, part: int = 0, *, length: int) -> str:
+    texts, start = [], 0
+    while True:
+        text = text_range(data, number, part, start=start, length=length)
+        texts.append(text.text)
+        if text.next is None:
+            return "".join(texts)
+        start = text.next
+
+
+@given(
+    st.text(alphabet=st.sampled_from('\\"\n\x00ué😀\ud83dx'), max_size=40),
+    st.integers(1, 30),
+    st.booleans(),
+)
+def test_the_ranges_of_a_text_make_the_text(text: str, length: int, is_ascii: bool) -> None:
+    text = text if is_ascii else text.encode("utf-8", "replace").decode()
+    content = {"response": {"output": [message(text)]}}
+    data = json.dumps(content, ensure_ascii=is_ascii).encode()
+
+    joined = whole_text(data, 0, length=length)
+
+    # halves of a pair that were apart are one character again, as any reader of JSON takes them
+    assert joined.encode("utf-16", "surrogatepass") == text.encode("utf-16", "surrogatepass")
+
+
+@given(st.text(alphabet='\\"ué😀', max_size=40), st.integers(0, 300))
+def test_any_start_is_moved_between_characters(text: str, start: int) -> None:
+    data = row([message(text)])
+
+    part = text_range(data, 0, start=start)
+
+    assert text.endswith(part.text)
+
+
+@given(JSON, JSON)
+def test_any_row_has_an_outline(output: Any, prompt: Any) -> None:
+    data = row(output, input=prompt)
+
+    whole = outline(data)
+
+    assert [item.number for item in whole.items] == list(range(whole.total))
+    for item in whole.items:
+        assert item.size == len(read_item(data, item.number))
+        assert all(
+            text.head == whole_text(data, item.number, at, length=10**6)[:200]
+            for at, text in enumerate(item.texts)
+        )
+
+
+def test_items_have_their_kinds_names_and_texts() -> None:
+    items = [
+        {"type": "reasoning", "summary": [{"text": "hm"}]},
+        {"type": "function_call", "name": "add", "call_id": "c", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "3"},
+        message(
+            [{"type": "output_text", "text": "three"}, {"type": "input_image", "image_url": "u"}]
+        ),
+        {"type": "new", "field": 1},
+    ]
+    shown = outline(row(items, input="how much?", instructions="Be brief")).items
+
+    assert [(i.section, i.kind, i.role, i.name) for i in shown[:4]] == [
+        ("prompt", "message", "system", ""),
+        ("prompt", "message", "user", ""),
+        ("output", "reasoning", "", ""),
+        ("output", "function_call", "", "add"),
+    ]
+    assert [[(text.kind, text.head) for text in item.texts] for item in shown[2:]] == [
+        [("reasoning", "hm")],
+        [("arguments", "{}")],
+        [("output", "3")],
+        [("text", "three"), ("image", "u")],
+        [("json", '{"type": "new", "field": 1}')],
+    ]
+
+
+def test_a_page_of_an_outline_has_only_its_items() -> None:
+    data = row([message(str(number)) for number in range(1_200)])
+
+    page = outline(data, start=1_000, count=500)
+
+    assert page.total == 1_200
+    assert [item.texts[0].head for item in page.items] == [str(n) for n in range(1_000, 1_200)]
+
+
+def test_an_item_or_text_that_is_not_there_is_an_error() -> None:
+    data = row([message("a")])
+
+    for number, part in ((1, 0), (-1, 0), (0, 1)):
+        with pytest.raises(InputDataError):
+            text_range(data, number, part)

@@ -1,0 +1,374 @@
+"""What the pages say is what the commands say, and what the files hold."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from viewer_world import World, viewing
+
+from listed_runs import answered, failure, write_run
+from palestra import api
+from palestra.analysis import RateBand, SelectionCriteria
+from palestra.schema import RunPaths
+from profiled_runs import Run, materialized, scored
+
+
+@pytest.fixture(autouse=True)
+def _no_run_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_RUN_DIR", str(tmp_path / "run-dir"))
+
+
+def repeated(folder: Path, *rewards: tuple[float, ...]) -> Path:
+    """A run of one task for each tuple, with one rollout for each reward."""
+    rows = [
+        answered(task, reward, tokens=10 + task) | {"_ng_rollout_index": rollout}
+        for task, group in enumerate(rewards)
+        for rollout, reward in enumerate(group)
+    ]
+    inputs = [
+        materialized(task, rollout)
+        for task, group in enumerate(rewards)
+        for rollout, _ in enumerate(group)
+    ]
+    folder.mkdir(parents=True)
+    return Run.write(folder, rows, inputs=inputs).paths.output
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return repeated(tmp_path / "a", (1, 1, 1, 1), (0, 1, 0, 1), (0, 0, 0, 0), (0, 0, 0, 1))
+
+
+@pytest.fixture
+def world(tmp_path: Path, output: Path) -> Iterator[World]:
+    with viewing(output.parent, cache=tmp_path / "cache") as world:
+        yield world
+
+
+# The commands
+
+
+def test_the_figures_are_those_of_profile(world: World, output: Path) -> None:
+    profile = api.profile(output)
+    figures = world.get("/api/r/RUN/figures")["figures"]
+
+    mean = profile.mean_reward
+    assert mean is not None
+    assert figures["key_figures"][0]["value"] == f"{mean.value:.3f}"
+    assert figures["groups"][0]["mean_reward"] == {
+        "value": mean.value,
+        "low": mean.low,
+        "high": mean.high,
+    }
+    assert [s["count"] for s in figures["solved"]] == [1, 2, 1]
+
+
+def test_the_sentences_and_bars_are_those_of_the_report(world: World, output: Path) -> None:
+    api.profile(output)
+    report = RunPaths(output).report.read_text()
+    figures = world.get("/api/r/RUN/figures")["figures"]
+
+    texts = [t for f in figures["findings"] for t in (f["head"], f["text"])]
+    texts += [f["value"] for f in figures["key_figures"]]
+    assert [text for text in texts if text not in report] == []
+
+
+def test_each_bar_leads_to_what_it_counts(world: World) -> None:
+    figures = world.get("/api/r/RUN/figures")["figures"]
+    bars = [*figures["pass_rates"], *figures["rewards"]]
+
+    counted = [
+        world.get(f"/api/r/RUN/{bar['of']}", q=bar["query"])["matches"]
+        for bar in bars
+        if bar["count"]
+    ]
+    assert counted == [bar["count"] for bar in bars if bar["count"]]
+
+
+def test_select_chooses_what_the_command_chooses(world: World, output: Path) -> None:
+    chosen = api.select(str(output), SelectionCriteria(RateBand(0.3, 0.7), min_rollouts=2))
+    page = world.get("/api/r/RUN/select", low=0.3, high=0.7, min_rollouts=2)
+
+    kept = [task["task"] for task in page["tasks"] if task["verdict"] == "kept"]
+    assert kept == [chosen.tasks[at].task for at in chosen.kept] == [1]
+    assert f"{output} --band 0.3..0.7 --min-rollouts 2" in page["command"]
+
+
+def test_a_comparison_is_that_of_the_command(tmp_path: Path, output: Path) -> None:
+    other = repeated(tmp_path / "b", (1, 1, 1, 1), (1, 1, 1, 1), (0, 0, 0, 0), (0, 0, 0, 0))
+    expected = api.compare(output, other)
+    with viewing(output, other, cache=tmp_path / "cache") as world:
+        a, b = (place.id for place in world.catalog.places)
+        page = world.get(f"/api/c/{a}/{b}")
+        tasks = world.get(f"/api/c/{a}/{b}/tasks")["tasks"]
+
+    assert (page["tasks"], page["better"], page["worse"]) == (4, expected.better, expected.worse)
+    difference = expected.reward.difference
+    assert page["metrics"][0]["difference"] == {
+        "value": difference.value,
+        "low": difference.low,
+        "high": difference.high,
+    }
+    assert [task["task"] for task in tasks][:1] == [expected.regressions[0].task]
+    assert tasks[0]["a_rewards"] == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_the_list_is_that_of_runs(world: World, output: Path) -> None:
+    entry = api.run_entry(output)
+    line = world.get("/api/r/RUN")["run"]
+
+    assert (line["scored"], line["requested"]) == (entry.scored, entry.requested)
+    assert line["mean_reward"]["value"] == entry.mean_reward
+
+
+def test_failures_are_grouped_and_explained_as_diagnose_does(tmp_path: Path) -> None:
+    kept = {"response": {"output": []}}
+    failures = [failure(1, "no number", **kept), failure(2, "no number"), failure(3, "another")]
+    output = write_run(tmp_path / "a", [answered(0, 1)], requested=4, failures=failures)
+    expected = api.diagnose(str(output))
+    with viewing(output, cache=tmp_path / "cache") as world:
+        tree = world.get("/api/r/RUN/failures")
+
+    assert [f["cause"] for f in tree["findings"]] == [f.cause for f in expected.findings]
+    messages = tree["nodes"][0]["nodes"][0]["nodes"][0]["nodes"]
+    assert [(m["name"], m["attempts"]) for m in messages] == [("no number", 2), ("another", 1)]
+    assert [(row["task"], row["kept"]) for row in messages[0]["rows"]] == [(1, True), (2, False)]
+
+
+# One rollout
+
+
+def test_calls_are_paired_with_their_results(world: World) -> None:
+    items = world.get("/api/r/RUN/t/0/1/outline")["items"]
+
+    kinds = [(item["kind"], item["name"], item["pair"]) for item in items]
+    assert kinds == [("call", "add", 1), ("result", "", 0), ("assistant", "", None)]
+
+
+def test_texts_come_in_ranges_that_are_the_whole(tmp_path: Path) -> None:
+    text = "ä\\n\U0001f600" * 60_000
+    output = write_run(tmp_path / "a", [answered(0, 1, text)], requested=1)
+    pieces, start = [], 0
+    with viewing(output, cache=tmp_path / "cache") as world:
+        while True:
+            piece = world.get("/api/r/RUN/t/0/0/item", at=2, start=start)
+            pieces.append(piece["text"])
+            if piece["end"] == piece["size"]:
+                break
+            start = piece["end"]
+
+    assert "".join(pieces) == text
+    assert len(pieces) > 5
+
+
+def test_what_earned_the_reward_is_marked_where_it_stands(tmp_path: Path) -> None:
+    evidence = {"right": [{"item": 2, "start": 6, "end": 7}, {"item": 9, "start": 0, "end": 1}]}
+    row = answered(0, 1, "It is 4.", reward_components={"right": 1.0}, reward_evidence=evidence)
+    output = write_run(tmp_path / "a", [row], requested=1)
+    with viewing(output, cache=tmp_path / "cache") as world:
+        panel = world.get("/api/r/RUN/t/0/0/reward")
+        items = world.get("/api/r/RUN/t/0/0/outline")["items"]
+
+    [component] = panel["components"]
+    assert [piece["text"] for piece in component["evidence"]] == ["4"]
+    assert len(panel["notes"]) == 1
+    marks = [mark for item in items for mark in item["found"] if mark["kind"] == "earned by"]
+    assert [(mark["start"], mark["end"], mark["field"]) for mark in marks] == [(6, 7, "right")]
+
+
+def test_failed_attempts_say_what_happened(tmp_path: Path) -> None:
+    failures = [failure(1, "no number", traceback="Traceback: here", elapsed_s=2.0, started_at=5.0)]
+    output = write_run(tmp_path / "a", [answered(0, 1)], requested=2, failures=failures)
+    with viewing(output, cache=tmp_path / "cache") as world:
+        [attempt] = world.get("/api/r/RUN/t/1/0/attempts")["attempts"]
+        times = world.get("/api/r/RUN/t/1/0/times")
+
+    assert (attempt["message"], attempt["traceback"]) == ("no number", "Traceback: here")
+    assert [(span["start_s"], span["end_s"]) for span in times["spans"]] == [(0.0, 2.0)]
+
+
+def test_times_come_from_the_events_where_they_are(tmp_path: Path) -> None:
+    output = write_run(tmp_path / "a", [answered(0, 1)], requested=1)
+    events = [
+        {"event": "rollout_started", "at": 10.0, "task": 0, "rollout": 0},
+        {"event": "rollout_ended", "at": 14.0, "task": 0, "rollout": 0, "outcome": "scored"},
+    ]
+    RunPaths(output).events.write_text("".join(json.dumps(event) + "\n" for event in events))
+    with viewing(output, cache=tmp_path / "cache") as world:
+        times = world.get("/api/r/RUN/t/0/0/times")
+
+    assert [(span["name"], span["end_s"]) for span in times["spans"]] == [("rollout", 4.0)]
+
+
+def test_rows_without_times_say_so(world: World) -> None:
+    assert world.get("/api/r/RUN/t/0/0/times")["absent"] == "the rows hold no times"
+
+
+def test_token_ids_are_shown_with_log_probs_and_mask(tmp_path: Path) -> None:
+    ids = {
+        "prompt_token_ids": [1, 2],
+        "generation_token_ids": [3, 4],
+        "generation_log_probs": [-0.5, -1.5],
+    }
+    message = {"type": "message", "role": "assistant", "content": "hi", **ids}
+    output = write_run(
+        tmp_path / "a", [scored(0, 0, 1, response={"output": [message]})], requested=1
+    )
+    with viewing(output, cache=tmp_path / "cache") as world:
+        [turn] = world.get("/api/r/RUN/t/0/0/tokens")["turns"]
+        tokens = world.get("/api/r/RUN/t/0/0/tokens/0")
+
+    assert (turn["prompt_ids"], turn["generation_ids"], turn["mean_log_prob"]) == (2, 2, -1.0)
+    assert (tokens["ids"], tokens["mask"]) == ([1, 2, 3, 4], [0, 0, 1, 1])
+    assert tokens["log_probs"] == [None, None, -0.5, -1.5]
+
+
+def test_two_rollouts_are_aligned_and_their_words_compared(tmp_path: Path) -> None:
+    rows = [answered(0, 1, "It is 4."), answered(1, 0, "It is 5.")]
+    output = write_run(tmp_path / "a", rows, requested=2)
+    with viewing(output, cache=tmp_path / "cache") as world:
+        run = world.run_id
+        diff = world.get("/api/diff", a=f"{run}/0/0", b=f"{run}/1/0")
+
+    last = diff["items"][-1]
+    assert [(p["op"], p["text"]) for p in last["pieces"]] == [
+        ("=", "It is "),
+        ("-", "4"),
+        ("+", "5"),
+        ("=", "."),
+    ]
+
+
+def test_the_group_counts_answers_and_names_the_first_difference(world: World) -> None:
+    group = world.get("/api/r/RUN/t/1")
+
+    assert [member["reward"] for member in group["members"]] == [1.0, 1.0, 0.0, 0.0]
+    assert (group["solved"], group["scored"], group["pass_rate"]) == (2, 4, 0.5)
+    assert group["difference"] is None
+
+
+def test_the_row_is_shown_as_it_is_stored(world: World, output: Path) -> None:
+    raw = world.get("/api/r/RUN/t/0/0/raw")
+    download = world.ask(f"/api/r/{world.run_id}/t/0/0/download")
+
+    line = output.read_bytes().splitlines()[0]
+    assert raw["text"].encode() == line == download.body
+    assert download.headers["content-disposition"].startswith("attachment")
+
+
+def test_the_tree_opens_values_by_their_path(world: World) -> None:
+    tree = world.get("/api/r/RUN/t/0/0/tree", path="/response/output/0")
+
+    assert [entry["text"] for entry in tree["entries"] if entry["key"] == "name"] == ["add"]
+
+
+def test_commands_are_ascii_and_end_no_quote(tmp_path: Path) -> None:
+    row = answered(0, 1) | {"responses_create_params": {"input": "it's \u2028 ü'; rm -rf ~ #"}}
+    output = write_run(tmp_path / "ü'; rm", [row], requested=1)
+    with viewing(output, cache=tmp_path / "cache") as world:
+        commands = world.get("/api/r/RUN/t/0/0/commands")["commands"]
+
+    texts = {command["name"]: command["value"] for command in commands}
+    assert all(text.isascii() and text.isprintable() for text in texts.values())
+    assert "$'" in texts["reverify"]
+    assert texts["reverify"].count("--only 0:0") == 1
+
+
+# Bad input
+
+
+def test_a_wrong_query_says_where(world: World) -> None:
+    answer = world.ask(f"/api/r/{world.run_id}/rollouts?q=task:1%20rewrd<1")
+
+    assert answer.status == 400
+    assert answer.json["position"] == 7
+    assert "reward" in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/api/r/0123/about", "/api/r/RUN/t/99", "/api/r/RUN/t/0/99", "/api/r/RUN/t/0/-1", "/api/k/x"],
+)
+def test_what_is_not_there_is_not_found(world: World, path: str) -> None:
+    assert world.ask(path.replace("RUN", world.run_id)).status == 404
+
+
+def test_a_run_that_was_replaced_is_reported_as_changed(world: World, output: Path) -> None:
+    replacement = output.with_suffix(".new")
+    replacement.write_text("{}\n")
+    replacement.replace(output)
+
+    answer = world.ask(f"/api/r/{world.run_id}/t/0/0/raw")
+    assert (answer.status, answer.json["error"]) == (409, "RunChanged")
+
+
+def test_nan_and_lone_surrogates_are_shown(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    row = json.dumps(answered(0, 1, "half \ud800 of one", score=float("nan")))
+    output = Run.write(folder, []).paths.output
+    output.write_text(f"{row}\n")
+    with viewing(output, cache=tmp_path / "cache") as world:
+        item = world.get("/api/r/RUN/t/0/0/item", at=2, start=0)
+        panel = world.get("/api/r/RUN/t/0/0/reward")
+
+    assert item["text"] == "half \ud800 of one"
+    assert {"name": "score", "value": "NaN"} in panel["fields"]
+
+
+def test_rows_of_another_program_are_shown_by_line(tmp_path: Path) -> None:
+    output = tmp_path / "other.jsonl"
+    rows: list[dict[str, Any]] = [{"response": {"output": []}, "reward": 0.5}, {"reward": 1.0}]
+    output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with viewing(output, cache=tmp_path / "cache") as world:
+        table = world.get("/api/r/RUN/rollouts")
+        raw = world.get("/api/r/RUN/t/-/-/raw", row=1)
+
+    assert [row["task"] for row in table["rows"]] == [None, None]
+    assert json.loads(raw["text"]) == rows[1]
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    "javascript:alert(1)",
+    "![x](http://evil.example/a.png)",
+    "\x1b]8;;http://evil.example\x07link\x1b]8;;\x07",
+    "\u202ereward 1.0",
+    "a" + "\u0301" * 10_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_leaves_as_json_only(tmp_path: Path, text: str) -> None:
+    row = answered(0, 1, text, extracted_answer=text) | {text[:60]: text}
+    output = write_run(tmp_path / "a", [row], requested=2, failures=[failure(1, text)])
+    paths = ["", "/figures", "/rollouts", "/facets", "/t/0", "/t/0/0/outline", "/t/0/0/reward"]
+    with viewing(output, cache=tmp_path / "cache") as world:
+        answers = [world.ask(f"/api/r/{world.run_id}{path}") for path in paths]
+
+    assert {answer.status for answer in answers} == {200}
+    assert {answer.headers["content-type"] for answer in answers} == {"application/json"}
+    assert json.dumps(text) in json.dumps([answer.json for answer in answers])
+
+
+def test_an_image_elsewhere_is_text_and_an_svg_too(tmp_path: Path) -> None:
+    png = "data:image/png;base64,iVBORw0KGgoAAAAA"
+    svg = "data:image/svg+xml;base64,PHN2Zz48L3N2Zz4="
+    parts = [
+        {"type": "input_image", "image_url": url} for url in ("http://evil.example/x.png", svg, png)
+    ]
+    row = answered(0, 1) | {
+        "responses_create_params": {"input": [{"role": "user", "content": parts}]}
+    }
+    output = write_run(tmp_path / "a", [row], requested=1)
+    with viewing(output, cache=tmp_path / "cache") as world:
+        images = world.get("/api/r/RUN/t/0/0/item", at=0, start=0)["images"]
+        shown = world.ask(f"/api/r/{world.run_id}/t/0/0/image?at=0&part=2")
+        refused = world.ask(f"/api/r/{world.run_id}/t/0/0/image?at=0&part=1")
+
+    assert [image["type"] for image in images] == ["", "", "image/png"]
+    assert shown.headers["content-type"] == "image/png"
+    assert refused.status == 400

@@ -1,0 +1,168 @@
+// `/k/ID`: a run over many jobs, seeds by chunks. It is renewed while it is visible.
+
+import { request } from "../api";
+import { count, duration, moment } from "../format";
+import { useKeys, useReply, useTitle } from "../hooks";
+import { Panel, Scrolling, Theirs, TheirBlock } from "../parts/common";
+import { useRowKeys } from "../parts/table";
+import { runPlace } from "../places";
+import type { ClusterPage as Cluster, UnitLine } from "../replies";
+import { go } from "../router";
+import { visible } from "../text";
+
+const RENEW_MS = 15_000;
+
+export const ClusterPage = ({ id }: { id: string }) => {
+  useTitle("Jobs");
+  useRowKeys();
+  useKeys({ Escape: () => go("/") });
+  const reply = useReply(request("cluster", { cluster: id }), { everyMs: RENEW_MS });
+  return (
+    <>
+      <nav class="parts" aria-label="Where you are">
+        <ol class="crumbs">
+          <li>
+            <a href="/">Runs</a>
+          </li>
+          <li aria-current="page">Jobs</li>
+        </ol>
+      </nav>
+      <main id="main" tabIndex={-1}>
+        <Panel reply={reply} class="first">
+          {(cluster) => <Standing cluster={cluster} />}
+        </Panel>
+      </main>
+    </>
+  );
+};
+
+const Standing = ({ cluster }: { cluster: Cluster }) => (
+  <>
+    <h1 class="small">
+      <Theirs text={cluster.name} />
+    </h1>
+    <p class="lead">
+      <Theirs text={cluster.output_dir} />, as of {moment(cluster.asked_at)} ({duration(Math.max(0, Date.now() / 1000 - cluster.asked_at))} ago)
+    </p>
+    {cluster.problem && <p class="error">{visible(cluster.problem)}</p>}
+    <dl class="key-figures">
+      {[...cluster.counts, ...cluster.rollouts].map((line, at) => (
+        <div key={at}>
+          <dt>{visible(line.name)}</dt>
+          <dd>
+            {count(line.count)}
+            <small>{at < cluster.counts.length ? "shards" : "rollouts"}</small>
+          </dd>
+        </div>
+      ))}
+    </dl>
+    <Grid units={cluster.units} />
+    <Scrolling label="Shards and jobs">
+      <table class="units">
+        <thead>
+          <tr>
+            <th scope="col">Shard</th>
+            <th scope="col">State</th>
+            <th scope="col" class="n">Scored</th>
+            <th scope="col" class="n">Failed</th>
+            <th scope="col" class="n">Left</th>
+            <th scope="col">Job</th>
+            <th scope="col" class="n">Restarts</th>
+            <th scope="col">How it ended</th>
+          </tr>
+        </thead>
+        <tbody>
+          {cluster.units.map((unit) => (
+            <UnitRow key={unit.name} unit={unit} />
+          ))}
+        </tbody>
+      </table>
+    </Scrolling>
+  </>
+);
+
+const or = (value: number | null): string => (value === null ? "–" : count(value));
+
+const UnitRow = ({ unit }: { unit: UnitLine }) => (
+  <tr data-row id={unitId(unit)} tabIndex={-1}>
+    <th scope="row">
+      {unit.run ? (
+        <a href={runPlace(unit.run)}>
+          <Theirs text={unit.name} />
+        </a>
+      ) : (
+        <Theirs text={unit.name} />
+      )}
+    </th>
+    <td>
+      <span class={`standing ${toneOf(unit)}`}>{visible(unit.standing)}</span>
+    </td>
+    <td class="n">
+      {or(unit.scored)}
+      {unit.expected !== null && <small>of {count(unit.expected)}</small>}
+    </td>
+    <td class="n">{or(unit.failed)}</td>
+    <td class="n">{or(unit.left)}</td>
+    <td>
+      <Theirs text={unit.job} limit={60} /> <small>{visible(unit.job_id)}</small>
+    </td>
+    <td class="n">{count(unit.restarts)}</td>
+    <td class="text">
+      {unit.reason && <Theirs text={unit.reason} limit={200} />}
+      {unit.log.length > 0 && (
+        <details>
+          <summary>Last log lines</summary>
+          <TheirBlock text={unit.log.join("\n")} label={`Last log lines of ${visible(unit.name)}`} />
+        </details>
+      )}
+    </td>
+  </tr>
+);
+
+const unitId = (unit: UnitLine): string => `unit-${unit.seed}-${unit.chunk}`;
+
+const toneOf = (unit: UnitLine): string =>
+  /done|complete|finished/.test(unit.standing) ? "good" : /fail|dead|lost|missing|stopped/.test(unit.standing) ? "bad" : "open";
+
+/** Seeds down, chunks across: one cell per shard, with its state as a sign and a colour. */
+const Grid = ({ units }: { units: readonly UnitLine[] }) => {
+  const seeds = [...new Set(units.filter((unit) => unit.seed).map((unit) => unit.seed))];
+  const chunks = [...new Set(units.filter((unit) => unit.chunk).map((unit) => unit.chunk))];
+  if (seeds.length * chunks.length < 2) return null;
+  const signs: Readonly<Record<string, string>> = { good: "✓", bad: "✕", open: "…" };
+  return (
+    <Scrolling label="Seeds by chunks">
+      <table class="grid-table">
+        <thead>
+          <tr>
+            <th scope="col">Seed</th>
+            {chunks.map((chunk) => (
+              <th key={chunk} scope="col">
+                {visible(chunk)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {seeds.map((seed) => (
+            <tr key={seed}>
+              <th scope="row">{visible(seed)}</th>
+              {chunks.map((chunk) => {
+                const unit = units.find((candidate) => candidate.seed === seed && candidate.chunk === chunk);
+                if (!unit) return <td key={chunk} />;
+                const tip = `${unit.standing}: ${or(unit.scored)} of ${or(unit.expected)} scored`;
+                return (
+                  <td key={chunk} class={toneOf(unit)}>
+                    <a href={`#${unitId(unit)}`} data-tip={visible(tip)} aria-label={`Seed ${visible(seed)}, chunk ${visible(chunk)}: ${visible(tip)}`}>
+                      {signs[toneOf(unit)]}
+                    </a>
+                  </td>
+                );
+              })}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scrolling>
+  );
+};

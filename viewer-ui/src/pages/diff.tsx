@@ -1,0 +1,168 @@
+// Two rollouts, item by item: what is in A only, in B only, in both.
+
+import { useState } from "preact/hooks";
+import { request } from "../api";
+import { bytes, decimal } from "../format";
+import { useKeys, useReply } from "../hooks";
+import { Panel } from "../parts/common";
+import { useRowKeys } from "../parts/table";
+import { keyText } from "../places";
+import type { Diff, DiffItem, OutlineItem, RolloutPage } from "../replies";
+import { setParameters } from "../router";
+import { visible } from "../text";
+
+const PAGE = 500;
+
+/** The page of a rollout that a reference names. */
+const placeOfReference = (text: string): string => {
+  const [run = "", task = "-", rollout = "-", row] = text.split("/");
+  return `/r/${run}/t/${encodeURIComponent(task)}/${encodeURIComponent(rollout)}${row ? `?row=${row}` : ""}`;
+};
+
+const placeOfItem = (place: string, at: number): string => `${place}${place.includes("?") ? "&" : "?"}item=${at}`;
+
+export const closeDiff = (): void => setParameters({ diff: null }, { replace: false });
+
+/** `pair`: two references with a comma, as the URL has them. */
+export const DiffView = ({ pair }: { pair: string }) => {
+  const [a = "", b = ""] = pair.split(",");
+  const [start, setStart] = useState(0);
+  const [all, showAll] = useState(false);
+  const reply = useReply(request("diff", {}, { a, b, start }));
+  useKeys({ Escape: closeDiff, d: closeDiff });
+  useRowKeys();
+  return (
+    <Panel reply={reply} class="diff first">
+      {(diff) => (
+        <>
+          <h1 class="hidden">Difference of two rollouts</h1>
+          <div class="diff-head">
+            <Side name="A" page={diff.a} reference={a} />
+            <Side name="B" page={diff.b} reference={b} />
+          </div>
+          <p class="table-tools">
+            <FirstToken diff={diff} />
+            <label>
+              <input type="checkbox" checked={all} onChange={() => showAll(!all)} /> Show what is equal
+            </label>
+            <button type="button" onClick={() => setParameters({ diff: `${b},${a}` })}>
+              Swap
+            </button>
+            <button type="button" onClick={closeDiff}>
+              Close
+            </button>
+          </p>
+          <Items items={diff.items} all={all} places={[placeOfReference(a), placeOfReference(b)]} />
+          {diff.total > PAGE && (
+            <nav class="pages" aria-label="Pages of the difference">
+              <button type="button" disabled={start === 0} onClick={() => setStart(Math.max(0, start - PAGE))}>
+                Previous
+              </button>
+              <p>
+                items {diff.start + 1} to {diff.start + diff.items.length} of {diff.total}
+              </p>
+              <button type="button" disabled={diff.start + PAGE >= diff.total} onClick={() => setStart(start + PAGE)}>
+                Next
+              </button>
+            </nav>
+          )}
+        </>
+      )}
+    </Panel>
+  );
+};
+
+const Side = ({ name, page, reference }: { name: string; page: RolloutPage; reference: string }) => (
+  <div class={`side side-${name.toLowerCase()}`}>
+    <h2>
+      {name}: <a href={placeOfReference(reference)}>{visible(keyText(page.task, page.rollout, page.row))}</a>
+    </h2>
+    <p class="quiet">
+      {page.reward === null ? visible(page.outcome) : `reward ${decimal(page.reward)}`}
+      {page.model && `, ${visible(page.model)}`}
+      {page.truncated && ", cut off"}
+    </p>
+  </div>
+);
+
+const FirstToken = ({ diff }: { diff: Diff }) => {
+  const first = diff.first_token;
+  const same = diff.items.length > 0 && diff.items.every((item) => item.same);
+  return (
+    <span class="quiet">
+      {same && diff.total <= PAGE && "The conversations are equal. "}
+      {first && `Token ids differ first in turn ${first.turn}, position ${first.position}: ${first.a ?? "none"} and ${first.b ?? "none"}.`}
+    </span>
+  );
+};
+
+/** The pages of A and B. */
+type Places = readonly [string, string];
+
+const Items = ({ items, all, places }: { items: readonly DiffItem[]; all: boolean; places: Places }) => {
+  const parts: (DiffItem | number)[] = [];
+  for (const item of items) {
+    const last = parts[parts.length - 1];
+    if (all || !item.same) parts.push(item);
+    else if (typeof last === "number") parts[parts.length - 1] = last + 1;
+    else parts.push(1);
+  }
+  return (
+    <ol class="diff-items">
+      {parts.map((part, at) => (
+        <li key={at}>{typeof part === "number" ? <p class="equal">{part === 1 ? "1 equal item" : `${part} equal items`}</p> : <Item item={part} places={places} />}</li>
+      ))}
+    </ol>
+  );
+};
+
+const title = (item: OutlineItem): string => `${item.part === "prompt" ? "prompt, " : ""}${item.kind}${item.name ? ` ${item.name}` : ""}`;
+
+const Item = ({ item, places }: { item: DiffItem; places: Places }) => {
+  const { a, b, pieces } = item;
+  const shown = a ?? b;
+  if (!shown) return null;
+  if (a && b) {
+    return (
+      <section class="diff-item" data-row tabIndex={-1}>
+        <h3>
+          {visible(title(a))} {item.same && <small>equal</small>} {item.by_lines && <small>by lines: words took too long</small>}
+        </h3>
+        {item.same ? (
+          <pre class="theirs" dir="auto">
+            {visible(a.head)}
+          </pre>
+        ) : (
+          <div class="diff-pair">
+            <Pieces pieces={pieces} side="-" />
+            <Pieces pieces={pieces} side="+" />
+          </div>
+        )}
+      </section>
+    );
+  }
+  const side = a ? "A" : "B";
+  return (
+    <section class="diff-item" data-row tabIndex={-1}>
+      <h3>
+        {visible(title(shown))} <small>only in {side}</small>{" "}
+        <a href={placeOfItem(a ? places[0] : places[1], shown.at)}>{shown.size > shown.head.length ? `all ${bytes(shown.size)}` : "in its place"}</a>
+      </h3>
+      <div class="diff-pair">
+        {side === "B" && <p class="nothing">nothing here</p>}
+        <pre class={`theirs only-${side.toLowerCase()}`} dir="auto">
+          {visible(shown.head)}
+        </pre>
+        {side === "A" && <p class="nothing">nothing here</p>}
+      </div>
+    </section>
+  );
+};
+
+const Pieces = ({ pieces, side }: { pieces: DiffItem["pieces"]; side: "-" | "+" }) => (
+  <pre class="theirs" dir="auto" tabIndex={0} role="region" aria-label={side === "-" ? "A" : "B"}>
+    {pieces.map((piece, at) =>
+      piece.op === "=" ? visible(piece.text) : piece.op !== side ? null : side === "-" ? <del key={at}>{visible(piece.text)}</del> : <ins key={at}>{visible(piece.text)}</ins>,
+    )}
+  </pre>
+);

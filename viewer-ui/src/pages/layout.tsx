@@ -1,0 +1,140 @@
+// What is around every page of a run: its name, its parts, whether it is live or still read.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { request } from "../api";
+import { bytes, count, duration, percent } from "../format";
+import { type Reply, useLines, useReply, useTitle } from "../hooks";
+import { ErrorBox } from "../parts/common";
+import { runPlace, tablePlace, taskPlace } from "../places";
+import type { Base, Live, RunPage } from "../replies";
+import { visibleLine } from "../text";
+
+export type RunPart = "overview" | "tasks" | "rollouts" | "failures" | "select" | "about" | "t";
+
+/** What the pages of a run know of it. */
+export interface RunView {
+  id: string;
+  name: string;
+  page: Reply<RunPage>;
+  live: Live | null;
+  /** Grows when more of the files was indexed; replies that depend on it are then asked for again. */
+  tick: number;
+}
+
+const PARTS: readonly [RunPart, string][] = [
+  ["overview", "Overview"],
+  ["tasks", "Tasks"],
+  ["rollouts", "Rollouts"],
+  ["failures", "Failures"],
+  ["select", "Select"],
+  ["about", "About"],
+];
+/** Replies are asked for again at most this often while rows arrive. */
+const RENEW_MS = 2_000;
+
+const placeOfPart = (run: string, part: RunPart): string =>
+  part === "overview" ? runPlace(run) : part === "tasks" || part === "rollouts" ? tablePlace(run, part) : `/r/${run}/${part}`;
+
+/** How much `value` has grown since it was first known. It follows at most once in `RENEW_MS`. */
+const useGrowth = (value: number | null): number => {
+  const first = useRef<number | null>(null);
+  first.current ??= value;
+  const [slow, setSlow] = useState(value);
+  const last = useRef(0);
+  useEffect(() => {
+    if (value === slow) return undefined;
+    const wait = Math.max(0, last.current + RENEW_MS - Date.now());
+    const timer = setTimeout(() => {
+      last.current = Date.now();
+      setSlow(value);
+    }, wait);
+    return () => clearTimeout(timer);
+  }, [value, slow]);
+  return (slow ?? 0) - (slow === null ? 0 : (first.current ?? 0));
+};
+
+/** Whether an index is still behind its files, or has not begun. */
+const isUnread = (base: Base): boolean => !base.complete || base.total_bytes === 0;
+
+interface LayoutProps {
+  run: string;
+  part: RunPart;
+  task: string;
+  rollout: string | undefined;
+  children: (view: RunView) => ComponentChildren;
+}
+
+export const RunLayout = ({ run, part, task, rollout, children }: LayoutProps) => {
+  const [live, setLive] = useState<Live | null>(null);
+  const page = useReply(request("run", { run }));
+  const base = live?.base ?? page.data?.base ?? null;
+  // a run may grow although no collection of this machine announces it
+  useLines(page.data ? request("live", { run }) : null, setLive);
+  // a row with a result may have been counted by its input before, so bytes and not rows
+  const tick = useGrowth(base?.indexed_bytes ?? null);
+  const name = visibleLine(page.data?.title || page.data?.run.name || "run", 80);
+  useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
+  return (
+    <>
+      <nav class="parts" aria-label="Parts of the run">
+        <ol class="crumbs">
+          <li>
+            <a href="/">Runs</a>
+          </li>
+          <li>
+            <a href={runPlace(run)} aria-current={part === "overview" ? "page" : undefined}>
+              <bdi dir="auto">{name}</bdi>
+            </a>
+          </li>
+          {part === "t" && (
+            <li>
+              {task === "-" ? (
+                <a href={tablePlace(run, "rollouts")}>rows without key</a>
+              ) : (
+                <a href={taskPlace(run, task)} aria-current={rollout === undefined ? "page" : undefined}>
+                  task {visibleLine(task, 40)}
+                </a>
+              )}
+            </li>
+          )}
+          {part === "t" && rollout !== undefined && <li aria-current="page">{rollout === "-" ? "row" : `rollout ${visibleLine(rollout, 20)}`}</li>}
+        </ol>
+        <ul>
+          {PARTS.map(([key, title]) => (
+            <li key={key}>
+              <a href={placeOfPart(run, key)} aria-current={key === part ? "page" : undefined}>
+                {title}
+              </a>
+            </li>
+          ))}
+        </ul>
+        {live && live.run.state === "running" && <LiveBadge live={live} />}
+      </nav>
+      <main id="main" tabIndex={-1} class={part === "t" && rollout !== undefined ? "wide" : undefined}>
+        {page.error && <ErrorBox error={page.error} />}
+        {base && isUnread(base) && <Indexing base={base} />}
+        {children({ id: run, name, page, live, tick })}
+      </main>
+    </>
+  );
+};
+
+const LiveBadge = ({ live }: { live: Live }) => {
+  const { run } = live;
+  const ended = run.scored + run.failed;
+  return (
+    <p class="live-badge">
+      <span class="dot" aria-hidden="true" /> running, {percent(run.requested ? ended / run.requested : null)}
+      {run.left_s !== null && `, ${duration(run.left_s)} left`}
+      {run.age_s !== null && <span class="quiet"> (numbers are {duration(run.age_s)} old)</span>}
+    </p>
+  );
+};
+
+const Indexing = ({ base }: { base: Base }) => (
+  <p class="indexing" role="status">
+    <progress max={Math.max(1, base.total_bytes)} value={base.indexed_bytes} aria-label="Read so far" />
+    {bytes(base.indexed_bytes)} of {bytes(base.total_bytes)} are read; numbers are of these {count(base.rows)} rows.
+  </p>
+);

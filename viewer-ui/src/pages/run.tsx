@@ -1,0 +1,428 @@
+// `/r/ID`: the report's figures, findings and charts. Every bar links to the rows that it counts.
+
+import { useEffect } from "preact/hooks";
+import { request } from "../api";
+import { amount, count, decimal, duration, interval, number, percent } from "../format";
+import { useReply } from "../hooks";
+import { ColumnChart, CurveChart, Figure, LengthChart, Meter, type Share, ShareBar, type Tone } from "../parts/charts";
+import { Facts, Notes, Panel, Scrolling, Theirs } from "../parts/common";
+import { useRowKeys } from "../parts/table";
+import { keyText, rolloutPlace, tablePlace } from "../places";
+import type { Bar, ComponentLine, Figures, GroupLine, Live, OutcomeLine, RunPage } from "../replies";
+import { visible, visibleLine } from "../text";
+import type { RunView } from "./layout";
+
+const SOLVED: readonly Tone[] = ["never", "sometimes", "always"];
+
+export const RunOverview = ({ view }: { view: RunView }) => {
+  useRowKeys();
+  const { id, page, live } = view;
+  const figures = useReply(request("figures", { run: id }), { tick: view.tick });
+  const again = figures.again;
+  useEffect(() => {
+    if (live?.changed) again();
+  }, [live, again]);
+  return (
+    <>
+      {page.data && <Head page={page.data} />}
+      {live && live.run.state === "running" && <LivePanel live={live} run={id} />}
+      <Panel reply={figures} class="first">
+        {(data) =>
+          data.figures ? <FigureParts figures={data.figures} run={id} /> : <Notes texts={[data.absent || "Nothing is scored yet."]} title="No figures." />
+        }
+      </Panel>
+    </>
+  );
+};
+
+const Head = ({ page }: { page: RunPage }) => (
+  <>
+    <h1>
+      <bdi dir="auto">{visibleLine(page.title || page.run.name, 200)}</bdi>
+    </h1>
+    <Facts pairs={page.settings} />
+    {page.command && (
+      <p class="command theirs" dir="auto">
+        {visibleLine(page.command, 1_000)}
+      </p>
+    )}
+    {page.clusters.length > 0 && (
+      <p class="links">
+        {page.clusters.map((cluster) => (
+          <a key={cluster.id} href={`/k/${cluster.id}`}>
+            Its jobs: <Theirs text={cluster.name} />
+          </a>
+        ))}
+      </p>
+    )}
+    <Notes texts={page.marks} />
+    {page.problems.length > 0 && (
+      <p class="quiet">
+        {amount(page.problems.length, "line")} of its files cannot be read: <a href={`/r/${page.run.id}/about`}>which, and why</a>.
+      </p>
+    )}
+  </>
+);
+
+const LivePanel = ({ live, run }: { live: Live; run: string }) => {
+  const { run: line } = live;
+  const ended = line.scored + line.failed;
+  return (
+    <section class="live first" aria-labelledby="live-title">
+      <h2 id="live-title">Running now</h2>
+      <dl class="key-figures">
+        <Key name="Ended" value={percent(line.requested ? ended / line.requested : null)} note={`${count(ended)} of ${count(line.requested)}`} />
+        <Key name="Rate" value={line.rate === null ? "–" : `${decimal(line.rate, line.rate < 10 ? 2 : 0)}/s`} note="rollouts that end" />
+        <Key name="Time left" value={duration(line.left_s)} note="at this rate" />
+        <Key name="In flight" value={line.in_flight === null ? "–" : count(line.in_flight)} note="rollouts" />
+      </dl>
+      <div class="share-line">
+        <ShareBar
+          parts={[
+            { tone: "plain", share: line.requested ? line.scored / line.requested : 0, tip: `${count(line.scored)} scored` },
+            { tone: "never", share: line.requested ? line.failed / line.requested : 0, tip: `${count(line.failed)} failed` },
+            { tone: "quiet", share: line.requested ? (line.in_flight ?? 0) / line.requested : 0, tip: `${count(line.in_flight ?? 0)} in flight` },
+          ]}
+        />
+      </div>
+      {live.phases.length > 0 && (
+        <Scrolling label="What rollouts in flight wait for">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Phase</th>
+                <th scope="col">Awaits</th>
+                <th scope="col" class="n">
+                  Rollouts
+                </th>
+                <th scope="col" class="n">
+                  Oldest wait
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {live.phases.map((phase) => (
+                <tr key={`${phase.phase} ${phase.awaiting}`}>
+                  <th scope="row">{visible(phase.phase)}</th>
+                  <td>
+                    <Theirs text={phase.awaiting || "–"} />
+                  </td>
+                  <td class="n">{count(phase.count)}</td>
+                  <td class="n">{duration(phase.oldest_s)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scrolling>
+      )}
+      {live.oldest.length > 0 && (
+        <details>
+          <summary>The slowest: {amount(live.oldest.length, "rollout")}</summary>
+          <Scrolling label="The oldest rollouts in flight">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">Rollout</th>
+                  <th scope="col">Phase</th>
+                  <th scope="col">Awaits</th>
+                  <th scope="col" class="n">
+                    Since
+                  </th>
+                  <th scope="col" class="n">
+                    Age
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {live.oldest.map((flight) => (
+                  <tr key={`${flight.task}:${flight.rollout}`}>
+                    <th scope="row">
+                      <a href={rolloutPlace(run, flight.task, flight.rollout)}>{keyText(flight.task, flight.rollout)}</a>
+                      {flight.attempt > 1 && <small>attempt {flight.attempt}</small>}
+                    </th>
+                    <td>{visible(flight.phase)}</td>
+                    <td>
+                      <Theirs text={flight.awaiting || "–"} />
+                    </td>
+                    <td class="n">{duration(flight.awaiting_s)}</td>
+                    <td class="n">{duration(flight.age_s)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scrolling>
+        </details>
+      )}
+      {live.last_failure && (
+        <p>
+          Last failure: <Theirs text={live.last_failure} limit={400} />
+        </p>
+      )}
+    </section>
+  );
+};
+
+const Key = ({ name, value, note }: { name: string; value: string; note: string }) => (
+  <div>
+    <dt>{name}</dt>
+    <dd>
+      {value}
+      <small>{note}</small>
+    </dd>
+  </div>
+);
+
+const FigureParts = ({ figures, run }: { figures: Figures; run: string }) => (
+  <>
+    <dl class="key-figures">
+      {figures.key_figures.map((figure) => (
+        <Key key={figure.name} name={figure.name} value={figure.value} note={figure.note} />
+      ))}
+    </dl>
+    <Solved figures={figures} run={run} />
+    <ul class="findings">
+      {figures.findings.map((remark) => (
+        <li key={remark.head}>
+          <b>{visible(remark.head)} </b>
+          {visible(remark.text)}
+        </li>
+      ))}
+    </ul>
+    <Notes texts={figures.notices} />
+    <h2 class="section">What the rewards say</h2>
+    <div class="figures">
+      <Charts figures={figures} run={run} />
+    </div>
+    <h2 class="section">How the requests ended</h2>
+    <Outcomes lines={figures.outcomes} run={run} />
+    {figures.groups.length > 1 && (
+      <>
+        <h2 class="section">By {visible(figures.grouped_by || "agent")}</h2>
+        <Groups groups={figures.groups} run={run} binary={figures.binary} title={figures.grouped_by || "agent"} />
+      </>
+    )}
+    {figures.components.length > 0 && (
+      <>
+        <h2 class="section">Parts of the reward</h2>
+        <Components lines={figures.components} />
+      </>
+    )}
+  </>
+);
+
+const Solved = ({ figures, run }: { figures: Figures; run: string }) => {
+  const total = figures.solved.reduce((sum, line) => sum + line.count, 0);
+  if (!total) return null;
+  const parts: Share[] = figures.solved.map((line, at) => ({
+    tone: SOLVED[at] ?? "plain",
+    share: line.count / total,
+    tip: `${line.name} solved: ${amount(line.count, "task")} (${percent(line.count / total)})`,
+  }));
+  return (
+    <div class="split">
+      <ShareBar parts={parts} />
+      <ul class="legend">
+        {figures.solved.map((line, at) => (
+          <li key={line.name}>
+            <span class={`key ${SOLVED[at]}`} />
+            <a href={tablePlace(run, "tasks", `solved:${line.name}`)}>
+              <b>{percent(line.count / total)}</b> {line.name} solved
+            </a>{" "}
+            <span class="quiet">{amount(line.count, "task")}</span>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+};
+
+const barRows = (bars: readonly Bar[]): string[][] => bars.map((bar) => [bar.label, count(bar.count)]);
+
+const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
+  const link = (bar: Bar) => (bar.query ? tablePlace(run, bar.of, bar.query) : null);
+  const last = figures.pass_rates.length - 1;
+  return (
+    <>
+      {figures.pass_rates.length > 0 && (
+        <Figure title="Pass rate of tasks" reading="Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks." heads={["Pass rate", "Tasks"]} rows={barRows(figures.pass_rates)}>
+          <ColumnChart
+            bars={figures.pass_rates}
+            unit="tasks"
+            title="pass rate"
+            label="Tasks by pass rate"
+            link={link}
+            tone={(_, at) => (at === 0 ? "never" : at === last ? "always" : "sometimes")}
+          />
+        </Figure>
+      )}
+      {figures.curve.length > 1 && (
+        <Figure
+          title={figures.binary ? "pass@k and pass^k" : "Best of k"}
+          reading="How much the best of k rollouts gains over one. Whiskers: 95 %."
+          heads={["k", "Best of k", "95 %", "pass^k", "Tasks"]}
+          rows={figures.curve.map((point) => [
+            String(point.k),
+            figures.binary ? percent(point.best.value) : decimal(point.best.value),
+            interval(point.best.low, point.best.high),
+            point.worst === null ? "–" : percent(point.worst),
+            count(point.tasks),
+          ])}
+        >
+          <CurveChart points={figures.curve} binary={figures.binary} />
+        </Figure>
+      )}
+      {figures.rewards.length > 0 && (
+        <Figure title="Rewards of rollouts" reading="Choose a bar to read its rollouts." heads={["Reward", "Rollouts"]} rows={barRows(figures.rewards)}>
+          <ColumnChart bars={figures.rewards} unit="rollouts" title="reward" label="Rollouts by reward" link={link} tone={() => "plain"} />
+        </Figure>
+      )}
+      {figures.lengths.length > 1 && (
+        <Figure
+          title="Reward against length"
+          reading="Grey bars: how many rollouts are of that length. Choose a point to read them."
+          heads={["Output tokens", "Mean reward", "95 %", "Rollouts"]}
+          rows={figures.lengths.map((bin) => [
+            `${count(bin.low)} to ${count(bin.high)}`,
+            decimal(bin.reward.value),
+            interval(bin.reward.low, bin.reward.high),
+            count(bin.rollouts),
+          ])}
+        >
+          <LengthChart bins={figures.lengths} binary={figures.binary} link={(bin) => (bin.query ? tablePlace(run, "rollouts", bin.query) : null)} />
+        </Figure>
+      )}
+    </>
+  );
+};
+
+const Outcomes = ({ lines, run }: { lines: readonly OutcomeLine[]; run: string }) => (
+  <Scrolling label="How the requests ended">
+    <table id="outcomes">
+      <thead>
+        <tr>
+          <th scope="col">Outcome</th>
+          <th scope="col" class="wide">
+              <span class="hidden">Share as a bar</span>
+            </th>
+          <th scope="col" class="n">
+            Rollouts
+          </th>
+          <th scope="col" class="n">
+            Share
+          </th>
+          <th scope="col">Meaning</th>
+        </tr>
+      </thead>
+      <tbody>
+        {lines.map((line) => (
+          <tr key={line.name} data-row>
+            <th scope="row">{line.query && line.count ? <a href={tablePlace(run, "rollouts", line.query)}>{line.name}</a> : line.name}</th>
+            <td class="wide">
+              <Meter share={line.share} tone={line.name === "scored" ? "plain" : "never"} />
+            </td>
+            <td class="n">{count(line.count)}</td>
+            <td class="n">{percent(line.share)}</td>
+            <td class="quiet">{visible(line.meaning)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </Scrolling>
+);
+
+interface GroupsProps {
+  groups: readonly GroupLine[];
+  run: string;
+  binary: boolean;
+  title: string;
+}
+
+const Groups = ({ groups, run, binary, title }: GroupsProps) => {
+  const mostK = Math.max(1, ...groups.map((group) => group.best_k));
+  const rate = (value: number | null) => (binary ? percent(value) : decimal(value));
+  return (
+    <Scrolling label={`By ${title}`}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{visible(title)}</th>
+            <th scope="col" class="n">Tasks</th>
+            <th scope="col" class="n">Scored</th>
+            <th scope="col" class="n">Mean reward</th>
+            <th scope="col" class="n">pass@1</th>
+            {mostK > 1 && <th scope="col" class="n">pass@{mostK}</th>}
+            <th scope="col" class="wide">
+              <span class="hidden">Never, sometimes, always solved</span>
+            </th>
+            <th scope="col" class="n">Tokens</th>
+          </tr>
+        </thead>
+        <tbody>
+          {groups.map((group) => (
+            <tr key={group.name} data-row>
+              <th scope="row">
+                {group.query ? (
+                  <a href={tablePlace(run, "rollouts", group.query)}>
+                    <Theirs text={group.name} limit={60} />
+                  </a>
+                ) : (
+                  <Theirs text={group.name} limit={60} />
+                )}
+              </th>
+              <td class="n">{count(group.tasks)}</td>
+              <td class="n">{percent(group.requested ? group.scored / group.requested : null)}</td>
+              <td class="n">
+                {decimal(group.mean_reward?.value)}
+                <small>{interval(group.mean_reward?.low, group.mean_reward?.high)}</small>
+              </td>
+              <td class="n">{rate(group.pass_at_1)}</td>
+              {mostK > 1 && <td class="n">{group.best_k === mostK ? rate(group.best) : "–"}</td>}
+              <td class="wide">
+                <ShareBar
+                  parts={[group.never, group.sometimes, group.always].map((share, at) => ({
+                    tone: SOLVED[at] ?? "plain",
+                    share: share ?? 0,
+                    tip: `${SOLVED[at]} solved: ${percent(share)}`,
+                  }))}
+                />
+              </td>
+              <td class="n">{number(group.output_tokens)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scrolling>
+  );
+};
+
+const Components = ({ lines }: { lines: readonly ComponentLine[] }) => (
+  <Scrolling label="Parts of the reward">
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Component</th>
+          <th scope="col" class="n">Rollouts</th>
+          <th scope="col" class="n">Mean</th>
+          <th scope="col" class="n">Least</th>
+          <th scope="col" class="n">Most</th>
+        </tr>
+      </thead>
+      <tbody>
+        {lines.map((line) => (
+          <tr key={line.name}>
+            <th scope="row">
+              <Theirs text={line.name} limit={60} />
+            </th>
+            <td class="n">{count(line.rollouts)}</td>
+            <td class="n">
+              {decimal(line.mean.value)}
+              <small>{interval(line.mean.low, line.mean.high)}</small>
+            </td>
+            <td class="n">{number(line.least)}</td>
+            <td class="n">{number(line.most)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </Scrolling>
+);

@@ -1,0 +1,160 @@
+// The tokens of a rollout, turn by turn: ids, log probs, the mask, and what is wrong with them.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { request } from "../api";
+import { count, decimal, number } from "../format";
+import { useReply } from "../hooks";
+import { DenseLine } from "../parts/charts";
+import { Notes, Panel } from "../parts/common";
+import type { TokenRange, TokenTurn } from "../replies";
+import { setParameters } from "../router";
+import { visible } from "../text";
+import type { Spot } from "./conversation";
+
+const SIZE = 2_000;
+/** Log probs down to these are of one colour each, from likely to unlikely. */
+const STEPS = [-0.05, -0.3, -1, -2.5, -5] as const;
+
+const level = (value: number | null | undefined): string => {
+  if (value === null || value === undefined) return "lp-none";
+  const at = STEPS.findIndex((step) => value >= step);
+  return `lp-${at < 0 ? STEPS.length : at}`;
+};
+
+/** `token`: `TURN.POSITION`, as the URL has it. */
+export const Tokens = ({ spot, token }: { spot: Spot; token: string | null }) => {
+  const reply = useReply(request("tokens", spot.places, { row: spot.row }));
+  const [turn, position] = (token ?? "").split(".").map(Number);
+  return (
+    <Panel reply={reply} class="first tokens">
+      {(data) =>
+        data.turns.length === 0 ? (
+          <Notes texts={[data.absent || "This row holds no token ids."]} title="No tokens." />
+        ) : (
+          <>
+            <Notes texts={data.findings} title="On policy." />
+            <Legend text={data.text} />
+            {data.turns.map((line) => (
+              <Turn key={line.turn} line={line} spot={spot} opened={token === null ? line.turn === data.turns[0]?.turn : line.turn === turn} position={line.turn === turn ? (position ?? null) : null} />
+            ))}
+          </>
+        )
+      }
+    </Panel>
+  );
+};
+
+const Legend = ({ text }: { text: boolean }) => (
+  <p class="legend token-legend">
+    <span>Log prob:</span>
+    {[...STEPS, null].map((step, at) => (
+      <span key={at} class={`token lp-${at}`}>
+        {step === null ? `below ${STEPS[at - 1]}` : `${step} and more`}
+      </span>
+    ))}
+    <span class="token lp-none">none</span>
+    <span>
+      <span class="token lp-none trained">underlined</span> trained on (mask 1)
+    </span>
+    {!text && <span class="quiet">Ids as text need --tokenizer.</span>}
+  </p>
+);
+
+const Turn = ({ line, spot, opened, position }: { line: TokenTurn; spot: Spot; opened: boolean; position: number | null }) => {
+  const [isOpen, setOpen] = useState(opened);
+  const total = line.prompt_ids + line.generation_ids;
+  return (
+    <details class="turn" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        <b>Turn {line.turn}</b> {count(line.prompt_ids)} of the prompt, {count(line.generation_ids)} generated
+        {line.mean_log_prob !== null && `, mean log prob ${decimal(line.mean_log_prob)}`}
+        {line.weight_version && `, weights ${visible(line.weight_version)}`}
+        {line.continuity && <span class="quiet"> continuity: {visible(line.continuity)}</span>}
+      </summary>
+      {line.reason && <p>{visible(line.reason)}</p>}
+      <Notes texts={line.findings} title="Finding." />
+      {isOpen && <Range turn={line.turn} total={total} spot={spot} first={position === null ? line.prompt_ids : position} chosen={position} />}
+    </details>
+  );
+};
+
+interface RangeProps {
+  turn: number;
+  total: number;
+  spot: Spot;
+  /** The token that is shown first. */
+  first: number;
+  chosen: number | null;
+}
+
+const Range = ({ turn, total, spot, first, chosen }: RangeProps) => {
+  const [start, setStart] = useState(Math.floor(first / SIZE) * SIZE);
+  const reply = useReply(request("tokenRange", { ...spot.places, turn }, { row: spot.row, start }));
+  return (
+    <Panel reply={reply}>
+      {(range) => (
+        <>
+          <DenseLine values={range.log_probs} start={range.start} label="Log prob by position; the list below has the numbers" title="position" />
+          <Cells range={range} turn={turn} chosen={chosen} />
+          {total > SIZE && (
+            <nav class="pages" aria-label={`Tokens of turn ${turn}`}>
+              <button type="button" disabled={start === 0} onClick={() => setStart(Math.max(0, start - SIZE))}>
+                Previous
+              </button>
+              <p>
+                {count(range.start + 1)} to {count(range.start + range.ids.length)} of {count(range.total)}
+              </p>
+              <button type="button" disabled={start + SIZE >= total} onClick={() => setStart(start + SIZE)}>
+                Next
+              </button>
+            </nav>
+          )}
+        </>
+      )}
+    </Panel>
+  );
+};
+
+const Cells = ({ range, turn, chosen }: { range: TokenRange; turn: number; chosen: number | null }) => {
+  const list = useRef<HTMLOListElement>(null);
+  useEffect(() => {
+    // what was generated is read more often than its prompt
+    const cell = list.current?.querySelector<HTMLElement>(chosen === null ? ".begins" : '[aria-current="true"]');
+    if (cell && list.current) list.current.scrollTop = cell.offsetTop - list.current.offsetTop - (chosen === null ? 60 : 200);
+  }, [range, chosen]);
+  return (
+    <ol
+      class="token-cells"
+      ref={list}
+      start={range.start}
+      tabIndex={0}
+      role="list"
+      aria-label={`Tokens of turn ${turn}`}
+      onClick={(event) => {
+        const at = (event.target as Element).closest("[data-at]")?.getAttribute("data-at");
+        if (at) setParameters({ token: `${turn}.${at}` });
+      }}
+    >
+      {range.ids.map((id, at) => {
+        const position = range.start + at;
+        const value = range.log_probs[at];
+        const isTrained = range.mask[at] === 1;
+        const text = range.texts[at];
+        const tip = `position ${position}, id ${id ?? "none"}, log prob ${value === null || value === undefined ? "none" : decimal(value)}, ${isTrained ? "trained on" : "not trained on"}`;
+        return (
+          <li
+            key={position}
+            data-at={position}
+            data-tip={tip}
+            aria-current={position === chosen ? "true" : undefined}
+            class={`token ${level(value)}${isTrained ? " trained" : ""}${position === range.prompt_ids ? " begins" : ""}`}
+          >
+            {text !== undefined && <bdi class="theirs">{visible(text).replaceAll("\n", "⏎")}</bdi>}
+            <span>{id ?? "none"}</span>
+            <small>{value === null || value === undefined ? "" : number(Math.round(value * 100) / 100)}</small>
+          </li>
+        );
+      })}
+    </ol>
+  );
+};

@@ -1,0 +1,214 @@
+// Small parts of every page: hostile text, panels with their errors, buttons that copy, tips.
+
+import { Component, type ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ReplyError } from "../api";
+import { type Reply, useLate } from "../hooks";
+import { isPlain, visible, visibleLine } from "../text";
+
+/** One line of text that a row holds: isolated, and marked as not ours. */
+export const Theirs = ({ text, limit = 200 }: { text: string; limit?: number }) => (
+  <bdi class="theirs" dir="auto" title={text.length > limit ? visibleLine(text, 2 * limit) : undefined}>
+    {visibleLine(text, limit)}
+  </bdi>
+);
+
+/** Text of a file as a block, with its lines. */
+export const TheirBlock = ({ text, label }: { text: string; label: string }) => (
+  <pre class="theirs" dir="auto" tabIndex={0} role="region" aria-label={label}>
+    {visible(text)}
+  </pre>
+);
+
+export const ErrorBox = ({ error }: { error: ReplyError }) => {
+  const { hint, where, layer, nearest, position } = error.reply;
+  const facts = [where, layer, position !== null && position !== undefined && `at character ${position + 1}`].filter(Boolean);
+  return (
+    <div class="error" role="alert">
+      <p>
+        <b>{visible(error.message)}</b>
+        {facts.length > 0 && <span class="quiet"> {visible(facts.join(", "))}</span>}
+      </p>
+      {nearest && <p>Nearest field: {visible(nearest)}.</p>}
+      {hint && <p>{visible(hint)}</p>}
+      {error.status === 409 && (
+        <button type="button" onClick={() => location.reload()}>
+          Load again
+        </button>
+      )}
+    </div>
+  );
+};
+
+interface BoundaryState {
+  error: Error | null;
+}
+
+/** Keeps an error of one panel inside it. */
+export class Boundary extends Component<{ children: ComponentChildren; name: string }, BoundaryState> {
+  override state: BoundaryState = { error: null };
+
+  static override getDerivedStateFromError(error: Error): BoundaryState {
+    return { error };
+  }
+
+  override render() {
+    const { error } = this.state;
+    if (!error) return this.props.children;
+    return <ErrorBox error={new ReplyError(0, { message: `This part cannot be drawn: ${error.message}`, where: this.props.name })} />;
+  }
+}
+
+interface PanelProps<T> {
+  title?: string;
+  id?: string;
+  lead?: string;
+  reply: Reply<T>;
+  class?: string;
+  children: (data: T) => ComponentChildren;
+}
+
+/** A section that waits for a reply, and shows its error in its own place. */
+export const Panel = <T,>({ title, id, lead, reply, class: name, children }: PanelProps<T>) => {
+  const late = useLate(reply.loading);
+  return (
+    <section class={name} id={id} aria-busy={reply.loading}>
+      {title && <h2>{title}</h2>}
+      {lead && <p class="section-lead">{lead}</p>}
+      {reply.error && <ErrorBox error={reply.error} />}
+      {!reply.data && !reply.error && late && <p class="quiet waiting">Loading…</p>}
+      {reply.data && (
+        <Boundary name={title ?? id ?? "panel"}>
+          <Drawn draw={children} data={reply.data} />
+        </Boundary>
+      )}
+    </section>
+  );
+};
+
+// a component of its own, so that what it throws reaches the boundary
+const Drawn = <T,>({ draw, data }: { draw: (data: T) => ComponentChildren; data: T }) => <>{draw(data)}</>;
+
+const copyText = async (text: string): Promise<void> => {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  // without a secure context there is no clipboard, but a selection can be copied
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+};
+
+let announced: ((text: string) => void) | null = null;
+
+/** Says a sentence in the page's status line, for eyes and screen readers. */
+export const announce = (text: string): void => announced?.(text);
+
+export const copyAndSay = (text: string, what: string): void => {
+  copyText(text).then(
+    () => announce(`${what} copied.`),
+    () => announce(`${what} could not be copied: the browser refused.`),
+  );
+};
+
+export const StatusLine = () => {
+  const [text, setText] = useState("");
+  useEffect(() => {
+    announced = setText;
+    return () => {
+      announced = null;
+    };
+  }, []);
+  useEffect(() => {
+    if (!text) return undefined;
+    const timer = setTimeout(() => setText(""), 2_500);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return (
+    <p class={text ? "status shown" : "status"} role="status">
+      {text}
+    </p>
+  );
+};
+
+/** A command to copy. One that holds more than printable ASCII is shown, and not copied. */
+export const Command = ({ name, text }: { name: string; text: string }) => (
+  <div class="copyable">
+    <code tabIndex={0} role="region" aria-label={name}>
+      {visible(text)}
+    </code>
+    <button type="button" disabled={!isPlain(text)} onClick={() => copyAndSay(text, name)} aria-label={`Copy: ${name}`}>
+      Copy
+    </button>
+  </div>
+);
+
+export const Scrolling = ({ label, children }: { label: string; children: ComponentChildren }) => (
+  <div class="scrolling" tabIndex={0} role="region" aria-label={label}>
+    {children}
+  </div>
+);
+
+export const Facts = ({ pairs }: { pairs: readonly { name: string; value: string }[] }) => (
+  <dl class="settings">
+    {pairs.map(({ name, value }) => (
+      <div key={name}>
+        <dt>{visibleLine(name, 60)}</dt>
+        <dd>
+          <Theirs text={value} />
+        </dd>
+      </div>
+    ))}
+  </dl>
+);
+
+/** Sentences of the server on what the files lack or have unusual. */
+export const Notes = ({ texts, title = "Note." }: { texts: readonly string[]; title?: string }) =>
+  texts.length === 0 ? null : (
+    <ul class="findings">
+      {texts.map((text) => (
+        <li key={text}>
+          <b>{title} </b>
+          {visible(text)}
+        </li>
+      ))}
+    </ul>
+  );
+
+/** Shows `data-tip` of what the pointer or the focus is on. */
+export const Tip = () => {
+  const [tip, setTip] = useState<{ text: string; x: number; y: number } | null>(null);
+  useEffect(() => {
+    const over = (event: Event) => {
+      const mark = (event.target as Element | null)?.closest?.("[data-tip]");
+      if (!mark) {
+        setTip(null);
+        return;
+      }
+      const box = mark.getBoundingClientRect();
+      const x = event instanceof MouseEvent ? event.clientX : box.left + box.width / 2;
+      setTip({ text: mark.getAttribute("data-tip") ?? "", x, y: box.top });
+    };
+    const gone = () => setTip(null);
+    const escaped = (event: KeyboardEvent) => event.key === "Escape" && setTip(null);
+    document.addEventListener("pointerover", over);
+    document.addEventListener("focusin", over);
+    document.addEventListener("scroll", gone, { capture: true, passive: true });
+    document.addEventListener("keydown", escaped);
+    return () => {
+      document.removeEventListener("pointerover", over);
+      document.removeEventListener("focusin", over);
+      document.removeEventListener("scroll", gone, { capture: true });
+      document.removeEventListener("keydown", escaped);
+    };
+  }, []);
+  if (!tip) return null;
+  const left = Math.min(Math.max(tip.x, 90), innerWidth - 90);
+  const above = tip.y > 60;
+  return (
+    <div id="tip" aria-hidden="true" class={above ? "above" : "below"} style={{ left: `${left}px`, top: `${above ? tip.y - 6 : tip.y + 26}px` }}>
+      {tip.text}
+    </div>
+  );
+};
