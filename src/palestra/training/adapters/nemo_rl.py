@@ -9,6 +9,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
+from msgspec.structs import replace
+
 from palestra.errors import InputDataError
 from palestra.schema import AGENT_REF, TOKEN_FIELDS, JsonDict, is_truncated
 from palestra.training.adapters.nemo_rl_turns import EXPERTS, TurnFlags, turn_flags
@@ -155,7 +157,7 @@ class _Messages:
             messages.append(self._message(USER, prompt_ids, flags.prompt_experts))
         if generated_ids:
             # Not an assistant's where it must not be trained on: some loops know no other mask.
-            is_trained = len(turn.logprobs) == len(generated_ids) and not self._is_masked
+            is_trained = turn.is_trained and not self._is_masked
             role = ASSISTANT if is_trained else ENVIRONMENT
             message = self._message(role, generated_ids, flags.generation_experts)
             if is_trained:
@@ -177,7 +179,7 @@ def _turns(outcome: Completed, pad_id: int) -> list[Turn]:
         return [Turn(sample.prompt_ids, sample.response_ids, sample.response_logprobs)]
     if first.prompt_ids:
         return [first, *others]
-    return [Turn([pad_id], first.generated_ids, first.logprobs), *others]
+    return [replace(first, prompt_ids=[pad_id]), *others]
 
 
 def _mask_reason(outcome: Completed, full_result: JsonDict) -> str:
