@@ -59,6 +59,7 @@ def test_the_commands_are_the_ones_that_work() -> None:
         "runs",
         "scores",
         "select",
+        "serve-rollouts",
         "show",
         "status",
         "test",

@@ -229,7 +229,8 @@ def test_a_run_is_submitted_followed_and_read_from_a_laptop(
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert commit in (jobs / "from-laptop/results/rollouts_done.json").read_text()
+    for name in ("rollouts_done.json", "rollouts_manifest.json"):
+        assert commit in (jobs / "from-laptop/results" / name).read_text()
     written = [path for path in jobs.rglob("*") if path.is_file()]
     assert [path for path in written if KEY.encode() in path.read_bytes()] == []
 

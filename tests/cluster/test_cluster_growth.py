@@ -14,11 +14,13 @@ import pytest
 from planning import options, planned
 from slurm_site import wait_until
 
+from palestra.cli.clustering.main_steps import share_of_shard
 from palestra.cluster import Run, join_runs, rollouts
 from palestra.cluster.growth import all_seeds, has_grown, seeds_of_run
 from palestra.cluster.layout import RunFiles
 from palestra.errors import InputDataError
 from palestra.rollouts import MergeIncomplete, OtherRun, StaleRun
+from palestra.settings import Share
 
 SERVER = Path(__file__).with_name("answering_server.py")
 KEY = "key-of-the-endpoint"
@@ -119,6 +121,15 @@ def test_runs_that_differ_in_more_than_seeds_are_not_joined(tmp_path: Path) -> N
 
     with pytest.raises(OtherRun, match="model: 'm' -> 'n'"):
         join_runs([first, other])
+
+
+def test_a_shard_that_was_begun_keeps_its_place_when_the_run_grows(tmp_path: Path) -> None:
+    grown = run_with("0,1,2", tmp_path)
+    manifest = RunFiles(tmp_path).shard("rollouts-rs1").manifest
+    manifest.write_text(json.dumps({"shard": {"index": 1, "of": 2}}))
+
+    assert share_of_shard(grown, "rollouts-rs1") == Share(1, 2)
+    assert share_of_shard(grown, "rollouts-rs2") == Share(2, 3)
 
 
 @pytest.fixture(scope="module")

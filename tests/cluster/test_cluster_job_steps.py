@@ -66,17 +66,26 @@ def test_pyxis_flags_are_given_to_pyxis_alone(tmp_path: Path) -> None:
     ("runtime", "first", "mount"),
     [
         ("apptainer", ["apptainer", "exec", "--no-home", "--nv"], "--bind=/models:/m:ro"),
+        ("singularity", ["singularity", "exec", "--no-home", "--nv"], "--bind=/models:/m:ro"),
         ("podman", ["podman", "run", "--rm", "--network=host"], "--volume=/models:/m:ro"),
+        ("enroot", ["enroot", "start"], "--mount=/models:/m:ro"),
     ],
 )
 def test_other_runtimes_stand_around_the_command(
     tmp_path: Path, runtime: str, first: list[str], mount: str
 ) -> None:
     command = argv(task_of(tmp_path, VLLM, driver(), runtime=runtime, executor="local"))
-    assert command[:4] == first
+    assert command[: len(first)] == first
     assert mount in command
     assert command[-6:] == ["vllm", "serve", "--port", "4000", "--json", '{"a": 1}']
-    assert ("--env=SEED" in command) == (runtime == "podman")
+    assert ("--env=SEED" in command) == (runtime in {"podman", "enroot"})
+
+
+def test_enroot_enters_the_folder_by_itself(tmp_path: Path) -> None:
+    command = argv(task_of(tmp_path, VLLM, driver(), runtime="enroot", executor="local"))
+
+    image = command.index(str(VLLM.container))
+    assert command[image + 1 : image + 5] == ["sh", "-c", 'cd "$0" && exec "$@"', "/work"]
 
 
 def test_each_group_of_a_heterogeneous_job_is_named(tmp_path: Path) -> None:

@@ -217,6 +217,15 @@ for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
     assert left == []
 
 
+def test_the_ledger_names_the_last_error_of_a_failed_driver(tmp_path: Path) -> None:
+    program = "import sys; print('error: no such key', flush=True); sys.exit(2)"
+    made = world(tmp_path, driver(python(program)))
+
+    made.supervise()
+
+    assert made.events("ended")[0]["reason"] == "driver exited with 2: no such key"
+
+
 def test_a_folder_that_cannot_be_written_ends_the_job_in_words(tmp_path: Path) -> None:
     made = world(tmp_path, model_server(), driver())
     (made.submission.folder / "run").write_text("a file, and no folder")

@@ -34,6 +34,15 @@ def test_an_example_is_recognised_as_its_cause(cause: str, line: str) -> None:
     assert cause in {marked, matched[0].cause if matched else None}
 
 
+@pytest.mark.timeout(60)
+def test_a_word_without_end_does_not_hide_what_follows_or_take_minutes() -> None:
+    cause, line = EXAMPLES[0]
+    matched = TABLE.match("\u0301" * 20_000 + "\n" + line)
+
+    assert matched is not None
+    assert matched[0].cause == cause
+
+
 @pytest.mark.parametrize("cause", KnownCause)
 def test_what_an_error_carries_has_its_entry(cause: KnownCause) -> None:
     assert cause in TABLE.by_cause

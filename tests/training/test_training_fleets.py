@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from contract_world import client_of, service_over, settings_for
 from process_world import ENVIRONMENT, config, pid_of, row, write_project
+from starlette.applications import Starlette
 from training_world import AGENT, ToldAgent, ToldServers, request, requests
 
 from palestra.errors import ConfigError, RunFailed, VerifierError
@@ -29,9 +30,22 @@ from palestra.training import (
     RemoteRolloutClient,
     RolloutClient,
 )
+from palestra.transport import ASGIApp, Target
 
 pytestmark = pytest.mark.anyio
 KILLED = ChildExit(AGENT, -9, ("killed",), pid=4711)
+
+
+class EnvironmentThatActs:
+    """An environment that does not declare that a rollout may be started again."""
+
+    is_tool = False
+
+    def typed_endpoint(self, path: str, /) -> None:
+        """It has none."""
+
+    def asgi_app(self) -> ASGIApp:
+        return Starlette()
 
 
 class Told:
@@ -41,6 +55,7 @@ class Told:
         self.agents = {name: ToldAgent(script) for name, script in scripts.items()}
         self.servers: dict[str, list[ToldServers]] = {name: [] for name in scripts}
         self.refusing: set[str] = set()
+        self.environments: tuple[Target, ...] = ()
 
     def makers(self, **settings: Any) -> dict[str, Any]:
         return {name: partial(self._make, name, settings) for name in self.agents}
@@ -52,7 +67,7 @@ class Told:
     async def _servers(self, name: str) -> AsyncIterator[ToldServers]:
         if name in self.refusing:
             raise RunFailed(f"{name} does not start")
-        servers = ToldServers(self.agents[name])
+        servers = ToldServers(self.agents[name], *self.environments)
         self.servers[name].append(servers)
         yield servers
 
@@ -118,6 +133,28 @@ async def test_a_rollout_that_was_lost_runs_elsewhere_and_counts_its_attempts() 
     assert isinstance(outcome, Completed)
     assert outcome.attempt == 2
     assert [len(agent.begun) for agent in told.agents.values()] == [1, 1]
+
+
+async def test_a_rollout_that_began_is_not_repeated_where_that_is_not_declared_safe() -> None:
+    told = Told(a=waits, b=lambda *_: 1.0)
+    told.refusing.add("b")
+    told.environments = (Target("x", "resources_servers", local=EnvironmentThatActs()),)
+    async with FleetPool(
+        told.makers(),
+        settings_for(on_incomplete="mask"),
+        at_least=1,
+        look_every_s=0.02,
+        reopen_after_s=0.05,
+    ) as pool:
+        batch = pool.submit([request()])
+        await told.agents["a"].until_begun(1)
+        told.refusing.clear()
+        told.kill("a")
+        outcome = await batch.next()
+
+    assert isinstance(outcome, Failed)
+    assert "repeatable = True" in outcome.evidence.hint
+    assert told.agents["b"].begun == []
 
 
 async def test_a_rollout_that_every_fleet_lost_says_where() -> None:

@@ -32,16 +32,25 @@ from palestra.testing import assert_verifies, called, scripted_endpoint, task_ro
 from palestra.training import (
     ClientSettings,
     Completed,
+    DynamicSampling,
     Failed,
+    Fault,
+    Group,
     IncompleteRollouts,
     Key,
     Outcome,
+    OverSampling,
     RolloutClient,
     RolloutRequest,
     RolloutSource,
     Submission,
     SyncRolloutClient,
     attached,
+    batch_metrics,
+    dynamic_sample,
+    metrics_line,
+    over_sample,
+    task_queue,
 )
 
 # An environment in one file, and one in a folder
@@ -127,6 +136,20 @@ async def rollouts_of(config: ResolvedConfig) -> float:
         batch.cancel([Key(0, 1)])
         await client.set_weight_version("2")  # type: ignore[arg-type]
         return sum(map(reward_of, await batch.gather()))
+
+
+async def groups_of(client: RolloutSource) -> dict[str, float]:
+    rule = DynamicSampling(groups=4, members=OverSampling(needed=7), max_fresh_groups=8)
+    async with dynamic_sample(client, task_queue([{}], 8), rule) as batch:
+        async for group in batch:
+            assert_type(group, Group)
+            assert_type(group.advantages().values, list[float])
+            assert_type([fault.fault for fault in group.faults], list[Fault])
+    async with over_sample(client, [RolloutRequest(row={}, task_id=0)], 7):  # type: ignore[arg-type]
+        pass
+    assert_type(batch.report.bias_bound, float)
+    assert_type(metrics_line(batch.metrics()), str)
+    return batch_metrics(await client.submit([]).gather())
 
 
 def reward_of(outcome: Outcome) -> float:

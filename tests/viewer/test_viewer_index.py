@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zstandard
 from indexed_runs import content, fresh, indexed, keys
 
+from packers import zstd
 from palestra.analysis import profile_tasks
 from palestra.errors import InputDataError
 from palestra.schema import MAX_ROW_BYTES
@@ -191,7 +191,7 @@ def test_more_fields_than_the_index_takes_are_told(tmp_path: Path) -> None:
 
 def packed(path: Path, suffix: str) -> Path:
     data = path.read_bytes()
-    compressed = gzip.compress(data) if suffix == ".gz" else zstandard.compress(data)
+    compressed = gzip.compress(data) if suffix == ".gz" else zstd.compress(data)
     target = path.with_name(path.name + suffix)
     target.write_bytes(compressed)
     path.unlink()

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from viewed_runs import Viewer, viewing
 
 from listed_runs import answered, write_run
 from palestra.engine import Accounting
 from palestra.errors import ConfigError
 from palestra.rollouts import Progress, announced
 from palestra.viewer.serving import Door, listening_socket, redirect_file, ssh_lines
+from viewed_runs import Viewer, viewing
 
 WAIT_S = 30.0
 REQUESTED = 40

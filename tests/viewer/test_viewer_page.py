@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
-from viewed_runs import Shape, Viewer, viewing, wait_for_indexes, write_run
-from viewer_pages import Opened, opened
 
 from browsers import chromium
+from viewed_runs import Shape, Viewer, viewing, wait_for_indexes, write_run
+from viewer_pages import Opened, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -205,6 +206,19 @@ def test_the_theme_of_the_reader_wins_over_the_systems(show: Open) -> None:
     shown.page.reload()
 
     assert shown.settled().page.evaluate(paper) != light
+
+
+def test_a_row_that_is_written_appears_without_a_reload(browser: Any, tmp_path: Path) -> None:
+    output = write_run(tmp_path / "grows", Shape(tasks=3))
+    *rows, last = output.read_text().splitlines(keepends=True)
+    output.write_text("".join(rows))
+    with viewing(tmp_path, cache=tmp_path / "cache") as viewer, opened(browser, viewer) as shown:
+        shown.go(f"/r/{wait_for_indexes(viewer)['grows']}/rollouts?q=outcome:scored")
+        assert shown.page.locator(".tasks tbody tr").count() == 11
+        with output.open("a") as file:
+            file.write(last)
+
+        shown.page.locator(".tasks tbody tr").nth(11).wait_for()
 
 
 def test_every_token_has_its_number_beside_its_colour(show: Open) -> None:

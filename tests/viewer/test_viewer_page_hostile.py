@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from viewed_runs import Shape, Viewer, viewing, wait_for_indexes, write_run
-from viewer_pages import Opened, opened
 
 from browsers import chromium
+from viewed_runs import Shape, Viewer, viewing, wait_for_indexes, write_run
+from viewer_pages import Opened, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

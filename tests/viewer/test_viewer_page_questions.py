@@ -1,4 +1,7 @@
-"""Ten questions that a reader brings, each answered within three clicks from `palestra view FOLDER`."""
+"""Questions that a reader brings, each answered within three clicks from `palestra view FOLDER`.
+
+The tenth, about shards, is in tests/cluster.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from viewed_runs import Shape, Viewer, viewing, wait_for_indexes, write_run
-from viewer_pages import Opened, opened
 
 from browsers import chromium
 from palestra.engine import Accounting, Job
 from palestra.rollouts import Progress, announced
 from palestra.schema import RolloutKey
+from viewed_runs import Shape, Viewer, viewing, wait_for_indexes, write_run
+from viewer_pages import Opened, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -124,7 +124,8 @@ def test_the_list_is_that_of_runs(world: World, output: Path) -> None:
 
 
 def test_failures_are_grouped_and_explained_as_diagnose_does(tmp_path: Path) -> None:
-    failures = [failure(1, "no number"), failure(2, "no number"), failure(3, "another")]
+    kept = {"response": {"output": []}}
+    failures = [failure(1, "no number", **kept), failure(2, "no number"), failure(3, "another")]
     output = write_run(tmp_path / "a", [answered(0, 1)], requested=4, failures=failures)
     expected = api.diagnose(str(output))
     with viewing(output, cache=tmp_path / "cache") as world:
@@ -133,7 +134,7 @@ def test_failures_are_grouped_and_explained_as_diagnose_does(tmp_path: Path) -> 
     assert [f["cause"] for f in tree["findings"]] == [f.cause for f in expected.findings]
     messages = tree["nodes"][0]["nodes"][0]["nodes"][0]["nodes"]
     assert [(m["name"], m["attempts"]) for m in messages] == [("no number", 2), ("another", 1)]
-    assert [row["task"] for row in messages[0]["rows"]] == [1, 2]
+    assert [(row["task"], row["kept"]) for row in messages[0]["rows"]] == [(1, True), (2, False)]
 
 
 # One rollout

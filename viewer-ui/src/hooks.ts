@@ -42,7 +42,10 @@ export const useReply = <T>(wanted: Request<T> | null, { everyMs = 0, tick = 0 }
   return { data: reply.data, error: reply.error, loading: path !== null && reply.path !== path, again };
 };
 
-/** Calls `receive` for every line of a stream; it is opened again after it ended. */
+/** Calls `receive` for every line of a stream, while the tab is visible; it is opened again after it
+ * ended. A browser has six connections to an origin, so tabs in the background must hold none.
+ * `once`: the stream has an end, and is read to it.
+ */
 export const useLines = <T>(wanted: Request<T> | null, receive: (line: T) => void, { once = false } = {}): ReplyError | null => {
   const path = wanted?.path ?? null;
   const latest = useRef(receive);
@@ -50,22 +53,33 @@ export const useLines = <T>(wanted: Request<T> | null, receive: (line: T) => voi
   const [error, setError] = useState<ReplyError | null>(null);
   useEffect(() => {
     if (path === null) return undefined;
-    const stop = new AbortController();
+    let stop = new AbortController();
     let timer = 0;
     const open = () => {
-      askLines<T>({ path }, (line) => latest.current(line), stop.signal)
+      const { signal } = (stop = new AbortController());
+      askLines<T>({ path }, (line) => latest.current(line), signal)
         .then(() => setError(null))
         .catch((cause: unknown) => {
-          if (!stop.signal.aborted) setError(asError(cause));
+          if (!signal.aborted) setError(asError(cause));
         })
         .finally(() => {
-          if (!once && !stop.signal.aborted) timer = setTimeout(open, 3_000);
+          if (!once && !signal.aborted) timer = setTimeout(open, 3_000);
         });
     };
-    open();
-    return () => {
+    const close = () => {
       stop.abort();
       clearTimeout(timer);
+    };
+    const changed = () => {
+      if (once) return;
+      close();
+      if (document.visibilityState === "visible") open();
+    };
+    if (once || document.visibilityState === "visible") open();
+    document.addEventListener("visibilitychange", changed);
+    return () => {
+      document.removeEventListener("visibilitychange", changed);
+      close();
     };
   }, [path, once]);
   return error;

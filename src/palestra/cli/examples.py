@@ -30,6 +30,10 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
             "--config responses_api_models/local_model/configs/local_model.yaml"
         ),
     ),
+    "serve-rollouts": (
+        "palestra serve-rollouts --config my_run.yaml --port 11500",
+        "palestra serve-rollouts --attached --host 0.0.0.0",
+    ),
     "status": ("palestra status", "palestra status --wait 60", "palestra status --rollouts --json"),
     "config": ("palestra config --config my_run.yaml",),
     "pip-list": ("palestra pip-list resources_servers/mcqa",),

@@ -49,7 +49,7 @@ from palestra.cluster.overrides import collect_settings
 from palestra.cluster.packaging import How, is_checkout, uncommitted
 from palestra.cluster.plan import Policy, Role, Run, read_plan
 from palestra.cluster.ports import PortLocks, address_here, answered
-from palestra.cluster.records import tail
+from palestra.cluster.records import read_object, tail
 from palestra.cluster.resubmit import resubmit
 from palestra.cluster.stamping import remember_stamped, stamp, with_stamped
 from palestra.cluster.submit import rollouts
@@ -126,6 +126,7 @@ __all__ = [
     "ledger",
     "nemo_gym_rollouts",
     "pack",
+    "read_object",
     "read_plan",
     "read_run",
     "remember",

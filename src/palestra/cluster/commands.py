@@ -158,7 +158,7 @@ def _image(container: str | None, cluster: ClusterConfig) -> str | None:
     if cluster.runtime == "none" and container is not None:
         raise ConfigError(
             f"--container {container}: this cluster runs no containers",
-            hint="set `runtime` in its config: pyxis, apptainer or podman",
+            hint="set `runtime` in its config: pyxis, apptainer, singularity, podman or enroot",
         )
     if container is not None and (Path(container).suffix or set("/:") & set(container)):
         return container

@@ -325,7 +325,7 @@ class Parts:
             if self._cluster.runtime == "none":
                 raise ConfigError(
                     f"container {container!r}: this cluster runs no containers",
-                    hint="set `runtime` in its config: pyxis, apptainer or podman",
+                    hint="set `runtime` in its config: pyxis, apptainer, singularity, podman or enroot",
                 )
             return container
         return self._cluster.container(kind, wanted_by)

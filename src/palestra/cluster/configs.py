@@ -106,7 +106,7 @@ class ClusterConfig(BaseModel):
     executor: Literal["slurm", "local", "none"] = "none"
     ssh: SshSettings | None = None
     job_dir: Line | None = None
-    runtime: Literal["pyxis", "apptainer", "podman", "none"] = "none"
+    runtime: Literal["pyxis", "apptainer", "singularity", "podman", "enroot", "none"] = "none"
     containers: dict[str, Line] = Field(default_factory=dict)
     mounts: tuple[str, ...] = ()
     account: Line | None = None

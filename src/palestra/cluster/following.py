@@ -14,10 +14,10 @@ from enum import StrEnum
 
 from palestra.cluster import ledger
 from palestra.cluster.executors import Executor, JobState, Phase
-from palestra.cluster.executors.executor import killed_by, reason_of
+from palestra.cluster.executors.executor import killed_by
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import PlannedJob, Run
-from palestra.cluster.records import read_object
+from palestra.cluster.records import read_object, reason_of
 from palestra.cluster.shard import NotDone, count, is_done
 from palestra.cluster.stamping import with_stamped
 from palestra.cluster.units import RunUnit, units_of

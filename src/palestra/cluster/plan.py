@@ -352,7 +352,7 @@ class Run:
     executor: str
     """`slurm`, or `none` (also called `local`) for this machine."""
     runtime: str
-    """The container runtime: pyxis, apptainer, podman or none."""
+    """The container runtime: pyxis, apptainer, singularity, podman, enroot or none."""
     python: str
     """The Python that runs the supervisor on the batch node."""
     collect: Collect

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from palestra.system import lock, write_whole
 
@@ -86,3 +87,33 @@ def tail(log: Path) -> str:
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-TAIL_LINES:])
+
+
+_BARE_EXIT: Final = re.compile(r"exited with \d+|was ended by ")
+_EXITED_WELL: Final = re.compile(r"exited with 0\b")
+_ERROR: Final = "error: "
+MOST_CHARACTERS: Final = 400
+
+
+def reason_of(result: Mapping[str, Any]) -> str:
+    """Return why the job ended. If the result only names an exit, add the last error of the log.
+
+    Empty when there is no reason, for example after success.
+    """
+    reason = str(result.get("reason") or "")
+    last_word = _last_word(
+        str(result.get("log") or ""), errors_only=bool(_EXITED_WELL.search(reason))
+    )
+    return f"{reason}: {last_word}" if last_word and _BARE_EXIT.search(reason) else reason
+
+
+def _last_word(log: str, *, errors_only: bool) -> str:
+    """Return the last error line of a log; without an error line, the last line.
+
+    Error lines come first because hints may follow them. `errors_only`: never return a line that is
+    not an error, because the last line of a program that exited with 0 is not a cause.
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+    fallback = [] if errors_only else lines
+    return (errors or fallback or [""])[-1][:MOST_CHARACTERS]

@@ -20,6 +20,9 @@ from palestra.errors import Layer
 from palestra.schema import JsonObject
 
 TABLE: Final = "signatures.toml"
+LONGEST_WORD: Final = 512
+"""Of a longer word, patterns see both ends only: some need time with the square of its length."""
+_LONG_WORD: Final = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class Signature:
 
     def search(self, text: str) -> re.Match[str] | None:
         """Return the first match of the entry's patterns in `text`; None without one."""
-        return next(filter(None, (pattern.search(text) for pattern in self.says)), None)
+        short = _with_short_words(text)
+        return next(filter(None, (pattern.search(short) for pattern in self.says)), None)
 
     def action(self, fields: Mapping[str, str] | None = None) -> str:
         """Return what to do after a run, with `fields` (the pattern's named groups) filled in."""
@@ -59,6 +63,14 @@ class Signature:
         """Return what to do before a run, with the pattern's named groups in `text` filled in."""
         match = self.search(text)
         return self.do_with({k: v for k, v in match.groupdict().items() if v} if match else {})
+
+
+def _with_short_words(text: str) -> str:
+    """Return `text` with the middle of every word left out that is longer than `LONGEST_WORD`."""
+    if len(text) <= LONGEST_WORD:
+        return text
+    half = LONGEST_WORD // 2
+    return _LONG_WORD.sub(lambda word: f"{word[0][:half]} … {word[0][-half:]}", text)
 
 
 class _Named(dict[str, str]):

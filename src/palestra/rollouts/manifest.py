@@ -105,6 +105,8 @@ class Manifest:
     """The command or the Python call that started the run, without secrets; empty when unknown."""
     started_at: float = field(default=0.0, compare=False)
     """When the run was started, in seconds since 1970; 0 when unknown."""
+    code: str = field(default="", compare=False)
+    """The commit of the code that was packaged for the run; empty when unknown."""
     ended_at: float = field(default=0.0, compare=False)
     """When the last collection of the run ended, in seconds since 1970; 0 when none has ended."""
 
@@ -138,6 +140,7 @@ class Manifest:
         """Return the known fields that do not identify the run: by whom and when it was run."""
         values = {
             "command": self.command,
+            "code": self.code,
             "started_at": self.started_at,
             "ended_at": self.ended_at,
         }
@@ -173,6 +176,7 @@ def read_manifest(path: Path) -> Manifest:
             ),
             accounted=sum(dict(fields.get("ended") or {}).values()),
             command=str(fields.get("command") or ""),
+            code=str(fields.get("code") or ""),
             started_at=float(fields.get("started_at") or 0),
             ended_at=float(fields.get("ended_at") or 0),
         )

@@ -312,6 +312,7 @@ def _manifest(
         shard=shard,
         inputs=tuple(str(source.path) for source in settings.inputs),
         command=settings.command,
+        code=settings.given.code if settings.given is not None else "",
         started_at=round(time.time(), 3),
     )
 

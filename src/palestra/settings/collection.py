@@ -78,6 +78,8 @@ class GivenRows:
     input_digest: str
     run_rollouts: int
     run_tasks: int
+    code: str = ""
+    """The commit of the code that was packaged for the run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from msgspec.structs import replace
+
 from palestra.engine import JobStage
 from palestra.errors import Layer
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts, NoTokenIds
 from palestra.training.failing import failed
+from palestra.training.groups import Group
 from palestra.training.jobs import Arrived, TrainingJob
-from palestra.training.outcomes import Completed, Failed, FailureClass, Group, Outcome, Summary
+from palestra.training.outcomes import Completed, Failed, FailureClass, Outcome, Summary
 from palestra.training.policies import OnIncomplete, Outage
 from palestra.training.requests import Key
 from palestra.training.settings import ClientSettings, OnStale
+from palestra.training.staleness import recent_turns_only, stale, too_old
 from palestra.training.tokens import INCOMPLETE_CAPTURE
 
 COMPLETED: Final = "completed"
@@ -78,6 +82,9 @@ class Batch:
             return False
         if outage is not None:
             self._outages[outcome.key] = outage
+        if isinstance(outcome, Failed):
+            agent = outcome.agent or self.jobs[outcome.key].agent
+            outcome = replace(outcome, agent=agent)
         self._record(outcome)
         self.arrived.append(Arrived(outcome, size))
         self.waiting_bytes += size
@@ -185,11 +192,20 @@ class Batch:
             return outcome
         instead = self._not_wanted(outcome, weights)
         if instead is None:
-            return outcome
+            return self._continued(outcome, weights)
         self._masked.discard(outcome.key)
         self._truncated -= outcome.truncated
         self._record(instead)
         return instead
+
+    def _continued(self, outcome: Completed, weights: int | None) -> Completed:
+        """Return a rollout, with the turns marked that are too old when the policy is `continue`."""
+        if self._settings.on_stale is not OnStale.CONTINUE:
+            return outcome
+        marked = recent_turns_only(outcome, weights, self._settings.max_staleness)
+        if marked.masked:
+            self._masked.add(outcome.key)
+        return marked
 
     def all_of(self, outcomes: dict[Key, Outcome], weights: int | None) -> list[Outcome]:
         """Return all outcomes as they are now, in the order of the requests.
@@ -225,11 +241,12 @@ class Batch:
         else:
             return None
         request = self.jobs[outcome.key].request
-        return failed(request, failure, why, attempts=outcome.attempt)
+        instead = failed(request, failure, why, attempts=outcome.attempt)
+        return replace(instead, agent=outcome.agent)
 
     def _is_stale(self, outcome: Completed, weights: int | None) -> bool:
         max_staleness = self._settings.max_staleness
-        if max_staleness is None or self._settings.on_stale is OnStale.KEEP:
+        if self._settings.on_stale in {OnStale.KEEP, OnStale.CONTINUE}:
             return False
         return too_old(outcome.oldest_weights, weights, max_staleness)
 
@@ -251,7 +268,8 @@ class Batch:
             for outcome in completed:
                 self.looked_at(outcome, weights)
             return None
-        return Group(group, [outcome for outcome in ordered if self._in_group(outcome)])
+        members = [outcome for outcome in ordered if self._in_group(outcome)]
+        return Group(group, members, left_out=len(ordered) - len(members))
 
     def _enough(self, members: list[Outcome], completed: int) -> bool:
         """Whether a group has enough members to be handed out."""
@@ -286,7 +304,7 @@ class Batch:
         first = failure or self._first_failure
         tails = dict(log_tails or {})
         if cause is None:
-            cause = _cause_of(first)
+            cause = cause_of(first)
             if first is not None and first.evidence.log_tail:
                 tails[first.evidence.where or "its server"] = tuple(first.evidence.log_tail)
         return IncompleteRollouts(
@@ -340,30 +358,8 @@ class Batch:
         )
 
 
-def too_old(sampled: int | None, now: int | None, max_staleness: int | None) -> bool:
-    """Whether tokens of version `sampled` are older than `max_staleness` versions.
-
-    An unknown version counts as too old, because it cannot be shown to be recent.
-    """
-    if max_staleness is None or now is None:
-        return False
-    return sampled is None or now - sampled > max_staleness
-
-
-def stale(sampled: int | None, now: int | None, max_staleness: int | None) -> str:
-    """Return the message for a rollout that is too old."""
-    if sampled is None:
-        return (
-            f"its oldest tokens are of an unknown weight version, and the weights are at {now} "
-            f"(max_staleness={max_staleness}): call set_weight_version before the first submit"
-        )
-    return (
-        f"its oldest tokens are of weight version {sampled}, and the weights are at {now}: "
-        f"more than max_staleness={max_staleness} apart"
-    )
-
-
-def _cause_of(first: Failed | None) -> Cause:
+def cause_of(first: Failed | None) -> Cause:
+    """Return the cause that the first failure of a batch gives."""
     if first is None:
         return Cause(sentence="no rollout was left to train on")
     return Cause(

@@ -7,8 +7,9 @@ adapter) needs only these protocols, so it works with every client.
 from collections.abc import AsyncIterator, Iterable
 from typing import Protocol, Self, runtime_checkable
 
+from palestra.training.groups import Group
 from palestra.training.health import Health
-from palestra.training.outcomes import Group, Outcome, Summary
+from palestra.training.outcomes import Outcome, Summary
 from palestra.training.policies import PolicyWords
 from palestra.training.requests import Key, RolloutRequest
 from palestra.training.settings import ClientSettings

@@ -4,6 +4,7 @@ RunFailed, RuntimeError
 └── BatchFailed               not all requested rollouts will come back
     ├── IncompleteRollouts    fewer rollouts than requested
     ├── InvalidLogprobs       invalid log probs: NaN, above 0, too few
+    ├── NotEnoughSpread       too few groups have rewards that differ
     ├── NoTokenIds            token ids were requested, and no rollout has any
     └── TokenDiscontinuity    a turn whose prompt does not start with the ids so far
 """
@@ -121,6 +122,34 @@ class NoTokenIds(BatchFailed):
             f"none of the {completed} completed rollouts has token ids ({reason})",
             hint="return_token_id_information: true in the settings of a vllm_model requests "
             "token ids; token_ids=False in ClientSettings trains without them",
+        )
+
+
+class NotEnoughSpread(BatchFailed):
+    """Error: dynamic sampling ended with fewer groups than requested. All others have equal rewards
+    or were dropped, and no more fresh groups may be run.
+    """
+
+    layer = Layer.DATA
+
+    requested_groups: int
+    returned_groups: int
+    fresh_groups: int
+    """The number of fresh groups that were run."""
+    queue_ended: bool
+    """Whether the queue of tasks has ended; else `max_fresh_groups` was reached."""
+
+    def __init__(
+        self, *, requested_groups: int, returned_groups: int, fresh_groups: int, queue_ended: bool
+    ) -> None:
+        self.requested_groups, self.returned_groups = requested_groups, returned_groups
+        self.fresh_groups, self.queue_ended = fresh_groups, queue_ended
+        reason = "the queue of tasks has ended" if queue_ended else "max_fresh_groups is reached"
+        super().__init__(
+            f"{returned_groups} of {requested_groups} groups have spread of reward after "
+            f"{fresh_groups} fresh groups: {reason}",
+            hint="choose tasks that the model solves sometimes (`palestra select`), or raise "
+            "max_fresh_groups; the groups with spread were returned before this error",
         )
 
 

@@ -11,7 +11,6 @@ them itself, and each fleet only runs rollouts.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -39,6 +38,7 @@ LOOK_EVERY_S: Final = 1.0
 PATIENCE_S: Final = 60.0
 REOPEN_AFTER_S: Final = 2.0
 LONGEST_REOPENING_S: Final = 60.0
+CANCEL_EVERY_S: Final = 0.5
 
 
 @final
@@ -276,6 +276,7 @@ _ANY_ROW: Final = _AnyRow()
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    """Cancel a task until it ends: a client that it closes may swallow the first cancellation."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=CANCEL_EVERY_S)

@@ -8,7 +8,8 @@ from typing import Self, final
 
 from palestra.training.batch import Lane
 from palestra.training.errors import BatchFailed, Cause
-from palestra.training.outcomes import Group, Outcome, Summary
+from palestra.training.groups import Group
+from palestra.training.outcomes import Outcome, Summary
 from palestra.training.pool import Pool
 from palestra.training.requests import Key
 from palestra.training.rows import check_group_sizes, keys_among

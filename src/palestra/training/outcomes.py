@@ -39,6 +39,13 @@ class Turn(msgspec.Struct, frozen=True):
     weights_end: int | None = None
     """The weight version when the call ended; higher than at the start if it changed during the
     call."""
+    trained: bool = True
+    """Whether its weights are recent enough to train on it; false only with `on_stale=continue`."""
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether its ids have a loss mask of 1: its weights are recent and its log probs valid."""
+        return self.trained and len(self.logprobs) == len(self.generated_ids)
 
 
 class Flat(msgspec.Struct, frozen=True):
@@ -63,7 +70,7 @@ class Chain(msgspec.Struct, frozen=True):
         mask: list[int] = []
         logprobs: list[float] = []
         for turn in self.turns:
-            trained = len(turn.logprobs) == len(turn.generated_ids)
+            trained = turn.is_trained
             ids += turn.prompt_ids
             ids += turn.generated_ids
             mask += [0] * len(turn.prompt_ids)
@@ -119,6 +126,8 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", 
     weights_start: int | None = None
     """The weight version when the attempt began; `weights_end` is the one when it ended."""
     weights_end: int | None = None
+    agent: str = ""
+    """The agent instance that ran it."""
     raw: RawRow
 
     @property
@@ -156,6 +165,16 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", 
             else self.weights_start
         )
 
+    @property
+    def weight_versions(self) -> list[int | None]:
+        """The weight versions that may have sampled its tokens, oldest first: more than one when it
+        went on over a change of the weights. None stands for an unknown version.
+        """
+        turns = [(turn.weights_start, turn.weights_end) for turn in self.turns]
+        pairs = turns or [(self.weights_start, self.weights_end)]
+        versions = {version for pair in pairs for version in pair}
+        return sorted(versions, key=lambda version: -1 if version is None else version)
+
 
 class Evidence(msgspec.Struct, frozen=True):
     """Details of a failure, besides its message."""
@@ -184,6 +203,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", tag
     """The number of attempts that began; 0 when the rollout never ran."""
     message: str
     evidence: Evidence = Evidence()
+    agent: str = ""
+    """The agent instance that it was for."""
 
     @property
     def key(self) -> Key:
@@ -192,26 +213,6 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", tag
 
 
 Outcome = Completed | Failed
-
-
-class Group(msgspec.Struct, frozen=True):
-    """The outcomes of one group, in the order of their requests.
-
-    Compute statistics from `completed` only: failed rollouts must not enter them.
-    """
-
-    group_id: int | str
-    outcomes: list[Outcome]
-
-    @property
-    def completed(self) -> list[Completed]:
-        """The outcomes with a reward."""
-        return [outcome for outcome in self.outcomes if isinstance(outcome, Completed)]
-
-    @property
-    def rewards(self) -> list[float]:
-        """The rewards of the completed outcomes, in order."""
-        return [outcome.reward for outcome in self.completed]
 
 
 class Summary(msgspec.Struct, frozen=True):

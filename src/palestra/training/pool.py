@@ -13,15 +13,17 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final, final
 
 from palestra.engine import Engine, JobStage
-from palestra.training.batch import INTENDED, Batch, Halt, Lane, stale, too_old
+from palestra.training.batch import INTENDED, Batch, Halt, Lane
 from palestra.training.errors import BatchFailed
 from palestra.training.failing import failed
+from palestra.training.groups import Group
 from palestra.training.jobs import RETRYING, Attempted, TrainingJob
 from palestra.training.memory import MemoryGuard
-from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Group, Outcome
+from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Outcome
 from palestra.training.policies import OnIncomplete
 from palestra.training.requests import Key
 from palestra.training.settings import ClientSettings, OnStale
+from palestra.training.staleness import stale, too_old
 
 logger = logging.getLogger("palestra.training")
 

@@ -74,6 +74,7 @@ def completed(
         rollout_index=request.rollout_index,
         group_id=request.group,
         attempt=job.attempt,
+        agent=job.agent,
         reward=reward,
         reward_components=_components(fields.get(COMPONENTS)),
         chains=tokens.chains,

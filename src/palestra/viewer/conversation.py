@@ -14,12 +14,12 @@ from typing import Any, Final, Literal, final
 
 import msgspec
 
-from palestra.analysis import split_row
+from palestra.analysis import UNREADABLE, split_row
 from palestra.errors import InputDataError
-from palestra.schema import JsonObject
-from palestra.viewer.index import Item, Part, RowPlace, Snapshot, outline, read_item, read_row
+from palestra.schema import GENERATION_IDS, JsonObject
+from palestra.viewer.index import Item, Part, RowPlace, Snapshot, read_row
+from palestra.viewer.index.outline import Conversation as SplitRow
 
-EVERY_ITEM: Final = 1 << 31
 MOST_CONVERSATIONS: Final = 16
 MOST_ITEMS: Final = 100_000
 """The number of items of all conversations that are remembered; the last one may have more."""
@@ -27,30 +27,48 @@ MOST_DECODED_BYTES: Final = 1 << 22
 """A field of a row that is longer is not decoded."""
 
 
+class _Head(msgspec.Struct, gc=False):
+    """What a conversation needs of each of its items."""
+
+    type: str | None = None
+    role: str | None = None
+    name: str | None = None
+    call_id: str | None = None
+    generation_token_ids: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
 @dataclass(frozen=True, slots=True)
 class ConversationItem:
-    """One item. `position`: in the conversation, from 0. `source`: the row that holds it."""
+    """One item. `position`: in the conversation, from 0. `source`: the row that holds it, and
+    `number` its number there.
+    """
 
     position: int
     source: int
-    item: Item
+    number: int
+    section: str
+    """`prompt` or `output`."""
+    type: str
+    """`message`, or the item's own type."""
+    role: str
+    name: str
+    """The name of the called tool."""
+    call_id: str
+    has_tokens: bool
 
     @property
     def kind(self) -> str:
         """A role, or `reasoning`, `call`, `result` or `other`."""
-        item = self.item
-        if item.kind == "message":
-            return item.role or "assistant"
-        if item.kind == "reasoning":
+        if self.type == "message":
+            return self.role or "assistant"
+        if self.type == "reasoning":
             return "reasoning"
-        if item.kind.endswith("_call_output"):
+        if self.type.endswith("_call_output"):
             return "result"
-        return "call" if item.kind.endswith("_call") else "other"
-
-    @property
-    def size(self) -> int:
-        """The size of the texts, as the file has them."""
-        return sum(part.size for part in self.item.texts if part.kind != "image")
+        return "call" if self.type.endswith("_call") else "other"
 
 
 @final
@@ -74,11 +92,14 @@ class Conversation:
         """All items: the prompt's, then the output's."""
         items: list[ConversationItem] = []
         for source, row_place in enumerate(self.places):
-            for item in outline(read_row(row_place), count=EVERY_ITEM).items:
+            for number, (section, role, raw) in enumerate(self._split(row_place).raws()):
                 # the prompt of a failed rollout is in its inputs
-                if source == 0 or item.section == "output":
-                    items.append(ConversationItem(len(items), source, item))
+                if source == 0 or section == "output":
+                    items.append(_item(len(items), source, number, section, role, raw))
         return tuple(items)
+
+    def _split(self, row_place: RowPlace) -> SplitRow:
+        return SplitRow(read_row(row_place))
 
     @cached_property
     def pairs(self) -> dict[int, int]:
@@ -86,7 +107,7 @@ class Conversation:
         calls: dict[str, int] = {}
         pairs: dict[int, int] = {}
         for item in self.items:
-            call_id = item.item.call_id
+            call_id = item.call_id
             if item.kind == "call" and call_id:
                 calls[call_id] = item.position
             elif item.kind == "result" and call_id in calls:
@@ -100,7 +121,7 @@ class Conversation:
         turns: dict[int, int] = {}
         number, is_inside = -1, False
         for item in self.items:
-            is_models = item.item.section == "output" and item.kind in {
+            is_models = item.section == "output" and item.kind in {
                 "assistant",
                 "reasoning",
                 "call",
@@ -111,17 +132,24 @@ class Conversation:
             is_inside = is_models
         return turns
 
+    def details(self, items: Sequence[ConversationItem]) -> list[Item]:
+        """Return the sizes and beginnings of the texts of items."""
+        rows = self._rows(items)
+        return [rows[item.source].item(item.number) for item in items]
+
+    def _rows(self, items: Sequence[ConversationItem]) -> dict[int, SplitRow]:
+        sources = dict.fromkeys(item.source for item in items)
+        return {source: self._split(self.places[source]) for source in sources}
+
     def read(self, item: ConversationItem) -> Any:
         """Return an item, decoded. Raises InputDataError: it is no JSON."""
-        return decoded(read_item(read_row(self.places[item.source]), item.item.number))
+        return decoded(bytes(self._rows([item])[item.source].raw(item.number)))
 
     def texts(self, items: Sequence[ConversationItem]) -> Iterator[tuple[ConversationItem, str]]:
         """Yield the whole text of each item."""
-        rows: dict[int, bytes] = {}
+        rows = self._rows(items)
         for item in items:
-            if item.source not in rows:
-                rows = {item.source: read_row(self.places[item.source])}
-            yield item, item_text(decoded(read_item(rows[item.source], item.item.number)))
+            yield item, item_text(decoded(bytes(rows[item.source].raw(item.number))))
 
     def at(self, position: int) -> ConversationItem:
         """Return an item. Raises InputDataError: there is no such item."""
@@ -131,8 +159,41 @@ class Conversation:
 
     def output(self, number: int) -> ConversationItem | None:
         """Return item `number` of `response.output`; None when there is none."""
-        outputs = [item for item in self.items if item.item.section == "output"]
+        outputs = [item for item in self.items if item.section == "output"]
         return outputs[number] if 0 <= number < len(outputs) else None
+
+
+def _item(
+    position: int, source: int, number: int, section: str, role: str, raw: msgspec.Raw
+) -> ConversationItem:
+    is_object = bytes(memoryview(raw)[:1]) == b"{"
+    try:
+        head = _decode_head(raw) if is_object else _Head(role=role)
+    except UNREADABLE:  # fields of other types, or Python's own JSON
+        head = _lenient_head(raw)
+    is_text = bytes(memoryview(raw)[:1]) == b'"'
+    return ConversationItem(
+        position=position,
+        source=source,
+        number=number,
+        section=section,
+        type=head.type or ("message" if is_object or is_text else "other"),
+        role=head.role or "",
+        name=head.name or "",
+        call_id=head.call_id or "",
+        has_tokens=bytes(memoryview(head.generation_token_ids)[:1]) == b"[",
+    )
+
+
+def _lenient_head(raw: msgspec.Raw) -> _Head:
+    fields = decoded(bytes(raw))
+    texts = {
+        name: fields[name]
+        for name in ("type", "role", "name", "call_id")
+        if isinstance(fields.get(name), str)
+    }
+    tokens = b"[" if isinstance(fields.get(GENERATION_IDS), list) else b""
+    return _Head(**texts, generation_token_ids=msgspec.Raw(tokens))
 
 
 @final

@@ -78,7 +78,7 @@ def _entries(snapshot: Snapshot, row: int, mask: Callable[[str], str]) -> Iterat
     try:
         talk = conversation_of(snapshot, row)
         for item, text in talk.texts(talk.items):
-            yield tag("h3", visible_line(f"{item.kind} {item.item.name}".strip(), 200))
+            yield tag("h3", visible_line(f"{item.kind} {item.name}".strip(), 200))
             yield tag("pre", visible(mask(_cut(text))), dir="auto")
     except PalestraError as error:
         yield tag("p", visible(mask(error.message)))

@@ -18,7 +18,7 @@ export interface RunView {
   name: string;
   page: Reply<RunPage>;
   live: Live | null;
-  /** Grows when rows were indexed; replies that depend on it are then asked for again. */
+  /** Grows when more of the files was indexed; replies that depend on it are then asked for again. */
   tick: number;
 }
 
@@ -69,9 +69,10 @@ export const RunLayout = ({ run, part, task, rollout, children }: LayoutProps) =
   const [live, setLive] = useState<Live | null>(null);
   const page = useReply(request("run", { run }));
   const base = live?.base ?? page.data?.base ?? null;
-  const isMoving = page.data?.run.state === "running" || (base !== null && isUnread(base));
-  useLines(isMoving ? request("live", { run }) : null, setLive);
-  const tick = useGrowth(base?.rows ?? null);
+  // a run may grow although no collection of this machine announces it
+  useLines(page.data ? request("live", { run }) : null, setLive);
+  // a row with a result may have been counted by its input before, so bytes and not rows
+  const tick = useGrowth(base?.indexed_bytes ?? null);
   const name = visibleLine(page.data?.title || page.data?.run.name || "run", 80);
   useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
   return (

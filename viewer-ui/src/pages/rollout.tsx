@@ -204,8 +204,7 @@ const Reading = ({ spot, search, head }: { spot: Spot; search: URLSearchParams; 
       <aside aria-label="Reward and evidence">
         <Reward spot={spot} />
         {head.attempts > 0 && <AttemptList spot={spot} />}
-        <TimeList spot={spot} />
-        <CommandList spot={spot} name={keyText(head.task, head.rollout, head.row)} />
+        <Rest spot={spot} name={keyText(head.task, head.rollout, head.row)} />
       </aside>
       <div class="conversation-part">
         <div class="conversation-tools">
@@ -218,6 +217,22 @@ const Reading = ({ spot, search, head }: { spot: Spot; search: URLSearchParams; 
         <Conversation spot={spot} target={target} markdown={markdown} hits={hits} hit={hit} />
       </div>
     </div>
+  );
+};
+
+/** Times and commands. On narrow screens they are folded, so that the conversation is near. */
+const Rest = ({ spot, name }: { spot: Spot; name: string }) => {
+  const [opened, setOpened] = useState(() => matchMedia("(min-width: 60rem)").matches);
+  return (
+    <details class="rest" open={opened} onToggle={(event) => setOpened(event.currentTarget.open)}>
+      <summary>Times and commands</summary>
+      {opened && (
+        <>
+          <TimeList spot={spot} />
+          <CommandList spot={spot} name={name} />
+        </>
+      )}
+    </details>
   );
 };
 

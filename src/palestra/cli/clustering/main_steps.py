@@ -34,6 +34,7 @@ from palestra.cluster import (
     collect_settings,
     folder_of,
     join_runs,
+    read_object,
     read_plan,
     read_run,
     remember_stamped,
@@ -143,11 +144,11 @@ def _settings(
     settings_asked = args_from(CollectArgs, config.tree).settings(config)
     if run.rollouts is None or run.tasks is None:
         raise InputDataError("the plan does not say how many rollouts the run has")
-    position = [shard_of_run.name for shard_of_run in run.shards].index(shard)
+    commit = run.code_version.partition(" ")[2]
     return replace(
         settings_asked,
-        given=GivenRows(run.input_digest, run.rollouts, run.tasks),
-        shard=Share(position, len(run.shards)),
+        given=GivenRows(run.input_digest, run.rollouts, run.tasks, commit),
+        shard=share_of_shard(run, shard),
         resume_from_cache=True,
         overwrite=False,
         on_stale="error",
@@ -156,6 +157,18 @@ def _settings(
         min_coverage=0.0,
         drain_file=drain_file,
     )
+
+
+def share_of_shard(run: Run, name: str) -> Share:
+    """Return the place of a shard among all shards.
+
+    A shard that was recorded_share before the run got more seeds keeps the place that it had.
+    """
+    manifest = read_object(RunFiles(Path(run.output_dir)).shard(name).manifest) or {}
+    recorded_share = manifest.get("shard")
+    if recorded_share:
+        return Share(recorded_share["index"], recorded_share["of"])
+    return Share([shard.name for shard in run.shards].index(name), len(run.shards))
 
 
 def known_plan(path: Path) -> Run:

@@ -35,6 +35,7 @@ START_S: Final = 90.0
 agents got no CPU time on a busy machine."""
 TRIES: Final = 5
 LOOK_EVERY_S: Final = 1.0
+REMOVE_S: Final = 5.0
 ASK_S: Final = 20.0
 COUNTING: Final = """
 import sys, time, ray
@@ -106,7 +107,15 @@ def _run(flags: Sequence[str], cpus: int) -> int:
     try:
         return _kept_up(command)
     finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove Ray's folder. Its last processes may still write there for a moment."""
+    deadline = time.monotonic() + REMOVE_S
+    while folder.exists() and time.monotonic() < deadline:
         shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(LOOK_EVERY_S / 10)
 
 
 def _folder() -> Path:

@@ -9,7 +9,6 @@ from typing import Final, Protocol
 
 from palestra.cluster.plan import PlannedJob, Run
 from palestra.errors import Layer, RunFailed
-from palestra.schema import JsonObject
 from palestra.system import signal_name
 
 
@@ -95,23 +94,7 @@ def log_files(log_dir: Path, unit: str = "") -> tuple[Path, ...]:
     return tuple(sorted(logs, key=lambda path: (path.stat().st_mtime, path.name)))
 
 
-_BARE_EXIT: Final = re.compile(r"exited with \d+|was ended by ")
-_EXITED_WELL: Final = re.compile(r"exited with 0\b")
 _SIGNAL: Final = re.compile(r"(?:\d+:|-)([1-9]\d?)")
-_ERROR: Final = "error: "
-MOST_CHARACTERS: Final = 400
-
-
-def reason_of(result: JsonObject) -> str:
-    """Return why the job ended. If the result only names an exit, add the last error of the log.
-
-    Empty when there is no reason, for example after success.
-    """
-    reason = str(result.get("reason") or "")
-    last_word = _last_word(
-        str(result.get("log") or ""), errors_only=bool(_EXITED_WELL.search(reason))
-    )
-    return f"{reason}: {last_word}" if last_word and _BARE_EXIT.search(reason) else reason
 
 
 def killed_by(exit_code: str) -> str:
@@ -125,15 +108,3 @@ def killed_by(exit_code: str) -> str:
     name = signal_name(int(ended_by[1]))
     cause = " (out of memory?)" if name == "SIGKILL" else ""
     return f"killed by {name}{cause}, no result was written"
-
-
-def _last_word(log: str, *, errors_only: bool) -> str:
-    """Return the last error line of a log; without an error line, the last line.
-
-    Error lines come first because hints may follow them. `errors_only`: never return a line that is
-    not an error, because the last line of a program that exited with 0 is not a cause.
-    """
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
-    fallback = [] if errors_only else lines
-    return (errors or fallback or [""])[-1][:MOST_CHARACTERS]

@@ -24,12 +24,11 @@ from palestra.cluster.executors.executor import (
     Phase,
     killed_by,
     log_files,
-    reason_of,
     unit_ids,
 )
 from palestra.cluster.layout import RunFiles, SubmissionFiles, log_name
 from palestra.cluster.plan import After, PlannedJob, Run, seconds_of
-from palestra.cluster.records import read_object
+from palestra.cluster.records import read_object, reason_of
 from palestra.errors import RunFailed
 from palestra.rollouts import write_json
 from palestra.system import Process, start

@@ -3,7 +3,8 @@
 executor slurm     srun --overlap …, one step for each component (for each node, when the
                    command differs between nodes)
 local, none        the command itself, under a minder
-runtime            pyxis: flags of srun; apptainer, podman: a command around the command
+runtime            pyxis: flags of srun; apptainer, singularity, podman, enroot: a command around
+                   the command
 """
 
 from __future__ import annotations
@@ -93,7 +94,10 @@ COMMAND = "command"
 SECRET_WORDS = frozenset(
     {"apikey", "authorization", "credentials", "key", "password", "passwd", "secret", "token"}
 )
-PYXIS, APPTAINER, PODMAN = "pyxis", "apptainer", "podman"
+PYXIS, APPTAINER, SINGULARITY, PODMAN = "pyxis", "apptainer", "singularity", "podman"
+ENROOT = "enroot"
+AROUND = frozenset({APPTAINER, SINGULARITY, PODMAN, ENROOT})
+"""The runtimes that are a command around the command."""
 
 
 @dataclass(frozen=True)
@@ -257,17 +261,20 @@ def _pyxis(component: Component) -> list[str]:
 
 def _inside(task: JobTask, component: Component) -> bool:
     """Whether the component runs in a container. The working directory is then the container's."""
-    return bool(component.container) and task.run.runtime in {PYXIS, APPTAINER, PODMAN}
+    return bool(component.container) and task.run.runtime in {PYXIS, *AROUND}
 
 
 def _in_container(
     task: JobTask, component: Component, argv: Sequence[str], names: Sequence[str]
 ) -> list[str]:
-    if not component.container or task.run.runtime not in {APPTAINER, PODMAN}:
+    if not component.container or task.run.runtime not in AROUND:
         return list(argv)
     gpu = component.gpus > 0
-    if task.run.runtime == APPTAINER:
-        flags = ["apptainer", "exec", "--no-home", *(["--nv"] if gpu else [])]
+    if task.run.runtime == ENROOT:
+        return _in_enroot(component, argv, names)
+    if task.run.runtime in {APPTAINER, SINGULARITY}:
+        # Singularity is Apptainer's name of old, with the same flags.
+        flags = [task.run.runtime, "exec", "--no-home", *(["--nv"] if gpu else [])]
         flags += [f"--bind={_mount(mount)}" for mount in component.mounts]
         flags += [f"--pwd={component.workdir}"] if component.workdir else []
     else:
@@ -278,6 +285,19 @@ def _in_container(
         # By name alone: the values, secrets among them, stay out of the command line.
         flags += [f"--env={name}" for name in names]
     return [*flags, str(component.container), *argv]
+
+
+def _in_enroot(component: Component, argv: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the command that runs `argv` in an image, by enroot without Pyxis.
+
+    Enroot finds the GPUs by itself, and has no flag for the working directory.
+    """
+    flags = ["enroot", "start", *(f"--mount={_mount(mount)}" for mount in component.mounts)]
+    flags += [f"--env={name}" for name in names]
+    inside = list(argv)
+    if component.workdir:
+        inside = ["sh", "-c", 'cd "$0" && exec "$@"', component.workdir, *argv]
+    return [*flags, str(component.container), *inside]
 
 
 def _mount(mount: Mount) -> str:

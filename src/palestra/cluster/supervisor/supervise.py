@@ -19,7 +19,7 @@ from palestra.cluster import shard
 from palestra.cluster.layout import ShardFiles
 from palestra.cluster.lease import Holder, Lease, LeaseHeld
 from palestra.cluster.ports import NoFreePort
-from palestra.cluster.records import write_object
+from palestra.cluster.records import reason_of, write_object
 from palestra.cluster.supervisor import processes, slurm
 from palestra.cluster.supervisor.context import Context
 from palestra.cluster.supervisor.probe import BadProbe
@@ -313,11 +313,13 @@ class Supervision:
             self._write_result(ending)
         except OSError as error:
             context.say(f"cannot write {context.files.result}: {error}")
-        context.record("ended", **_ending_fields(ending))
+        # A line of the ledger has no log beside it, so it holds the log's last error too.
+        reason = reason_of({"reason": ending.reason, "log": ending.log})
+        context.record("ended", **{**_ending_fields(ending), "reason": reason})
         if ending.status in {"failed", "refused"}:
             for name in context.task.dependants:
-                reason = f"{context.task.unit} {ending.status}: {ending.reason}"
-                context.record("never_starts", dependant=name, reason=reason)
+                why = f"{context.task.unit} {ending.status}: {reason}"
+                context.record("never_starts", dependant=name, reason=why)
         for line in ending.log.splitlines():
             context.say(f"  | {line}")
         counted = f" ({ending.counts.said()})" if ending.counts else ""

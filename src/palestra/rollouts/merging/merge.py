@@ -142,6 +142,7 @@ def _manifest(
         version=", ".join(sorted(versions)),
         shard=None,
         command=earliest.command,
+        code=", ".join(sorted({manifest.code for manifest in manifests if manifest.code})),
         started_at=earliest.started_at,
         ended_at=max(manifest.ended_at for manifest in manifests),
     )

@@ -19,7 +19,8 @@ import msgspec
 
 from palestra.errors import InputDataError, PalestraError, RunFailed
 from palestra.training.contract import Submission
-from palestra.training.outcomes import Group, Outcome, json_of
+from palestra.training.groups import Group
+from palestra.training.outcomes import Outcome, json_of
 from palestra.training.service.failures import error_to_json
 from palestra.training.service.wire import NO_ERROR, BatchState, GroupLine, PageEnd, StreamEnd
 
@@ -285,7 +286,7 @@ async def _gathered(handle: Submission, _: int) -> AsyncIterator[bytes]:
 
 
 def _group_line(group: Group) -> bytes:
-    return json_of(GroupLine(group.group_id, group.outcomes))
+    return json_of(GroupLine(group.group_id, group.outcomes, group.left_out))
 
 
 _LINES: Final[dict[str, Callable[[Submission, int], AsyncIterator[bytes]]]] = {

@@ -22,8 +22,9 @@ from palestra.errors import CallError, ConfigError, PalestraError
 from palestra.schema import encode_json
 from palestra.training.checks import SECONDS, require
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts
+from palestra.training.groups import Group
 from palestra.training.health import Health
-from palestra.training.outcomes import Completed, Failed, Group, Outcome, Summary
+from palestra.training.outcomes import Completed, Failed, Outcome, Summary
 from palestra.training.policies import PolicyWords
 from palestra.training.requests import Key, RolloutRequest
 from palestra.training.rows import check_group_sizes, distinct_requests, keys_among, refusal

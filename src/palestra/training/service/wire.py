@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from palestra.schema import JsonDict
-from palestra.training.outcomes import Completed, Failed, Group, Outcome, Summary
+from palestra.training.groups import Group
+from palestra.training.outcomes import Completed, Failed, Outcome, Summary
 from palestra.training.raw import RawRow
 from palestra.training.requests import Key, RolloutRequest
 
@@ -101,6 +102,8 @@ class GroupLine(msgspec.Struct, frozen=True, tag_field="outcome", tag="group"):
 
     group_id: int | str
     outcomes: list[Completed | Failed]
+    left_out: int = 0
+    """The number of failed members that are not in `outcomes`."""
 
 
 class GroupReadLine(msgspec.Struct, frozen=True, tag_field="outcome", tag="group"):
@@ -108,6 +111,7 @@ class GroupReadLine(msgspec.Struct, frozen=True, tag_field="outcome", tag="group
 
     group_id: int | str
     outcomes: list[CompletedLine | Failed]
+    left_out: int = 0
 
 
 class PageEnd(msgspec.Struct, frozen=True, tag_field="outcome", tag="page_end"):
@@ -132,7 +136,8 @@ ReadLine = CompletedLine | Failed | GroupReadLine | PageEnd | StreamEnd
 
 def group_of(line: GroupReadLine) -> Group:
     """Return the group of a line."""
-    return Group(line.group_id, [outcome_of(outcome) for outcome in line.outcomes])
+    members = [outcome_of(outcome) for outcome in line.outcomes]
+    return Group(line.group_id, members, line.left_out)
 
 
 def outcome_of(line: CompletedLine | Failed) -> Outcome:

@@ -172,6 +172,16 @@ class Conversation:
         """Return the row's own fields, and their lengths in bytes."""
         return {name: len(memoryview(raw)) for name, raw in self._fields.items()}
 
+    def raws(self) -> Iterator[tuple[str, str, msgspec.Raw]]:
+        """Yield each item with its section, and with the role that it has if it is a plain text."""
+        for section, role, items in (
+            ("prompt", "system", self._instructions),
+            ("prompt", "user", self._prompt),
+            ("output", "assistant", self._output),
+        ):
+            for raw in items:
+                yield section, role, raw
+
     def raw(self, number: int) -> msgspec.Raw:
         """Return one item. Raises InputDataError: there is no such item."""
         return self._at(number)[1]

@@ -67,7 +67,7 @@ Pair = tuple[ConversationItem | None, ConversationItem | None]
 
 def aligned(a: Sequence[ConversationItem], b: Sequence[ConversationItem]) -> Iterator[Pair]:
     """Yield the items of two conversations in pairs of one kind and name; None for a missing one."""
-    names = [[(item.kind, item.item.name, item.item.section) for item in side] for side in (a, b)]
+    names = [[(item.kind, item.name, item.section) for item in side] for side in (a, b)]
     if max(len(a), len(b)) > MOST_ITEMS:  # by position: aligning would take too long
         for at in range(max(len(a), len(b))):
             yield (a[at] if at < len(a) else None, b[at] if at < len(b) else None)
@@ -87,8 +87,8 @@ def _item(
     b: Conversation,
     item_b: ConversationItem | None,
 ) -> replies.DiffItem:
-    shown_a = None if item_a is None else outline_item(a, item_a, [])
-    shown_b = None if item_b is None else outline_item(b, item_b, [])
+    shown_a = None if item_a is None else outline_item(a, item_a, a.details([item_a])[0], [])
+    shown_b = None if item_b is None else outline_item(b, item_b, b.details([item_b])[0], [])
     if item_a is None or item_b is None:
         return replies.DiffItem(a=shown_a, b=shown_b, same=False, pieces=[], by_lines=False)
     texts = item_text(a.read(item_a)), item_text(b.read(item_b))

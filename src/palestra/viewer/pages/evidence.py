@@ -36,6 +36,7 @@ SHORTEST_MARK: Final = 3
 LONGEST_MARK: Final = 1_000
 MOST_MARKS: Final = 200
 MOST_SEARCHED_BYTES: Final = 1 << 21
+MOST_SEARCHED_ITEMS: Final = 500
 SHOWN_CHARACTERS: Final = 200
 _VERDICTS: Final = ("verdict", "judgement", "result", "reward", "score")
 _QUESTIONS: Final = ("question", "prompt", "request", "input")
@@ -177,9 +178,11 @@ def _add_quoted(
     }
     room, marks_left = MOST_SEARCHED_BYTES, MOST_MARKS
     outputs = []
-    for item in reversed(talk.items if quotable else ()):
-        room -= item.size
-        if item.item.section != "output" or room < 0:
+    last_items = [i for i in talk.items if i.section == "output"][-MOST_SEARCHED_ITEMS:]
+    chosen = last_items[::-1] if quotable else []
+    for item, detail in zip(chosen, talk.details(chosen), strict=True):
+        room -= detail.size
+        if room < 0:
             break
         outputs.append(item)
     for item, text in talk.texts(outputs):

@@ -35,7 +35,7 @@ class _FailureLine(msgspec.Struct):
     attempt: Any = 1
     task: Any = msgspec.field(default=None, name="_ng_task_index")
     rollout: Any = msgspec.field(default=None, name="_ng_rollout_index")
-    response: msgspec.Raw | None = None
+    response: msgspec.Raw = msgspec.Raw(b"null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def _failed_attempt(fields: _FailureLine, snapshot: Snapshot) -> _FailedAttempt:
         fields.attempt if isinstance(fields.attempt, int) else 1,
         task if isinstance(task, int | str) else None,
         rollout if isinstance(rollout, int) else None,
-        kept=fields.response is not None and bytes(fields.response) != b"null",
+        kept=bytes(memoryview(fields.response)[:1]) == b"{",
         row=-1 if row is None else row,
         scored=row is not None and snapshot.place(row, Part.RESULT) is not None,
     )

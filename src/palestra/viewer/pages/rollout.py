@@ -9,7 +9,6 @@ import numpy as np
 
 from palestra.analysis import parse_query
 from palestra.errors import InputDataError
-from palestra.schema import GENERATION_IDS
 from palestra.viewer import replies
 from palestra.viewer.catalog import NoSuchRun, OpenRun
 from palestra.viewer.conversation import (
@@ -18,7 +17,7 @@ from palestra.viewer.conversation import (
     row_fields,
     utf16,
 )
-from palestra.viewer.index import Part, RowPlace, Snapshot, read_row, text_range
+from palestra.viewer.index import Item, Part, RowPlace, Snapshot, read_row, text_range
 from palestra.viewer.pages.evidence import marks_by_item
 from palestra.viewer.pages.tables import key_of_row, marks_of
 from palestra.viewer.requests import PageRequest, find_row
@@ -78,7 +77,7 @@ def head_of(
     talk = run.conversations.of(snapshot, row)
     row_place = main_place(snapshot, row)
     items = talk.items
-    prompt_items = sum(item.item.section == "prompt" for item in items)
+    prompt_items = sum(item.section == "prompt" for item in items)
     outcome = str(values.get("outcome") or "")
     index = values.get("rollout")
     return replies.RolloutPage(
@@ -97,7 +96,7 @@ def head_of(
         file=str(row_place.path),
         line=row_place.line,
         attempts=len(snapshot.attempts(row)),
-        has_tokens=any(GENERATION_IDS in item.item.fields for item in items),
+        has_tokens=any(item.has_tokens for item in items),
         marks=marks_of(snapshot, row),
         previous=previous,
         next=following,
@@ -145,29 +144,32 @@ def outline(request: PageRequest) -> replies.Outline:
     request.stop.check()
     marks = marks_by_item(snapshot, row, talk)
     return replies.Outline(
-        items=[outline_item(talk, item, marks.get(item.position, [])) for item in chosen],
+        items=[
+            outline_item(talk, item, detail, marks.get(item.position, []))
+            for item, detail in zip(chosen, talk.details(chosen), strict=True)
+        ],
         start=start,
         total=len(talk.items),
     )
 
 
 def outline_item(
-    talk: Conversation, item: ConversationItem, marks: list[replies.Mark]
+    talk: Conversation, item: ConversationItem, detail: Item, marks: list[replies.Mark]
 ) -> replies.OutlineItem:
     """Return one item as the outline shows it."""
     pair = talk.pairs.get(item.position)
-    texts = [part for part in item.item.texts if part.kind != "image"]
+    texts = [part for part in detail.texts if part.kind != "image"]
     return replies.OutlineItem(
         at=item.position,
-        part="prompt" if item.item.section == "prompt" else "output",
+        part="prompt" if item.section == "prompt" else "output",
         kind=item.kind,
-        name=item.item.name or (item.item.kind if item.kind == "other" else ""),
-        call_id=item.item.call_id,
+        name=item.name or (item.type if item.kind == "other" else ""),
+        call_id=item.call_id,
         pair=pair,
         unpaired=item.kind in {"call", "result"} and pair is None,
-        size=item.size,
+        size=sum(part.size for part in texts),
         head="".join(part.head for part in texts)[: replies.HEAD_CHARACTERS],
-        images=sum(part.kind == "image" for part in item.item.texts),
+        images=sum(part.kind == "image" for part in detail.texts),
         turn=talk.turns.get(item.position),
         json=any(part.kind == "json" for part in texts),
         found=marks,
@@ -180,35 +182,28 @@ def item(request: PageRequest) -> replies.ItemText:
     talk = run.conversations.of(snapshot, row)
     chosen = talk.at(request.integer("at"))
     start = request.integer("start")
-    position, before = 0, 0
     row_bytes = read_row(talk.places[chosen.source])
-    for number, part in enumerate(chosen.item.texts):
-        if part.kind == "image":
-            continue
-        if start < before + part.size or (part.size == 0 and start == before == chosen.size):
-            piece = text_range(row_bytes, chosen.item.number, number, start=start - before)
-            position = before + (part.size if piece.next is None else piece.next)
-            return _item_text(talk, chosen, start, position, piece.text)
-        before += part.size
-    return _item_text(talk, chosen, start, chosen.size, "")
-
-
-def _item_text(
-    talk: Conversation, chosen: ConversationItem, start: int, end: int, text: str
-) -> replies.ItemText:
+    [detail] = talk.details([chosen])
+    sizes = [0 if part.kind == "image" else part.size for part in detail.texts]
+    text, end, before = "", sum(sizes), 0
+    for number, size in enumerate(sizes):
+        if before <= start < before + size:
+            piece = text_range(row_bytes, chosen.number, number, start=start - before)
+            text, end = piece.text, before + (size if piece.next is None else piece.next)
+            break
+        before += size
+    has_images = start == 0 and any(part.kind == "image" for part in detail.texts)
     return replies.ItemText(
         at=chosen.position,
         start=start,
         end=end,
-        size=chosen.size,
+        size=sum(sizes),
         text=text,
-        images=_images(talk, chosen) if start == 0 else [],
+        images=_images(talk, chosen) if has_images else [],
     )
 
 
 def _images(talk: Conversation, chosen: ConversationItem) -> list[replies.ImagePart]:
-    if not any(part.kind == "image" for part in chosen.item.texts):
-        return []
     return [_image_part(number, part) for number, part in _image_parts(talk.read(chosen))]
 
 

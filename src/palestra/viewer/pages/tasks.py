@@ -9,13 +9,15 @@ from palestra.errors import PalestraError
 from palestra.metrics import COMPONENTS, IntArray
 from palestra.viewer import replies
 from palestra.viewer.conversation import ConversationItem, conversation_of
-from palestra.viewer.index import Snapshot, Table
+from palestra.viewer.index import Item, Snapshot, Table
 from palestra.viewer.pages.runs import base_of
 from palestra.viewer.pages.tables import marks_of
 from palestra.viewer.reads import Stop
 from palestra.viewer.requests import PageRequest, find_task
 
 PROMPT_CHARACTERS: Final = 4_000
+COMPARED_ITEMS: Final = 500
+"""In so many items of each rollout the first difference is looked for."""
 EXTRACTED: Final = "extracted_answer"
 _PREFIX: Final = f"{COMPONENTS}."
 _FIELDS: Final = ("rollout", "outcome", "reward", "tokens.in", "tokens.out", "turns", "last_answer")
@@ -101,7 +103,7 @@ def _prompt(snapshot: Snapshot, rows: IntArray, beginning: str) -> str:
     for row in rows[:1].tolist():
         try:
             talk = conversation_of(snapshot, row)
-            prompts = [item for item in talk.items if item.item.section == "prompt"]
+            prompts = [item for item in talk.items if item.section == "prompt"]
             texts = [text for item, text in talk.texts(prompts) if item.kind == "user"]
         except PalestraError:
             return beginning
@@ -135,14 +137,15 @@ def _first_difference(
     snapshot: Snapshot, rows: IntArray, stop: Stop
 ) -> replies.FirstDifference | None:
     """Return the first item of the output in which the rollouts differ; None when none does."""
-    outputs: list[list[ConversationItem]] = []
+    outputs: list[list[_OutputItem]] = []
     for row in rows.tolist():
         stop.check()
         try:
-            items = conversation_of(snapshot, row).items
+            talk = conversation_of(snapshot, row)
+            items = [item for item in talk.items if item.section == "output"][:COMPARED_ITEMS]
+            outputs.append(list(zip(items, talk.details(items), strict=True)))
         except PalestraError:
             continue
-        outputs.append([item for item in items if item.item.section == "output"])
     longest = max(map(len, outputs), default=0)
     for at in range(longest):
         items_there = [items[at] if at < len(items) else None for items in outputs]
@@ -151,16 +154,20 @@ def _first_difference(
     return None
 
 
-def _content(item: ConversationItem | None) -> tuple[object, ...]:
-    if item is None:
+_OutputItem = tuple[ConversationItem, Item]
+
+
+def _content(output_item: _OutputItem | None) -> tuple[object, ...]:
+    if output_item is None:
         return ()
-    return (item.kind, item.item.name, item.size, *(part.head for part in item.item.texts))
+    item, detail = output_item
+    return (item.kind, item.name, *((part.size, part.head) for part in detail.texts))
 
 
-def _variants(items: Sequence[ConversationItem | None]) -> list[replies.Count]:
+def _variants(items: Sequence[_OutputItem | None]) -> list[replies.Count]:
     counts: dict[str, int] = {}
     for item in items:
-        name = "nothing" if item is None else f"{item.kind} {item.item.name}".strip()
+        name = "nothing" if item is None else f"{item[0].kind} {item[0].name}".strip()
         counts[name] = counts.get(name, 0) + 1
     return [
         replies.Count(name=name, count=count)

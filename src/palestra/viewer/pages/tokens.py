@@ -9,7 +9,6 @@ from palestra.responses_api_models.vllm_model.on_policy import check_row
 from palestra.schema import (
     CONTINUITY,
     CREATE_PARAMS,
-    GENERATION_IDS,
     TurnTokens,
     first_difference,
     tokens_on,
@@ -47,7 +46,7 @@ def turns(request: PageRequest) -> replies.TokenTurns:
 
 def _token_turns(talk: Conversation, stop: Stop) -> Iterator[tuple[int, TurnTokens, Any]]:
     for item in talk.items:
-        if GENERATION_IDS not in item.item.fields or item.item.section != "output":
+        if not item.has_tokens or item.section != "output":
             continue
         stop.check()
         value = talk.read(item)

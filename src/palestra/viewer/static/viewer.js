@@ -713,19 +713,30 @@
     const [error, setError] = d2(null);
     A2(() => {
       if (path === null) return void 0;
-      const stop = new AbortController();
+      let stop = new AbortController();
       let timer = 0;
       const open = () => {
-        askLines({ path }, (line) => latest.current(line), stop.signal).then(() => setError(null)).catch((cause) => {
-          if (!stop.signal.aborted) setError(asError(cause));
+        const { signal } = stop = new AbortController();
+        askLines({ path }, (line) => latest.current(line), signal).then(() => setError(null)).catch((cause) => {
+          if (!signal.aborted) setError(asError(cause));
         }).finally(() => {
-          if (!once && !stop.signal.aborted) timer = setTimeout(open, 3e3);
+          if (!once && !signal.aborted) timer = setTimeout(open, 3e3);
         });
       };
-      open();
-      return () => {
+      const close = () => {
         stop.abort();
         clearTimeout(timer);
+      };
+      const changed = () => {
+        if (once) return;
+        close();
+        if (document.visibilityState === "visible") open();
+      };
+      if (once || document.visibilityState === "visible") open();
+      document.addEventListener("visibilitychange", changed);
+      return () => {
+        document.removeEventListener("visibilitychange", changed);
+        close();
       };
     }, [path, once]);
     return error;
@@ -4594,8 +4605,7 @@
       /* @__PURE__ */ a3("aside", { "aria-label": "Reward and evidence", children: [
         /* @__PURE__ */ a3(Reward, { spot }),
         head.attempts > 0 && /* @__PURE__ */ a3(AttemptList, { spot }),
-        /* @__PURE__ */ a3(TimeList, { spot }),
-        /* @__PURE__ */ a3(CommandList, { spot, name: keyText(head.task, head.rollout, head.row) })
+        /* @__PURE__ */ a3(Rest, { spot, name: keyText(head.task, head.rollout, head.row) })
       ] }),
       /* @__PURE__ */ a3("div", { class: "conversation-part", children: [
         /* @__PURE__ */ a3("div", { class: "conversation-tools", children: [
@@ -4604,6 +4614,16 @@
         ] }),
         find.error && /* @__PURE__ */ a3(ErrorBox, { error: find.error }),
         /* @__PURE__ */ a3(Conversation, { spot, target, markdown, hits, hit })
+      ] })
+    ] });
+  };
+  var Rest = ({ spot, name }) => {
+    const [opened, setOpened] = d2(() => matchMedia("(min-width: 60rem)").matches);
+    return /* @__PURE__ */ a3("details", { class: "rest", open: opened, onToggle: (event) => setOpened(event.currentTarget.open), children: [
+      /* @__PURE__ */ a3("summary", { children: "Times and commands" }),
+      opened && /* @__PURE__ */ a3($, { children: [
+        /* @__PURE__ */ a3(TimeList, { spot }),
+        /* @__PURE__ */ a3(CommandList, { spot, name })
       ] })
     ] });
   };
@@ -4796,9 +4816,8 @@
     const [live, setLive] = d2(null);
     const page2 = useReply(request("run", { run }));
     const base = live?.base ?? page2.data?.base ?? null;
-    const isMoving = page2.data?.run.state === "running" || base !== null && isUnread(base);
-    useLines(isMoving ? request("live", { run }) : null, setLive);
-    const tick = useGrowth(base?.rows ?? null);
+    useLines(page2.data ? request("live", { run }) : null, setLive);
+    const tick = useGrowth(base?.indexed_bytes ?? null);
     const name = visibleLine(page2.data?.title || page2.data?.run.name || "run", 80);
     useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
     return /* @__PURE__ */ a3($, { children: [

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from viewed_runs import Viewer
 
-AXE = Path(__file__).parents[2] / "viewer-ui/node_modules/axe-core/axe.min.js"
+AXE = Path(__file__).parents[1] / "viewer-ui/node_modules/axe-core/axe.min.js"
 WAIT_MS = 30_000
 _SETTLED = """() => document.querySelector("main h1, main h2, main .error")
   && !document.querySelector('[aria-busy="true"], .waiting')"""
@@ -47,6 +48,10 @@ class Opened:
     def hears(self, response: Any) -> None:
         if response.status >= 400:
             self.complaints.append(f"{response.status} {response.url}")
+
+    def meets(self, dialog: Any) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
 
     def settled(self) -> "Opened":
         """Wait until no part of the page waits for a reply."""
@@ -90,7 +95,7 @@ def opened(browser: Any, viewer: Viewer, *, width: int = 1280, **options: Any) -
     shown.page.on("pageerror", lambda error: shown.complaints.append(str(error)))
     shown.page.on("console", lambda line: shown.complaints.append(line.text))
     shown.page.on("response", shown.hears)
-    shown.page.on("dialog", lambda dialog: (shown.dialogs.append(dialog.message), dialog.dismiss()))
+    shown.page.on("dialog", shown.meets)
     shown.page.goto(viewer.address)
     yield shown.settled()
     context.close()
