@@ -57,11 +57,11 @@ def test_a_profile_writes_the_report_beside_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = Run.write(tmp_path, [scored(0, 0, 1.0)]).paths
-    files = profile_files(
+    profile = profile_files(
         str(paths.materialized_inputs), str(paths.output), allow_partial=False, group_by=None
     )
 
-    assert list(files) == [paths.output]
+    assert list(profile.rollouts) == [paths.output]
     assert paths.report == tmp_path / "rollouts_report.html"
     assert paths.report.read_bytes().startswith(b"<!doctype html>")
     assert str(paths.report) in capsys.readouterr().out

@@ -129,6 +129,15 @@ def test_stored_answers_are_verified_again_without_the_model(shelf: Path, model:
     assert again.output == run.path.with_name("rollouts_reverified.jsonl")
 
 
+def test_one_rollout_alone_is_verified_again(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    again = run.reverify(only=["1:0"])
+
+    [row] = map(json.loads, again.output.read_text().splitlines())
+    assert (row["_ng_task_index"], row["_ng_rollout_index"]) == (1, 0)
+
+
 def test_chosen_tasks_are_saved_and_run_again(shelf: Path, model: str) -> None:
     run = evaluated(shelf, model)
     chosen = run.select(band=(0.0, 0.5)).save("learn.jsonl")

@@ -9,7 +9,10 @@ HEAVY = "torch", "ray", "trl", "verl", "skyrl", "transformers"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("adapter", ["ray", "trl", "verl", "skyrl", "nemo_rl", "verifiers"])
+@pytest.mark.parametrize(
+    "adapter",
+    ["ray", "trl", "verl", "verl_loop", "skyrl", "nemo_rl", "nemo_rl_environment", "verifiers"],
+)
 def test_an_adapter_imports_no_trainer(adapter: str) -> None:
     program = (
         f"import sys, palestra.training.adapters.{adapter}; "

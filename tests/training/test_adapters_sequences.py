@@ -26,8 +26,8 @@ def of_skyrl(outcome: Outcome) -> skyrl.GeneratorOutput:
     return skyrl.generator_output([outcome], pad_id=PAD)
 
 
-def of_nemo_rl(outcome: Outcome) -> nemo_rl.GrpoRow:
-    return nemo_rl.grpo_rows([outcome], pad_id=PAD)[0]
+def of_nemo_rl(outcome: Outcome) -> nemo_rl.RolloutResult:
+    return nemo_rl.rollout_results([outcome], pad_id=PAD)[0]
 
 
 EACH: list[Callable[[Outcome], Any]] = [of_verl, of_skyrl, of_nemo_rl]
@@ -69,24 +69,11 @@ def test_skyrl_gets_lists_of_equal_length_in_the_order_of_its_prompts() -> None:
 
 
 def test_nemo_rl_gets_a_message_for_all_that_was_read_or_said_in_a_turn() -> None:
-    found = of_nemo_rl(completed())
+    log = of_nemo_rl(completed())["message_log"]
 
-    assert [message["role"] for message in found["message_log"]] == [
-        "user",
-        "assistant",
-        "environment",
-        "assistant",
-    ]
-    assert [message["token_ids"] for message in found["message_log"]] == [
-        [1, 2, 3],
-        [4, 5],
-        [6, 7],
-        [8],
-    ]
-    assert found["message_log"][1]["generation_logprobs"] == [-0.1, -0.2]
-    assert found["length"] == 8
-    assert found["loss_multiplier"] == 1.0
-    assert found["total_reward"] == 1.0
+    assert [message["role"] for message in log] == ["user", "assistant", "user", "assistant"]
+    assert [message["token_ids"] for message in log] == [[1, 2, 3], [4, 5], [6, 7], [8]]
+    assert log[1]["generation_logprobs"] == [-0.1, -0.2]
 
 
 def test_nemo_rls_rows_say_the_same_as_the_flat_view() -> None:
@@ -95,7 +82,11 @@ def test_nemo_rls_rows_say_the_same_as_the_flat_view() -> None:
 
     ids = [token for message in log for token in message["token_ids"]]
     mask = [int(message["role"] == "assistant") for message in log for _ in message["token_ids"]]
-    logprobs = [value for message in log for value in message["generation_logprobs"]]
+    logprobs = [
+        value
+        for message in log
+        for value in message.get("generation_logprobs", [0.0] * len(message["token_ids"]))
+    ]
 
     assert (ids, mask, logprobs) == (
         outcome.flat.ids,
@@ -115,22 +106,12 @@ def test_verls_and_skyrls_sequences_say_the_same_as_the_flat_view() -> None:
 
 
 def test_tensors_and_texts_are_made_by_what_the_trainer_gives() -> None:
-    (found,) = nemo_rl.grpo_rows(
+    (found,) = nemo_rl.rollout_results(
         [completed()], pad_id=PAD, tensor=tuple, decode=lambda ids: "/".join(map(str, ids))
     )
 
     assert found["message_log"][1]["token_ids"] == (4, 5)
     assert found["message_log"][1]["content"] == "4/5"
-
-
-def test_nemo_rls_columns_are_its_rows_field_by_field() -> None:
-    rows = nemo_rl.grpo_rows([completed(), completed(reward=0.25)], pad_id=PAD)
-
-    found = nemo_rl.columns(rows)
-
-    assert found["total_reward"] == [1.0, 0.25]
-    assert found["idx"] == [0, 1]
-    assert set(found) == set(rows[0])
 
 
 @pytest.mark.parametrize("adapt", EACH)
@@ -170,9 +151,9 @@ def test_a_masked_rollout_keeps_its_reward_and_is_not_trained_on() -> None:
     assert of_verl(masked)["reward_score"] == 1.0
     assert of_skyrl(masked)["loss_masks"] == [[0, 0, 0, 0, 0]]
     assert of_skyrl(masked)["rewards"] == [1.0]
-    assert of_nemo_rl(masked)["loss_multiplier"] == 0.0
-    assert of_nemo_rl(masked)["mask_sample"]
-    assert of_nemo_rl(masked)["total_reward"] == 1.0
+    assert of_nemo_rl(masked)["full_result"]["mask_sample"]
+    assert of_nemo_rl(masked)["full_result"]["reward"] == 1.0
+    assert "assistant" not in {message["role"] for message in of_nemo_rl(masked)["message_log"]}
 
 
 @pytest.mark.parametrize(
@@ -192,7 +173,7 @@ def test_where_there_are_no_tokens_a_masked_pad_stands_for_them(
     assert (other["prompt_token_ids"], other["response_ids"]) == ([prompt], [[PAD]])
     assert other["loss_masks"] == [[0]]
     assert [message["token_ids"] for message in third["message_log"]] == [prompt, [PAD]]
-    assert third["loss_multiplier"] == 0.0
+    assert third["full_result"]["mask_sample"]
 
 
 def test_a_turn_without_valid_log_probs_is_no_assistants() -> None:
@@ -201,7 +182,7 @@ def test_a_turn_without_valid_log_probs_is_no_assistants() -> None:
     assert [message["role"] for message in found["message_log"]] == [
         "user",
         "environment",
-        "environment",
+        "user",
         "assistant",
     ]
 

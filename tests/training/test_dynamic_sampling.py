@@ -1,15 +1,17 @@
 """Groups without spread of reward are replaced by fresh tasks, whatever ends first."""
 
+import contextlib
 import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from simulated_source import Rollout, SimulatedSource
-from training_world import request, trainer
+from training_world import ToldAgent, ToldServers, request, trainer
 
 from palestra.errors import ConfigError, InputDataError, VerifierError
 from palestra.training import (
+    ClientSettings,
     DynamicSampling,
     FailureClass,
     Group,
@@ -17,6 +19,7 @@ from palestra.training import (
     NotEnoughSpread,
     OverSampling,
     RolloutRequest,
+    SyncRolloutClient,
     dynamic_sample,
     task_queue,
 )
@@ -207,3 +210,21 @@ def test_a_queue_is_the_same_for_the_same_seed() -> None:
     seeds = [item.seed for group in first for item in group]
     assert len(set(seeds)) == 100
     assert sorted(group[0].task_id for group in first) == list(range(50))  # type: ignore[type-var]
+
+
+def test_a_trainer_without_async_samples_the_same_groups() -> None:
+    def servers() -> Any:
+        agent = ToldAgent(lambda key, _: float(key.task_id in {1, 4} and key.rollout_index == 0))
+        return contextlib.nullcontext(ToldServers(agent))
+
+    usual = rule(groups=2, members=OverSampling(needed=2), max_fresh_groups=9)
+    with SyncRolloutClient(servers, ClientSettings(memory_reserve=0.0)) as client:
+        with client.dynamic_sample(task_queue(ROWS[:6], 2), usual) as batch:
+            groups = list(batch)
+            metrics, report = batch.metrics(), batch.report
+        with client.over_sample([request(0, 0), request(0, 1)], OverSampling(needed=1)) as spared:
+            (single,) = spared.gather()
+
+    assert {group.group_id for group in groups} == {1, 4}
+    assert metrics["sampling/fresh_groups"] == report.fresh_groups
+    assert len(single.outcomes) == 1

@@ -288,3 +288,50 @@ async def test_only_what_is_safe_to_begin_again_is_begun_again(
     assert len(begun) == attempts
     assert isinstance(found, Failed)
     assert ("`repeatable = True`" in found.evidence.hint) == (attempts == 1)
+
+
+class Waiting(Looking):
+    """Its tool waits until the weights are new."""
+
+    _updated: Any = None
+
+    @tool
+    async def look(self, session: Session) -> str:
+        """Look around."""
+        self._looked.set()
+        await self._updated.wait()
+        return "nothing"
+
+
+async def continued(tmp_path: Any, **settings: Any) -> tuple[Any, Any]:
+    """A rollout of two turns whose weights go from 7 to 8 between them, and its batch's summary."""
+    policy = {"env_class": Waiting, "on_stale": "continue"}
+    async with world(tmp_path, **policy, **settings) as (client, env), asyncio.timeout(20):
+        env._updated = asyncio.Event()  # type: ignore[attr-defined]
+        await client.set_weight_version(7)
+        batch = client.submit([request()])
+        await env._looked.wait()
+        await client.set_weight_version(8)
+        env._updated.set()  # type: ignore[attr-defined]
+        (outcome,) = await batch.gather()
+        return outcome, batch.summary()
+
+
+async def test_a_rollout_goes_on_over_an_update_and_its_old_turn_is_not_trained_on(
+    tmp_path: Any,
+) -> None:
+    outcome, summary = await continued(tmp_path, max_staleness=0)
+
+    assert isinstance(outcome, Completed)
+    assert [(turn.weights_start, turn.trained) for turn in outcome.turns] == [(7, False), (8, True)]
+    assert outcome.flat.ids == [1, 2, 3, 4, 5]
+    assert outcome.flat.loss_mask == [0, 0, 0, 0, 1]
+    assert (outcome.attempt, outcome.weight_versions, outcome.masked) == (1, [7, 8], False)
+    assert (summary.completed, summary.masked, summary.failed) == (1, 0, {})
+
+
+async def test_a_continued_rollout_is_whole_where_its_oldest_turn_is_recent(tmp_path: Any) -> None:
+    outcome, _ = await continued(tmp_path, max_staleness=1)
+
+    assert outcome.flat.loss_mask == [0, 0, 1, 0, 1]
+    assert outcome.weight_versions == [7, 8]

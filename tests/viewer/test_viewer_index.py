@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zstandard
 from indexed_runs import content, fresh, indexed, keys
 
+from packers import zstd
 from palestra.analysis import profile_tasks
 from palestra.errors import InputDataError
 from palestra.schema import MAX_ROW_BYTES
@@ -179,6 +179,14 @@ def test_a_key_that_occurs_twice_is_marked_and_has_no_frame(run: Run, tmp_path: 
             snapshot.frame()
 
 
+def test_rollouts_whose_inputs_are_an_empty_file_have_no_frame(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)], inputs=[])
+    with indexed(run.paths.output, tmp_path / "cache") as snapshot:
+        with pytest.raises(InputDataError, match="no materialized"):
+            snapshot.frame()
+        assert len(snapshot.rollouts) == 1
+
+
 def test_more_fields_than_the_index_takes_are_told(tmp_path: Path) -> None:
     output = tmp_path / "rollouts.jsonl"
     rows = [scored(t, 0, 1.0, **{f"n{t}": 1, f"t{t}": "x"}) for t in range(300)]
@@ -191,7 +199,7 @@ def test_more_fields_than_the_index_takes_are_told(tmp_path: Path) -> None:
 
 def packed(path: Path, suffix: str) -> Path:
     data = path.read_bytes()
-    compressed = gzip.compress(data) if suffix == ".gz" else zstandard.compress(data)
+    compressed = gzip.compress(data) if suffix == ".gz" else zstd.compress(data)
     target = path.with_name(path.name + suffix)
     target.write_bytes(compressed)
     path.unlink()

@@ -1,17 +1,21 @@
 """What the pages say is what the commands say, and what the files hold."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from viewer_world import World, viewing
+from viewer_world import TOKEN, World, viewing
 
 from listed_runs import answered, failure, write_run
 from palestra import api
 from palestra.analysis import RateBand, SelectionCriteria
 from palestra.schema import RunPaths
+from palestra.viewer import Catalog, Viewer, find_places
+from palestra.viewer.access import Access
+from palestra.viewer.app import make_app
 from profiled_runs import Run, materialized, scored
 
 
@@ -123,6 +127,36 @@ def test_the_list_is_that_of_runs(world: World, output: Path) -> None:
     assert line["mean_reward"]["value"] == entry.mean_reward
 
 
+def listed(world: World) -> Any:
+    """The line of the only run in the list, when its files were read."""
+    deadline = time.monotonic() + 20
+    while (line := world.get("/api/runs")["runs"][0])["problem"] == "its files are being read":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return line
+
+
+def test_a_run_without_a_manifest_is_listed_by_what_its_files_hold(
+    world: World, output: Path
+) -> None:
+    line = listed(world)
+
+    assert (line["scored"], line["requested"], line["problem"]) == (16, 16, "")
+    mean = api.profile(output).mean_reward
+    assert mean is not None
+    assert line["mean_reward"]["value"] == mean.value
+
+
+def test_rows_without_inputs_are_counted_and_said_to_lack_them(tmp_path: Path) -> None:
+    output = repeated(tmp_path / "a", (1, 0))
+    RunPaths(output).materialized_inputs.unlink()
+    with viewing(output, cache=tmp_path / "cache") as world:
+        line = listed(world)
+
+    assert (line["scored"], line["requested"], line["mean_reward"]["value"]) == (2, 2, 0.5)
+    assert "inputs" in line["problem"]
+
+
 def test_failures_are_grouped_and_explained_as_diagnose_does(tmp_path: Path) -> None:
     kept = {"response": {"output": []}}
     failures = [failure(1, "no number", **kept), failure(2, "no number"), failure(3, "another")]
@@ -176,6 +210,20 @@ def test_what_earned_the_reward_is_marked_where_it_stands(tmp_path: Path) -> Non
     assert len(panel["notes"]) == 1
     marks = [mark for item in items for mark in item["found"] if mark["kind"] == "earned by"]
     assert [(mark["start"], mark["end"], mark["field"]) for mark in marks] == [(6, 7, "right")]
+
+
+def test_a_judges_question_is_text_and_its_label_the_verdict(tmp_path: Path) -> None:
+    asked = {"instructions": "Judge.", "input": [{"role": "user", "content": "Is 4 equal to 4?"}]}
+    said = {"output": [{"role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}]}
+    evaluation = {"responses_create_params": asked, "response": said, "verdict_label": "[[A=B]]"}
+    output = write_run(
+        tmp_path / "a", [answered(0, 1, judge_evaluations=[evaluation])], requested=1
+    )
+    with viewing(output, cache=tmp_path / "cache") as world:
+        [shown] = world.get("/api/r/RUN/t/0/0/reward")["evaluations"]
+
+    assert shown["question"] == "Judge.\n\nIs 4 equal to 4?"
+    assert (shown["answer"], shown["verdict"], shown["fields"]) == ("Yes.", "[[A=B]]", [])
 
 
 def test_failed_attempts_say_what_happened(tmp_path: Path) -> None:
@@ -283,8 +331,7 @@ def test_a_wrong_query_says_where(world: World) -> None:
     answer = world.ask(f"/api/r/{world.run_id}/rollouts?q=task:1%20rewrd<1")
 
     assert answer.status == 400
-    assert answer.json["position"] == 7
-    assert "reward" in answer.json["message"]
+    assert (answer.json["position"], answer.json["nearest"]) == (7, "reward")
 
 
 @pytest.mark.parametrize(
@@ -293,6 +340,22 @@ def test_a_wrong_query_says_where(world: World) -> None:
 )
 def test_what_is_not_there_is_not_found(world: World, path: str) -> None:
     assert world.ask(path.replace("RUN", world.run_id)).status == 404
+
+
+def test_a_row_that_is_not_indexed_yet_is_waited_for(tmp_path: Path, output: Path) -> None:
+    with Catalog(find_places([str(output)]), cache=tmp_path / "cache") as catalog:
+        world = World(make_app(Viewer(catalog), Access(TOKEN)), catalog)
+
+        assert world.get("/api/r/RUN/t/3/3")["rollout"] == 3
+        assert world.ask(f"/api/r/{world.run_id}/t/3/99").status == 404
+
+
+def test_a_row_that_is_not_indexed_in_time_is_said_to_be(tmp_path: Path, output: Path) -> None:
+    catalog = Catalog(find_places([str(output)]), cache=tmp_path / "cache")
+    world = World(make_app(Viewer(catalog), Access(TOKEN)), catalog)  # nobody reads the files
+
+    answer = world.ask(f"/api/r/{world.run_id}/t/3/3")
+    assert (answer.status, answer.json["error"]) == (503, "StillIndexing")
 
 
 def test_a_run_that_was_replaced_is_reported_as_changed(world: World, output: Path) -> None:

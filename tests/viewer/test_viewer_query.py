@@ -92,6 +92,9 @@ def test_terms_keep_their_positions_and_values() -> None:
         ("x:~", 1),
         ("a and or b", 7),
         ('a "', 3),
+        ("reward<", 8),
+        ("task:1 (reward>= or a)", 17),
+        ("a outcome:", 11),
     ],
 )
 def test_an_error_names_the_character(text: str, position: int) -> None:

@@ -187,6 +187,7 @@ class Run:
         with_failures: bool = True,
         fresh_judge: bool = False,
         limit: int | None = None,
+        only: Sequence[str] = (),
         concurrency: int = 64,
         timeout_s: float = 600.0,
         overwrite: bool = False,
@@ -195,8 +196,9 @@ class Run:
         """Run today's verifier over the stored answers, without the model.
 
         `output`: where the new rows go, by default beside the run. `environment`: by default that
-        of the run. The other parameters are the options of `palestra reverify`. Raises BadInput: an
-        argument or a row cannot be used.
+        of the run. `only`: the rollouts to verify, such as `"17:3"`; empty for all. The other
+        parameters are the options of `palestra reverify`. Raises BadInput: an argument or a row
+        cannot be used.
         """
         manifest = read_manifest(RunPaths(self.path).manifest)
         destination = (
@@ -211,6 +213,7 @@ class Run:
             with_failures=with_failures,
             fresh_judge=fresh_judge,
             limit=limit,
+            only=tuple(only),
             concurrency=concurrency,
             timeout_s=timeout_s,
             overwrite=overwrite,

@@ -16,6 +16,7 @@ import orjson
 from palestra.analysis import Estimate, GroupSummary, RunFrame, RunHead, load_run, summarize
 from palestra.errors import ConfigError, PalestraError
 from palestra.rollouts import (
+    Manifest,
     RunManifests,
     announcements,
     ask_collection,
@@ -133,28 +134,30 @@ def _entry(
         outputs[0] if len(outputs) == 1 else Path(os.path.commonpath([o.parent for o in outputs]))
     )
     heads = [RunHead.of(manifest) for _, manifest in group if manifest is not None]
+    head = heads[0] if heads else None
     recorded_times = [head.started_at for head in heads if head.started_at is not None]
     started_at = min(recorded_times) if recorded_times else min(map(_inputs_written_at, outputs))
-    if first is None:
+    if first is None and with_compressed(group[0][0]) is not None:
         problem = f"{group[0][0].name} cannot be read"
         return RunEntry(path, "", "", RunState.STOPPED, 0, 0, 0, None, None, started_at, problem)
-    requested = first.requested if first.shard is None else first.shard.requested
-    counts, problem = _Counts(), ""
+    requested = None if first is None else _requested(first)
+    counts, problem = _Counts(requested or 0), ""
     try:
         counts = _counts_of(outputs, group, requested, load)
     except PalestraError as error:
         problem = error.message
     running = [live[file] for output in outputs if (file := output.absolute()) in live]
-    scored, failed = counts.scored, counts.failed
+    requested, scored, failed = counts.requested, counts.scored, counts.failed
     if len(running) == len(outputs) == 1:
         scored, failed = running[0]
-    state = RunState.DONE if scored + failed >= requested else RunState.STOPPED
+    is_done = scored + failed >= requested and not problem
+    state = RunState.DONE if is_done else RunState.STOPPED
     if running or (state is RunState.STOPPED and any(map(_is_locked, outputs))):
         state = RunState.RUNNING
     return RunEntry(
         path=path,
-        environment=heads[0].environment,
-        model=heads[0].model,
+        environment=head.environment if head else "",
+        model=head.model if head else "",
         state=state,
         requested=requested,
         scored=scored,
@@ -166,11 +169,16 @@ def _entry(
     )
 
 
+def _requested(manifest: Manifest) -> int:
+    return manifest.requested if manifest.shard is None else manifest.shard.requested
+
+
 # The counts
 
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
+    requested: int
     scored: int = 0
     failed: int = 0
     mean: float | None = None
@@ -178,27 +186,34 @@ class _Counts:
 
 
 def _counts_of(
-    outputs: Sequence[Path], group: RunManifests, requested: int, load: LoadRun
+    outputs: Sequence[Path], group: RunManifests, requested: int | None, load: LoadRun
 ) -> _Counts:
+    """Count the rollouts. `requested`: None for a run without a manifest, of which the materialized
+    inputs say what was requested.
+    """
     is_whole = all(m is not None and m.accounted >= m.requested for _, m in group)
-    if len(outputs) == 1 and is_whole and (profiled := _profiled(RunPaths(outputs[0]))):
-        return profiled
+    if len(outputs) == 1 and is_whole and requested is not None:
+        profiled = _profiled(RunPaths(outputs[0]), requested)
+        if profiled is not None:
+            return profiled
     rollouts = [path for path in outputs if path.is_file() and path.stat().st_size]
     if not rollouts:
-        return _Counts(failed=_unscored_count(outputs, requested))
+        return _Counts(requested or 0, failed=_unscored_count(outputs, requested or 0))
     frame = load(rollouts)
     total = summarize(frame).total
     unended = frame.unscored.counts.get(Remedy.RESUME, 0)
     failed = total.requested - total.scored - unended
     others = [path for path in outputs if path not in rollouts]
+    requested = total.requested if requested is None else requested
     failed += _unscored_count(others, requested) if others else 0
-    return _counted(total, failed)
+    return _counted(total, requested, failed)
 
 
-def _counted(total: GroupSummary, failed: int) -> _Counts:
+def _counted(total: GroupSummary, requested: int, failed: int) -> _Counts:
     estimate = total.scores.mean_reward if total.scores else Estimate(0, None, None, None)
     low, high = estimate.low, estimate.high
     return _Counts(
+        requested=requested,
         scored=total.scored,
         failed=failed,
         mean=estimate.value if total.scores else None,
@@ -206,7 +221,7 @@ def _counted(total: GroupSummary, failed: int) -> _Counts:
     )
 
 
-def _profiled(paths: RunPaths) -> _Counts | None:
+def _profiled(paths: RunPaths, requested: int) -> _Counts | None:
     """Return the counts of a run with one agent from its profile, when that is newer than the run."""
     try:
         written_at = paths.agent_metrics.stat().st_mtime_ns
@@ -217,6 +232,7 @@ def _profiled(paths: RunPaths) -> _Counts | None:
         mean = summary["mean_reward"]
         low_high = mean["interval"]
         return _Counts(
+            requested=requested,
             scored=summary["scored"],
             failed=summary["requested"] - summary["scored"],
             mean=mean["scored"],

@@ -11,6 +11,7 @@ from palestra.fleet import HeadAddress
 from palestra.settings import ServeRolloutsArgs, load
 from palestra.training import (
     ClientSettings,
+    OnStale,
     RolloutClient,
     attached,
     serve_rollouts,
@@ -39,6 +40,7 @@ async def _serve(args: ServeRolloutsArgs, config: ResolvedConfig, token: str) ->
         in_flight=args.in_flight,
         token_ids=args.token_ids,
         max_staleness=args.max_staleness,
+        on_stale=OnStale(args.on_stale),
         rollout_timeout_s=args.rollout_timeout_s,
     )
     if args.attached:

@@ -273,6 +273,8 @@ def positions(sought: Keys, among: Keys) -> IntArray:
     """Return the position of each key of `sought` in `among`, or -1. The keys of `among` are sorted
     and unique.
     """
+    if not len(among):
+        return np.full(len(sought), -1)
     source = np.repeat([0, 1], [len(among), len(sought)])
     rollout = np.concatenate([among.rollout, sought.rollout])
     task = np.concatenate([among.task, sought.task])

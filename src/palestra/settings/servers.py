@@ -162,7 +162,7 @@ class LlamaCppServer(Settings):
     )
 
 
-class PipListArgs(Settings):
+class PipListArgs(JsonArgs):
     """The arguments of `pip-list`."""
 
     entrypoint: Annotated[str, Flag(metavar="SERVER", argument=True)] = Field(
@@ -213,6 +213,10 @@ class ServeRolloutsArgs(Settings):
     )
     max_staleness: int | None = Field(
         default=None, ge=0, description="Weight versions that a rollout may be old."
+    )
+    on_stale: Literal["keep", "drop", "abort", "continue"] = Field(
+        default="drop",
+        description="What happens to a rollout that is older: keep, drop, abort or continue.",
     )
     rollout_timeout_s: Annotated[float, flag("--rollout-timeout")] = Field(
         default=1800.0, gt=0, description="Seconds that an attempt may take."

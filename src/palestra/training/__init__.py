@@ -56,7 +56,7 @@ from palestra.training.settings import (
     OnStale,
     OnViolation,
 )
-from palestra.training.sync import LoopThread, SyncHandle, SyncRolloutClient
+from palestra.training.sync import LoopThread, SyncGroupBatch, SyncHandle, SyncRolloutClient
 
 __all__ = [
     "Advantages",
@@ -103,6 +103,7 @@ __all__ = [
     "Servers",
     "Submission",
     "Summary",
+    "SyncGroupBatch",
     "SyncHandle",
     "SyncRolloutClient",
     "Timings",

@@ -25,6 +25,7 @@ from palestra.training.outcomes import Completed, Failed, FailureClass, Outcome,
 from palestra.training.policies import OnIncomplete, Outage
 from palestra.training.requests import Key
 from palestra.training.settings import ClientSettings, OnStale
+from palestra.training.staleness import recent_turns_only, stale, too_old
 from palestra.training.tokens import INCOMPLETE_CAPTURE
 
 COMPLETED: Final = "completed"
@@ -191,11 +192,20 @@ class Batch:
             return outcome
         instead = self._not_wanted(outcome, weights)
         if instead is None:
-            return outcome
+            return self._continued(outcome, weights)
         self._masked.discard(outcome.key)
         self._truncated -= outcome.truncated
         self._record(instead)
         return instead
+
+    def _continued(self, outcome: Completed, weights: int | None) -> Completed:
+        """Return a rollout, with the turns marked that are too old when the policy is `continue`."""
+        if self._settings.on_stale is not OnStale.CONTINUE:
+            return outcome
+        marked = recent_turns_only(outcome, weights, self._settings.max_staleness)
+        if marked.masked:
+            self._masked.add(outcome.key)
+        return marked
 
     def all_of(self, outcomes: dict[Key, Outcome], weights: int | None) -> list[Outcome]:
         """Return all outcomes as they are now, in the order of the requests.
@@ -236,7 +246,7 @@ class Batch:
 
     def _is_stale(self, outcome: Completed, weights: int | None) -> bool:
         max_staleness = self._settings.max_staleness
-        if max_staleness is None or self._settings.on_stale is OnStale.KEEP:
+        if self._settings.on_stale in {OnStale.KEEP, OnStale.CONTINUE}:
             return False
         return too_old(outcome.oldest_weights, weights, max_staleness)
 
@@ -346,29 +356,6 @@ class Batch:
             truncated=self._truncated,
             retried=self.retried,
         )
-
-
-def too_old(sampled: int | None, now: int | None, max_staleness: int | None) -> bool:
-    """Whether tokens of version `sampled` are older than `max_staleness` versions.
-
-    An unknown version counts as too old, because it cannot be shown to be recent.
-    """
-    if max_staleness is None or now is None:
-        return False
-    return sampled is None or now - sampled > max_staleness
-
-
-def stale(sampled: int | None, now: int | None, max_staleness: int | None) -> str:
-    """Return the message for a rollout that is too old."""
-    if sampled is None:
-        return (
-            f"its oldest tokens are of an unknown weight version, and the weights are at {now} "
-            f"(max_staleness={max_staleness}): call set_weight_version before the first submit"
-        )
-    return (
-        f"its oldest tokens are of weight version {sampled}, and the weights are at {now}: "
-        f"more than max_staleness={max_staleness} apart"
-    )
 
 
 def cause_of(first: Failed | None) -> Cause:

@@ -168,12 +168,8 @@ def _numbers_of(outcome: Completed) -> dict[str, float]:
 
 
 def _trainable(outcome: Completed) -> int:
-    """Return the number of sampled ids that have a log prob."""
-    return sum(
-        len(turn.generated_ids)
-        for turn in outcome.turns
-        if len(turn.logprobs) == len(turn.generated_ids)
-    )
+    """Return the number of sampled ids with a loss mask of 1."""
+    return sum(len(turn.generated_ids) for turn in outcome.turns if turn.is_trained)
 
 
 def _phrases(metrics: Mapping[str, float]) -> Iterator[str]:

@@ -39,6 +39,13 @@ class Turn(msgspec.Struct, frozen=True):
     weights_end: int | None = None
     """The weight version when the call ended; higher than at the start if it changed during the
     call."""
+    trained: bool = True
+    """Whether its weights are recent enough to train on it; false only with `on_stale=continue`."""
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether its ids have a loss mask of 1: its weights are recent and its log probs valid."""
+        return self.trained and len(self.logprobs) == len(self.generated_ids)
 
 
 class Flat(msgspec.Struct, frozen=True):
@@ -63,7 +70,7 @@ class Chain(msgspec.Struct, frozen=True):
         mask: list[int] = []
         logprobs: list[float] = []
         for turn in self.turns:
-            trained = len(turn.logprobs) == len(turn.generated_ids)
+            trained = turn.is_trained
             ids += turn.prompt_ids
             ids += turn.generated_ids
             mask += [0] * len(turn.prompt_ids)

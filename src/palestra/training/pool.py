@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final, final
 
 from palestra.engine import Engine, JobStage
-from palestra.training.batch import INTENDED, Batch, Halt, Lane, stale, too_old
+from palestra.training.batch import INTENDED, Batch, Halt, Lane
 from palestra.training.errors import BatchFailed
 from palestra.training.failing import failed
 from palestra.training.groups import Group
@@ -23,6 +23,7 @@ from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass
 from palestra.training.policies import OnIncomplete
 from palestra.training.requests import Key
 from palestra.training.settings import ClientSettings, OnStale
+from palestra.training.staleness import stale, too_old
 
 logger = logging.getLogger("palestra.training")
 

@@ -47,6 +47,10 @@ class OnStale(StrEnum):
     """Let the rollout run to its end, then make it `Failed` as stale."""
     ABORT = "abort"
     """Cancel the rollout as soon as its weights are too old, and make it `Failed` as stale."""
+    CONTINUE = "continue"
+    """Let the rollout go on with the new weights, and complete it. Its turns that are too old are
+    not trained on (`turn.trained`); without any other turn it is masked. The change takes effect
+    with the next call of the model: a call that runs is not interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

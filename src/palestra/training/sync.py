@@ -12,7 +12,7 @@ trainer's callback). A call blocks only its caller.
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Final, Self, TypeVar, final
 
 from palestra.config import ResolvedConfig
@@ -24,6 +24,14 @@ from palestra.training.groups import Group
 from palestra.training.health import Health
 from palestra.training.outcomes import Outcome, Summary
 from palestra.training.requests import Key, RolloutRequest, requests_in
+from palestra.training.sampling import (
+    DynamicSampling,
+    GroupBatch,
+    OverSampling,
+    SamplingReport,
+    dynamic_sample,
+    over_sample,
+)
 from palestra.training.servers import OpenServers
 from palestra.training.settings import ClientSettings, settings_of
 
@@ -93,7 +101,7 @@ class SyncHandle:
 
     def groups(self, size: int) -> Iterator[Group]:
         """Yield each group as soon as all of its `size` members have ended."""
-        return self._iterate(self._handle.groups(size))
+        return _iterate(self._loop, self._handle.groups(size))
 
     def gather(self) -> list[Outcome]:
         """Return all outcomes, in the order of the requests."""
@@ -111,12 +119,40 @@ class SyncHandle:
         """Cancel the rollouts that have not ended, and wait for their end."""
         self._loop.run(self._handle.aclose())
 
-    def _iterate(self, items: AsyncIterator[Result]) -> Iterator[Result]:
-        while True:
-            try:
-                yield self._loop.run(_next(items))
-            except StopAsyncIteration:
-                return
+
+@final
+class SyncGroupBatch:
+    """A batch of groups: `GroupBatch` without `await`."""
+
+    def __init__(self, loop: LoopThread, batch: GroupBatch) -> None:
+        self._loop = loop
+        self._batch = batch
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._batch.__aenter__())
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Cancel the rollouts that have not ended, and wait for their end."""
+        del raised
+        self._loop.run(self._batch.aclose())
+
+    def __iter__(self) -> Iterator[Group]:
+        """Yield each group as soon as it is decided."""
+        return _iterate(self._loop, aiter(self._batch))
+
+    def gather(self) -> list[Group]:
+        """Return all groups, in the order of their requests."""
+        return self._loop.run(self._batch.gather())
+
+    @property
+    def report(self) -> SamplingReport:
+        """What was sampled so far."""
+        return self._loop.run(_called(lambda: self._batch.report))
+
+    def metrics(self, *, weight_version: int | None = None) -> dict[str, float]:
+        """Return the batch in numbers; see `GroupBatch.metrics`."""
+        return self._loop.run(_called(lambda: self._batch.metrics(weight_version=weight_version)))
 
 
 @final
@@ -177,6 +213,31 @@ class SyncRolloutClient:
             self._loop.run(_called(lambda: client.submit(request_list, deadline_s=deadline_s))),
         )
 
+    def over_sample(
+        self,
+        requests: Iterable[RolloutRequest],
+        rule: OverSampling,
+        *,
+        deadline_s: float | None = None,
+    ) -> SyncGroupBatch:
+        """Sample the groups of these requests; see `palestra.training.over_sample`."""
+        batch = over_sample(self._entered, requests, rule, deadline_s=deadline_s)
+        return SyncGroupBatch(self._loop, batch)
+
+    def dynamic_sample(
+        self,
+        queue: Iterator[Sequence[RolloutRequest]],
+        rule: DynamicSampling,
+        *,
+        deadline_s: float | None = None,
+    ) -> SyncGroupBatch:
+        """Sample groups whose rewards differ; see `palestra.training.dynamic_sample`.
+
+        The queue is read on the thread of the client.
+        """
+        batch = dynamic_sample(self._entered, queue, rule, deadline_s=deadline_s)
+        return SyncGroupBatch(self._loop, batch)
+
     def health(self) -> Health:
         """Return the client's current state, and whether rollouts can come back."""
         return self._loop.run(self._entered.health())
@@ -207,6 +268,14 @@ async def _telling(work: Coroutine[Any, Any, Result], work_ended: threading.Even
         return await work
     finally:
         work_ended.set()
+
+
+def _iterate(loop: LoopThread, items: AsyncIterator[Result]) -> Iterator[Result]:
+    while True:
+        try:
+            yield loop.run(_next(items))
+        except StopAsyncIteration:
+            return
 
 
 async def _called(function: Callable[[], Result]) -> Result:

@@ -7,7 +7,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import resources
@@ -43,7 +43,7 @@ from palestra.viewer.pages import (
     tokens,
 )
 from palestra.viewer.reads import PageLeft, Reads, Stop
-from palestra.viewer.requests import PageRequest, Viewer
+from palestra.viewer.requests import NoSuchRow, PageRequest, StillIndexing, Viewer
 
 Answer = Callable[[PageRequest], replies.Reply]
 ANSWERS: Final[Mapping[str, Answer]] = {
@@ -90,6 +90,9 @@ LIVE_AT_LEAST_S: Final = 15.0
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 PAGE_LEFT: Final = 499
+INDEXING_S: Final = 2.0
+"""How long a request waits for the index to reach its row."""
+INDEXING_POLL_S: Final = 0.1
 _ASSETS: Final[Mapping[str, str]] = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -172,15 +175,35 @@ async def _answer(
     if endpoint.streams:
         return StreamingResponse(streams[endpoint.name](page_request), media_type=LINES)
     try:
-        return await reads.run(
-            partial(_read_endpoint, endpoint.name, page_request),
-            partial(_wait_for_disconnect, request),
-            heavy=_is_heavy(endpoint),
+        return await _read_when_indexed(
+            partial(
+                reads.run,
+                partial(_read_endpoint, endpoint.name, page_request),
+                partial(_wait_for_disconnect, request),
+                heavy=_is_heavy(endpoint),
+            )
         )
     except PageLeft:
         return Response(status_code=PAGE_LEFT)
     except Exception as error:  # the page says which part failed; the others live on
         return error_response(error, where=endpoint.name)
+
+
+async def _read_when_indexed(request_reply: Callable[[], Awaitable[Response]]) -> Response:
+    """Return the answer. A row that is not indexed yet is waited for, at most INDEXING_S.
+
+    Raises StillIndexing: it is not indexed by then.
+    """
+    deadline = time.monotonic() + INDEXING_S
+    while True:
+        try:
+            return await request_reply()
+        except NoSuchRow as error:
+            if not error.run.is_behind:
+                raise
+            if time.monotonic() >= deadline:
+                raise StillIndexing(error) from error
+        await asyncio.sleep(INDEXING_POLL_S)
 
 
 def _is_heavy(endpoint: Endpoint) -> bool:
@@ -237,6 +260,7 @@ def error_response(error: Exception, *, where: str) -> Response:
         layer=error.layer.value if isinstance(error, PalestraError) else "",
         where=where,
         position=error.position - 1 if isinstance(error, QueryError) else None,
+        nearest=error.nearest if isinstance(error, QueryError) else "",
     )
     return _json(status, reply)
 
@@ -244,6 +268,8 @@ def error_response(error: Exception, *, where: str) -> Response:
 def _status_of(error: Exception) -> int:
     if isinstance(error, RunChanged | FileNotFoundError):
         return 409
+    if isinstance(error, StillIndexing):
+        return 503
     if isinstance(error, NoSuchRun):
         return 404
     return 400 if isinstance(error, PalestraError) else 500

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from math import inf
@@ -24,7 +24,7 @@ from palestra.analysis import (
 from palestra.api import RunEntry, RunState, run_entry
 from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Announcement, Manifest, announcements, ask_collection, read_manifest
-from palestra.schema import JsonDict, RunPaths
+from palestra.schema import JsonDict, RunPaths, with_compressed
 from palestra.viewer.conversation import Conversations
 from palestra.viewer.discovery import ClusterPlace, Places, RunPlace
 from palestra.viewer.index import Index, Progress, RunChanged, Snapshot, open_index
@@ -116,6 +116,11 @@ class OpenRun:
     def snapshot(self) -> Snapshot:
         return self._index.snapshot
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the snapshot lacks rows that the files hold, and will have them."""
+        return not self.problem and not (self.is_complete and self._index.is_current)
+
     def refresh(self, budget_s: float = REFRESH_S) -> None:
         """Read what was appended. Only one thread at a time does so."""
         with self._lock:
@@ -154,8 +159,12 @@ class OpenRun:
         return None
 
     def entry(self) -> RunEntry:
-        """Return the line of the run, as `palestra runs` prints it, from the index."""
-        return run_entry(self.place.path, load=self._frame_of)
+        """Return the line of the run, as `palestra runs` prints it, from the index. Without a
+        manifest, and with rows that cannot be joined, it has what the rows hold.
+        """
+        entry = run_entry(self.place.path, load=self._frame_of)
+        is_recorded = with_compressed(self.paths.manifest) is not None
+        return entry if is_recorded or not entry.problem else _counted_rows(entry, self.snapshot)
 
     def _frame_of(self, outputs: Sequence[Path]) -> RunFrame:
         if {path.absolute() for path in outputs} <= set(self.place.outputs):
@@ -302,12 +311,11 @@ class Catalog:
             known_entry = self._entries.get(run_place.id)
             if known_entry is not None and not known_entry.is_due(signature):
                 continue
-            entry = None
-            with suppress(PalestraError, OSError):
+            try:
                 entry = self._computed_entry(run_place)
-            if entry is not None or known_entry is None:
-                entry = entry or _unreadable(run_place)
-                self._entries[run_place.id] = _KnownEntry(signature, entry, time.monotonic())
+            except Exception as error:  # the other runs stay up to date
+                entry = _unreadable(run_place, error) if known_entry is None else known_entry.entry
+            self._entries[run_place.id] = _KnownEntry(signature, entry, time.monotonic())
             self._wake.set()
             return
 
@@ -354,10 +362,29 @@ def _stat(path: Path) -> tuple[int, int] | None:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _unreadable(run_place: RunPlace) -> RunEntry:
+def _counted_rows(entry: RunEntry, snapshot: Snapshot) -> RunEntry:
+    """Return the line of a run with the counts of its rows, each of which counts as requested."""
+    table = snapshot.rollouts
+    scored = table.select("outcome:scored")
+    unended = len(table.select('outcome:"not ended"'))
+    rewards = table.numbers("reward")[scored]
+    return replace(
+        entry,
+        state=RunState.STOPPED if unended or not len(table) else RunState.DONE,
+        requested=len(table),
+        scored=len(scored),
+        failed=len(table) - len(scored) - unended,
+        mean_reward=float(rewards.mean()) if len(rewards) else None,
+    )
+
+
+def _unreadable(run_place: RunPlace, error: Exception) -> RunEntry:
     """Return the line of a run whose files cannot be read."""
     moment = datetime.fromtimestamp(0, UTC)
-    problem = "its files cannot be read"
+    reason = (
+        error.message if isinstance(error, PalestraError) else f"{type(error).__name__}: {error}"
+    )
+    problem = f"its files cannot be read: {reason}"
     return RunEntry(run_place.path, "", "", RunState.STOPPED, 0, 0, 0, None, None, moment, problem)
 
 

@@ -9,7 +9,7 @@ The page's TypeScript types are made from these structs (`scripts/viewer_types.p
 - A reply about a part that the files do not hold has an empty list and says so in `absent`, one
   sentence for the reader.
 - An error is an `ErrorReply`, with the HTTP status 400 (the query), 403, 404 (no such run, task,
-  rollout), 405, 409 (the run changed: load the page again) or 500.
+  rollout), 405, 409 (the run changed: load the page again), 500 or 503 (not indexed yet).
 """
 
 from typing import Literal

@@ -69,13 +69,14 @@ class PageRequest:
             raise ConfigError(f"{name} is {str(value)[:40]!r}, not a number") from None
 
 
-def find_task(snapshot: Snapshot, name: str) -> tuple[TaskIndex, int]:
-    """Return a task and its row number in the table of tasks. Raises NoSuchRun."""
+def find_task(snapshot: Snapshot, request: PageRequest) -> tuple[TaskIndex, int]:
+    """Return a task and its row number in the table of tasks. Raises NoSuchRow."""
+    name = request.parts["task"]
     for task in candidates(name):
         row = snapshot.find_task(task)
         if row is not None:
             return task, row
-    raise NoSuchRun(f"there is no task {name[:80]!r} in what is indexed of this run")
+    raise NoSuchRow(f"there is no task {name[:80]!r} in this run", request.run)
 
 
 def candidates(name: str) -> list[TaskIndex]:
@@ -85,17 +86,18 @@ def candidates(name: str) -> list[TaskIndex]:
 
 
 def find_row(snapshot: Snapshot, request: PageRequest) -> int:
-    """Return the row number of the rollout that a request names. Raises NoSuchRun."""
+    """Return the row number of the rollout that a request names. Raises NoSuchRow."""
     rows = len(snapshot.rollouts)
     if "row" in request.parameters:
         row = request.integer("row")
         if row < rows:
             return row
-        raise NoSuchRun(f"there is no row {row} among the {rows} rows of this run")
+        raise NoSuchRow(f"there is no row {row} among the {rows} rows of this run", request.run)
     task, rollout = request.parts["task"], request.parts["rollout"]
     row_number = row_of(snapshot, task, rollout)
     if row_number is None:
-        raise NoSuchRun(f"there is no rollout {task[:80]}:{rollout[:20]} in what is indexed")
+        name = f"{task[:80]}:{rollout[:20]}"
+        raise NoSuchRow(f"there is no rollout {name} in this run", request.run)
     return row_number
 
 
@@ -105,6 +107,26 @@ def row_of(snapshot: Snapshot, task: str, rollout: str) -> int | None:
         return None
     rows = (snapshot.find(candidate, int(rollout)) for candidate in candidates(task))
     return next((row for row in rows if row is not None), None)
+
+
+class NoSuchRow(NoSuchRun):
+    """The request names a task or a rollout that is not in what is indexed of a run."""
+
+    def __init__(self, message: str, run: OpenRun) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+class StillIndexing(InputDataError):
+    """The request names a row that is not indexed yet."""
+
+    def __init__(self, missing: NoSuchRow) -> None:
+        progress = missing.run.progress
+        super().__init__(
+            f"{missing.message} so far: {progress.bytes_indexed:,} of {progress.bytes_total:,} bytes"
+            " are indexed",
+            hint="load the page again in a moment",
+        )
 
 
 class PartFailed(InputDataError):

@@ -29,7 +29,8 @@ EXAMPLE: Final = 'for example: reward<1 tools:search -"please"'
 _TOKEN: Final = re.compile(
     r"""\s*(?:
       (?P<open>\() | (?P<close>\)) | (?P<minus>-)(?=["(\w])
-    | (?P<field>[^\W\d][\w.\-]*)(?P<operator>:|!=|<=|>=|=|<|>)(?P<value>"[^"]*"|[^\s()"]+)
+    | (?P<field>[^\W\d][\w.\-]*)(?P<operator>:|!=|<=|>=|=|<(?!=)|>(?!=))(?P<value>"[^"]*"|[^\s()"]+)
+    | (?P<unfinished>[^\W\d][\w.\-]*(?:[:<>]|[!<>]?=))(?=[\s()]|$)
     | "(?P<phrase>[^"]*)" | (?P<word>[^\s()":]+)
     )""",
     re.VERBOSE,
@@ -69,6 +70,10 @@ def _tokens(text: str) -> list[_Token]:
             raise QueryError(text, start + 1, "this is not a term", hint=EXAMPLE)
         kind = match.lastgroup or ""
         start = match.start() + len(match[0]) - len(match[0].lstrip())
+        if kind == "unfinished":
+            raise QueryError(
+                text, match.end() + 1, f"a value is missing after {match[kind]!r}", hint=EXAMPLE
+            )
         tokens.append(
             _Token(
                 "term" if kind == "value" else kind,

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from palestra.config import load_config
 from palestra.errors import ConfigError, PalestraError, RunFailed
@@ -64,6 +64,17 @@ def open_fleet(
     """
     config = load_config(config_paths=config_paths, overrides=overrides, use_env_yaml=False)
     return Fleet(config, default_placement=placement)
+
+
+class Startable(Protocol):
+    """An actor that `start_actor` can start: its fleet starts after it was made."""
+
+    def __init__(
+        self, servers: ServersMaker, settings: ClientSettings | None = None, /
+    ) -> None: ...
+
+    async def start(self) -> None:
+        """Start the fleet. Raises the fleet's errors."""
 
 
 class RolloutActor:
@@ -141,22 +152,23 @@ def start_actor(
     servers: ServersMaker,
     settings: ClientSettings | None = None,
     *,
+    actor: type[Startable] = RolloutActor,
     timeout_s: float = START_TIMEOUT_S,
     **options: Any,
 ) -> Any:
     """Start an actor on the cluster, and wait until its fleet is ready. Return the actor's handle.
 
-    `options`: Ray's options (`num_cpus`, `resources`, `scheduling_strategy`, …). Raises the errors
+    `actor`: the actor's class, made of `servers` and `settings`. `options`: Ray's options (`num_cpus`, `resources`, `scheduling_strategy`, …). Raises the errors
     of the fleet's start, and ConfigError: Ray is not installed.
     """
     ray = _ray()
-    actor = ray.remote(RolloutActor).options(**options).remote(servers, settings)
+    handle = ray.remote(actor).options(**options).remote(servers, settings)
     try:
-        ray.get(actor.start.remote(), timeout=timeout_s)
+        ray.get(handle.start.remote(), timeout=timeout_s)
     except BaseException as error:
-        ray.kill(actor)
+        ray.kill(handle)
         raise _ours(error) from None
-    return actor
+    return handle
 
 
 def rollouts(actor: Any, rows: Sequence[JsonObject | RolloutRequest]) -> Iterator[Landed]:

@@ -229,7 +229,7 @@ def _steps(outcome: Completed) -> list[dict[str, Any]]:
 
 
 def _tokens(turn: Turn, prompt_ids: list[int], *, masked: bool) -> StepTokens:
-    trained = not masked and len(turn.logprobs) == len(turn.generated_ids)
+    trained = not masked and turn.is_trained
     count = len(turn.generated_ids)
     return StepTokens(
         prompt_ids=prompt_ids,

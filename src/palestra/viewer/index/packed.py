@@ -7,7 +7,6 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
-import zstandard
 
 from palestra.errors import InputDataError
 from palestra.metrics import IntArray
@@ -20,7 +19,7 @@ SET_ASIDE_BYTES: Final = 20 << 30
 """The largest size of the copies of one run, in bytes on disk."""
 READ_AGAIN_BYTES: Final = 64 << 20
 """How far a packed file without a copy is unpacked to read a row."""
-_LEVEL: Final = -1
+_LEVEL: Final = 1
 
 
 class ReadFailed(Exception):
@@ -50,7 +49,7 @@ class Frames:
     def _frame(self, number: int) -> bytes:
         start = int(self.ends[number - 1]) if number else 0
         packed = bytes(self.data[start : int(self.ends[number])])
-        return zstandard.ZstdDecompressor().decompress(packed, max_output_size=FRAME_BYTES)
+        return zlib.decompressobj().decompress(packed, FRAME_BYTES)
 
 
 class CopyingReader:
@@ -59,7 +58,6 @@ class CopyingReader:
     def __init__(self, path: Path, columns: Columns, name: str) -> None:
         self._file = open_packed(path)
         self._columns, self._name = columns, name
-        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
         self._waiting = b""
         self._end = 0
         self.copies = True
@@ -88,7 +86,7 @@ class CopyingReader:
         self._file.close()
 
     def _copy(self, data: bytes) -> None:
-        frame = self._compressor.compress(data)
+        frame = zlib.compress(data, _LEVEL)
         if self._end + len(frame) > SET_ASIDE_BYTES:
             self.copies = False
             return

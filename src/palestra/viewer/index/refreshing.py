@@ -75,6 +75,11 @@ class Index:
         """The last snapshot. Before the first `refresh` it is empty."""
         return self._snapshot
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the snapshot has everything that is indexed."""
+        return self._snapshot.version == self._commit.version
+
     def refresh(self, budget_s: float = 0.5) -> Snapshot:
         """Read what was appended to the files, for about `budget_s` seconds; return the snapshot.
 
@@ -197,7 +202,7 @@ class Index:
     # Snapshots
 
     def _renew(self, *, at_once: bool) -> None:
-        if self._snapshot.version == self._commit.version or self._columns is None:
+        if self.is_current or self._columns is None:
             return
         if not at_once and time.monotonic() - self._made_at < _JOIN_SHARE * self._cost_s:
             return

@@ -7,12 +7,12 @@ from typing import Final
 
 from palestra.errors import ConfigError
 from palestra.viewer import replies
-from palestra.viewer.catalog import NoSuchRun, OpenRun
+from palestra.viewer.catalog import OpenRun
 from palestra.viewer.conversation import Conversation, ConversationItem, item_text
 from palestra.viewer.index import Snapshot
 from palestra.viewer.pages.rollout import head_of, outline_item
 from palestra.viewer.pages.tokens import first_token_difference
-from palestra.viewer.requests import NO_INDEX, PageRequest, row_of
+from palestra.viewer.requests import NO_INDEX, NoSuchRow, PageRequest, row_of
 
 MOST_WORD_PAIRS: Final = 2_000_000
 """Texts with more pairs of words are compared by lines: words would take longer than 200 ms."""
@@ -59,7 +59,7 @@ def _rollout_of(request: PageRequest, name: str) -> tuple[OpenRun, Snapshot, int
         known_row = row_of(snapshot, task, rollout)
         if known_row is not None:
             return run, snapshot, known_row
-    raise NoSuchRun(f"{name}: there is no rollout {key[:80]}")
+    raise NoSuchRow(f"{name}: there is no rollout {key[:80]}", run)
 
 
 Pair = tuple[ConversationItem | None, ConversationItem | None]

@@ -38,8 +38,8 @@ MOST_MARKS: Final = 200
 MOST_SEARCHED_BYTES: Final = 1 << 21
 MOST_SEARCHED_ITEMS: Final = 500
 SHOWN_CHARACTERS: Final = 200
-_VERDICTS: Final = ("verdict", "judgement", "result", "reward", "score")
-_QUESTIONS: Final = ("question", "prompt", "request", "input")
+_VERDICTS: Final = ("verdict_label", "verdict", "judgement", "result", "reward", "score")
+_QUESTIONS: Final = (CREATE_PARAMS, "question", "prompt", "request", "input")
 _ANSWERS: Final = ("answer", "text", "response", "output")
 
 
@@ -137,7 +137,19 @@ def _evaluation(entry: Any) -> replies.JudgeEvaluation:
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> str:
-    return next((item_text(fields[name]) for name in names if fields.get(name) is not None), "")
+    return next((_talk_text(fields[name]) for name in names if fields.get(name) is not None), "")
+
+
+def _talk_text(value: Any) -> str:
+    """Return the text of one side of a request: of each message its text, instructions first."""
+    if isinstance(value, dict) and ("input" in value or "instructions" in value):
+        sides = (value.get("instructions"), value.get("input"))
+        return "\n\n".join(filter(None, (_talk_text(side) for side in sides if side is not None)))
+    if isinstance(value, dict) and isinstance(value.get("output"), list):
+        return _talk_text(value["output"])
+    if isinstance(value, list):
+        return "\n\n".join(filter(None, map(item_text, value)))
+    return item_text(value)
 
 
 def _list(value: Any) -> list[Any]:

@@ -28,7 +28,7 @@ def task(request: PageRequest) -> replies.TaskGroup:
     """Answer the rollouts of a task, the highest reward first."""
     opened = request.run
     snapshot = opened.snapshot
-    name, number = find_task(snapshot, request.parts["task"])
+    name, number = find_task(snapshot, request)
     rows = snapshot.rollouts_of(number)
     rewards = snapshot.rollouts.numbers("reward")[rows]
     order = np.argsort(np.where(np.isnan(rewards), np.inf, -rewards), kind="stable")
