@@ -232,3 +232,14 @@ def test_script_metadata_names_requirements(shelf: World, fake: FakeEndpoint) ->
     assert "shelf.py runs in an environment of its own, with no-such-package" in refused.err
     assert refused.code in {1, 2}
     assert "numpy" not in refused.err.partition("environment of its own")[2].partition("\n")[0]
+
+
+def test_rows_of_the_hub_in_offline_mode_are_refused_at_once(
+    shelf: World, fake: FakeEndpoint
+) -> None:
+    shelf.environment["HF_HUB_OFFLINE"] = "1"
+    shelf.write("shelf.py", SHELF.replace('data = "tasks.jsonl"', 'data = "hf:org/set/test"'))
+
+    refused = shelf.run("palestra", "eval", "shelf.py", *model(fake), timeout_s=20).refused()
+
+    assert "HF_HUB_OFFLINE is set" in refused

@@ -40,7 +40,7 @@ def test_events_that_cannot_be_written_are_refused_before_anything_runs(
 ) -> None:
     done = world.run("palestra", *collect(world, fake, "--json-events", "no/where.jsonl"))
 
-    assert "json_events: cannot write to 'no/where.jsonl'" in done.refused()
+    assert "--json-events: cannot write to 'no/where.jsonl'" in done.refused()
     assert fake.asked == 0
     assert world.files() == []
 

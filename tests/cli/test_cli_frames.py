@@ -130,6 +130,13 @@ def test_a_run_that_asked_for_nothing_is_done() -> None:
     assert frame(nothing, 79, 24)[0].plain.startswith("100.0%")
 
 
+def test_the_plain_line_says_what_is_awaited_until_the_first_rollout_ends() -> None:
+    young = (replace(SLOW, age_s=3.0, phase_s=2.0),)
+    nothing_yet = replace(NOW, scored=0, failed=0, slowest=young)
+
+    assert "oldest 1234:0 in flight 3.0s, awaiting policy_model" in plain_line(nothing_yet)
+
+
 def test_the_plain_line_names_the_oldest_only_when_it_is_old() -> None:
     young = replace(NOW, slowest=(replace(SLOW, age_s=29.0),))
 

@@ -11,8 +11,11 @@ from palestra.errors import RunFailed
 
 
 @pytest.mark.slow
-def test_a_server_without_needs_of_its_own_has_palestras_packages(world: World) -> None:
-    done = world.run("palestra", "pip-list", "resources_servers/mcqa", "--format", "json")
+@pytest.mark.parametrize("option", ["--json", "--format=json"])
+def test_a_server_without_needs_of_its_own_has_palestras_packages(
+    world: World, option: str
+) -> None:
+    done = world.run("palestra", "pip-list", "resources_servers/mcqa", option)
 
     assert done.code == 0, done.err
     assert "fastapi" in {package["name"] for package in json.loads(done.out)}

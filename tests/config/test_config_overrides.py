@@ -101,6 +101,15 @@ def test_all_overrides_that_cannot_be_parsed_are_listed_at_once() -> None:
     assert "good" not in message
 
 
+@pytest.mark.parametrize("word", ["--max-steps=3", "--max-steps"])
+def test_a_flag_among_overrides_is_an_error_that_shows_the_override(word: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_overrides([word])
+
+    assert "+max_steps=<value>" in caught.value.message
+    assert "--max-steps=<value>" not in caught.value.message
+
+
 def test_a_value_with_an_equals_sign_is_an_error_that_says_to_quote_it() -> None:
     with pytest.raises(ConfigError, match="needs quotes"):
         parse_overrides(["+url=http://x/v1?a=b"])

@@ -155,6 +155,15 @@ def test_a_key_given_twice_is_an_error_with_both_lines(world: World) -> None:
         world.load_text("a:\n  b: 1\n  b: 2\n")
 
 
+@pytest.mark.parametrize("name", ["tasks.jsonl", "tasks.csv", "tasks.jsonl.gz"])
+def test_a_file_of_rows_is_no_config(world: World, name: str) -> None:
+    world.write(name, '{"question": "2 + 2 = ?"}')
+
+    with pytest.raises(ConfigError, match="is a file of rows") as caught:
+        world.load(config_paths=[name])
+    assert "--input" in caught.value.hint
+
+
 @pytest.mark.parametrize(("text", "kind"), [("[1, 2]", "list"), ("hello", "str"), ("3", "int")])
 def test_a_config_that_is_not_a_mapping_is_an_error(world: World, text: str, kind: str) -> None:
     with pytest.raises(ConfigError, match=f"holds a {kind}, not a mapping"):

@@ -89,6 +89,18 @@ def test_an_environment_of_its_own_needs_uv(core: Installation, tmp_path: Path) 
     assert "palestra[uv]" in done.stderr
 
 
+def test_tests_of_a_folder_name_the_extra_that_runs_them(
+    core: Installation, tmp_path: Path
+) -> None:
+    core.run("palestra", "init", "mine", cwd=tmp_path)
+
+    done = core.run("palestra", "test", "mine", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "palestra[testing]" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
 def test_the_doctor_names_uv_too(core: Installation, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(ENVIRONMENT)
 

@@ -254,6 +254,15 @@ def test_folders_globs_and_files_name_the_same_shards(tmp_path: Path) -> None:
     assert found(*reversed(shards), tmp_path / "shards") == names
 
 
+def test_the_task_rows_that_eval_writes_beside_its_shard_are_no_shard(tmp_path: Path) -> None:
+    shards = shards_of(tmp_path)
+    tasks = shards[0].with_name(f"{shards[0].stem}_tasks.jsonl")
+    tasks.write_text('{"responses_create_params": {"input": "2 + 2 = ?"}}\n')
+
+    assert found(tmp_path / "shards") == [shard.name for shard in shards]
+    assert merge(tmp_path / "all.jsonl", [tmp_path / "shards"]).completeness.complete_tasks == 6
+
+
 def test_a_shard_that_is_given_twice_is_read_once(tmp_path: Path) -> None:
     shards = shards_of(tmp_path)
     detour = tmp_path / "shards" / ".." / "shards" / "shard0.jsonl"

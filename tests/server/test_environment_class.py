@@ -182,7 +182,9 @@ def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
 
 
 def test_a_setting_of_the_wrong_type_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"setting difficulty='hard' of Shelf: .* valid integer"):
+    with pytest.raises(
+        ConfigError, match="difficulty of Shelf should be a whole number, got 'hard'"
+    ):
         defined(Shelf, difficulty="hard")
 
 

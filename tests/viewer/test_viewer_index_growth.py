@@ -158,3 +158,17 @@ def _append_uncommitted(cache: Path) -> None:
     for column in cache.glob("view/*/*/results.*"):
         with column.open("ab") as file:
             file.write(b"12345")
+
+
+def test_the_empty_failures_file_may_go_when_the_run_ends(tmp_path: Path) -> None:
+    paths = RunPaths(tmp_path / "rollouts.jsonl")
+    paths.output.write_text(json.dumps(result(0, 0)) + "\n")
+    paths.failures.touch()
+    with open_index([paths.output], cache=tmp_path / "cache") as index:
+        index.refresh(inf)
+        paths.failures.unlink()
+        with paths.output.open("a") as file:
+            file.write(json.dumps(result(0, 1)) + "\n")
+        snapshot = index.refresh(inf)
+
+    assert (len(snapshot.rollouts), list(snapshot.problems)) == (2, [])

@@ -22,7 +22,7 @@ from palestra.api.unfinished_runs import OUTPUT, unfinished_run
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause
 from palestra.responses_api_models.local_model.running import require_engine
-from palestra.rollouts import intended
+from palestra.rollouts import intended, unknown_field
 from palestra.schema import JsonObject
 from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, existing_path, load
 from palestra.system import remove_empty
@@ -96,6 +96,8 @@ def _evaluation(
         verified_by=verified_by(overrides, config.secrets, args.target),
     )
     settings = _with_rows(settings, target.rows, config, report)
+    if args.group_by is not None and (unknown := unknown_field(args.group_by, settings.inputs)):
+        report(f"warning: --group-by: {unknown}")
     return Evaluation(config, collecting, settings, target.group_by)
 
 

@@ -241,6 +241,9 @@ async def _run_tests(target: Path, tests: Path, timeout_s: float) -> _TestRun:
     """Run the tests of a server's folder, or of an environment's file, in its own environment."""
     folder = target.parent if target.suffix == ".py" else target
     python = await interpreter_for(target, cache=cache_root())
+    if python == Path(sys.executable) and not _has("pytest"):
+        note = "pytest is not installed: pip install 'palestra[testing]'"
+        return _TestRun(Check("tests", passed=False, note=note))
     plugins = ["-p", COMPAT] if _has(COMPAT) else []
     pytest = ["-X", "faulthandler", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command = [str(python), *pytest, *plugins, str(tests)]

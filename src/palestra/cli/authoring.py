@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from palestra.api import EXAMPLE_ROLLOUTS, find_subject
 from palestra.authoring import FolderReport, check_folder
@@ -24,7 +25,7 @@ from palestra.config import (
 )
 from palestra.conformance import ExaminedEnvironment
 from palestra.datasets import metrics_of
-from palestra.errors import ConfigError, RunFailed
+from palestra.errors import ConfigError, RunFailed, require_extra
 from palestra.fleet import assembled, build_server, server_client, starting_within
 from palestra.schema import (
     CREATE_PARAMS,
@@ -49,7 +50,9 @@ from palestra.settings import (
     load,
 )
 from palestra.system import beating, shown
-from palestra.testing import ScriptedModel
+
+if TYPE_CHECKING:
+    from palestra.testing import ScriptedModel
 
 LOCAL = "responses_api_models/local_model/configs/local_model.yaml"
 AWARDS = "[[A=B]]"
@@ -101,6 +104,8 @@ def _dataset(subject: ExaminedEnvironment) -> JsonDict:
 
 
 async def _recorded(subject: ExaminedEnvironment) -> list[JsonDict]:
+    from palestra.testing import ScriptedModel  # it needs pytest, which only an extra brings
+
     instance = subject.config.instance(subject.name)
     server = build_server(instance, server_client({}, {}))
     if not isinstance(server, ResourcesServer):
@@ -156,7 +161,7 @@ def _turns(gold: Response, *, takes_turns: bool) -> list[Response]:
 
 
 async def _run(
-    subject: ExaminedEnvironment, row: JsonObject, model: ScriptedModel | None
+    subject: ExaminedEnvironment, row: JsonObject, model: "ScriptedModel | None"
 ) -> JsonDict:
     """Run one rollout through the environment's agent. Without `model`, the local model answers."""
     instance = subject.config.instance(subject.name)
@@ -190,11 +195,17 @@ DEV_TEST_S = 24 * 3600.0
 RESOURCES = "resources_servers"
 
 
-def ng_init(overrides: list[str]) -> int:
-    """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`."""
-    from palestra.cli.scaffolding import init
+def ng_init(overrides: list[str], next_commands: Sequence[str] = ()) -> int:
+    """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`.
 
-    return init(InitArgs(name=_entrypoint(overrides).entrypoint, shadow=True))
+    `next_commands`: the commands to print at the end; empty for those of `palestra`.
+    """
+    from palestra.cli.scaffolding import NEXT_COMMANDS, init, warn_built_in
+
+    args = InitArgs(name=_entrypoint(overrides).entrypoint, shadow=True)
+    code = init(args, next_commands=next_commands or NEXT_COMMANDS)
+    warn_built_in(Path(args.name).name)
+    return code
 
 
 def _entrypoint(overrides: list[str]) -> EntrypointArgs:
@@ -212,6 +223,7 @@ def test_servers(args: TestArgs) -> int:
                     f"--record: {folder} has no folder for recorded examples",
                     hint=f"palestra init --from {folder} makes one",
                 )
+            require_extra("pytest", extra="testing", what="palestra test --record")
             notice(f"{folder.name}: recorded")
             for line in record(str(folder)):
                 notice(f"  {line}")
@@ -271,7 +283,7 @@ def server_folder(folder_name: str) -> Path:
             if (newer := renamed(folder_name)) and candidate.name == Path(newer.new).name:
                 notice(f"warning: {newer}")
             return candidate
-    near = nearest(folder_name, [folder.name for folder in _all((RESOURCES,))])
+    near = nearest(Path(folder_name).name, [folder.name for folder in _all((RESOURCES,))])
     raise ConfigError(
         f"{folder_name} is not a server's folder" + (f"; did you mean {near!r}?" if near else ""),
         hint="a folder like resources_servers/my_env, with app.py in it",

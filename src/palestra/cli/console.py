@@ -85,7 +85,7 @@ def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
         for hop in error.evidence.hops:
             if hop.body and not _post_message(hop.body, error.message):
                 notice(mask(f"  {hop.server} {hop.url} answered {hop.status}: {hop.body[:500]}"))
-    if hint := error.hint or _known_hint(error):
+    if hint := hint_of(error):
         notice(mask(f"hint: {hint}"))
     return error.exit_code
 
@@ -102,6 +102,11 @@ def _in_words_typed(error: PalestraError) -> PalestraError:
         return error
     by_flags = Path(sys.argv[0]).name in _HAVE_FLAGS and sys.argv[1:2] != ["gym"]
     return error.in_words_of(sys.argv[1:], by_flags=by_flags)
+
+
+def hint_of(error: PalestraError) -> str:
+    """Return what the user can do about an error; empty when nothing is known."""
+    return error.hint or _known_hint(error)
 
 
 def _known_hint(error: PalestraError) -> str:

@@ -43,18 +43,20 @@ def run_fleet(
     ng: bool,
     extra: ConfigTree | None = None,
     endpoints_within_s: float | None = None,
+    how_to_configure: str = 'pass config files: "+config_paths=[a.yaml,b.yaml]"',
 ) -> int:
     """Start every instance and the head server; serve until the user stops them, or until one dies.
 
     `endpoints_within_s`: first wait so many seconds for the endpoints of the models, unless the
-    configuration sets another time; None: do not wait.
+    configuration sets another time; None: do not wait. `how_to_configure`: the hint when the
+    configuration has no instance.
     """
     config = load(overrides, ng=ng, extra=extra)
     warn_all(config.warnings)
     if not config.instances:
         raise ConfigError(
             "no server instance is configured",
-            hint='pass config files: "+config_paths=[a.yaml,b.yaml]"',
+            hint=how_to_configure,
         )
     check_head_port(config.tree)
     try:

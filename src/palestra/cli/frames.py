@@ -107,7 +107,7 @@ def plain_line(now: Snapshot) -> str:
     if now.retry_plan:
         parts.append(one_line(f"{now.retry_reason}, {now.retry_plan}"))
     parts += map(one_line, now.standing_still)
-    if now.slowest and now.slowest[0].age_s > OLD_S:
+    if now.slowest and (now.slowest[0].age_s > OLD_S or not now.done):
         parts.append(_oldest(now.slowest[0]))
     return ", ".join(parts)
 

@@ -41,7 +41,8 @@ def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
             f"{sys.prefix}"
         )
     command = [*require_uv("pip-list"), "pip", "list", "--python", str(python)]
-    command += ["--format", args.format, *(["--outdated"] if args.outdated else [])]
+    command += ["--format", "json" if args.as_json else args.format]
+    command += ["--outdated"] if args.outdated else []
     try:
         ended_process = run(command, timeout_s=LIST_TIMEOUT_S, inherits_output=True)
     except TimeoutError:

@@ -1,5 +1,6 @@
 """`init`: make a new environment, and say what to do next."""
 
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -13,10 +14,18 @@ from palestra.settings import InitArgs, existing_path
 from palestra.system import shown
 
 _FILE: Final = "file"
+NEXT_COMMANDS: Final = (
+    "palestra test {name}",
+    "palestra verify-env {name}",
+    "palestra eval {name} --model local",
+)
 
 
-def init(args: InitArgs) -> int:
-    """Make the folder or the file of a new environment, and print what to do next."""
+def init(args: InitArgs, *, next_commands: Sequence[str] = NEXT_COMMANDS) -> int:
+    """Make the folder or the file of a new environment, and print what to do next.
+
+    `next_commands`: the commands to print, with `{name}` for the environment's name.
+    """
     _refuse_unused(args)
     if args.source is not None:
         return _from_file(args.source, args)
@@ -36,7 +45,7 @@ def init(args: InitArgs) -> int:
     say(f"made {shown(folder)}:")
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         say(f"  {path.relative_to(folder)}")
-    _say_next(folder.name, "edit app.py and data/example.jsonl")
+    _say_next(folder.name, "edit app.py and data/example.jsonl", next_commands)
     return 0
 
 
@@ -74,16 +83,28 @@ def _from_file(source: str, args: InitArgs) -> int:
     return 0
 
 
-def _say_next(name: str, edit: str) -> None:
+def _say_next(name: str, edit: str, next_commands: Sequence[str] = NEXT_COMMANDS) -> None:
     say(f"next: {edit}, then")
-    say(f"  palestra test {name}")
-    say(f"  palestra verify-env {name}")
-    say(f"  palestra eval {name} --model local")
+    for command in next_commands:
+        say(f"  {command.format(name=name)}")
+
+
+def warn_built_in(name: str) -> None:
+    """Print a warning when Palestra has an environment of this name."""
+    if _is_built_in(name):
+        notice(
+            f"warning: Palestra has an environment {name!r}, and yours hides it in this folder; "
+            "remove yours to get it back"
+        )
+
+
+def _is_built_in(name: str) -> bool:
+    return (PACKAGE_ROOT / "resources_servers" / name).is_dir()
 
 
 def _refuse_built_in(name: str) -> None:
     """Raise ConfigError when Palestra has an environment of this name."""
-    if (PACKAGE_ROOT / "resources_servers" / name).is_dir():
+    if _is_built_in(name):
         raise ConfigError(
             f"Palestra has an environment {name!r}, and one of yours with this name would hide it",
             hint="choose another name, or hide it with --shadow",

@@ -99,6 +99,9 @@ def _grammar_problem(text: str, reason: str) -> str:
     key, equals, value = text.partition("=")
     name = key.lstrip("+~")
     masked = mask_line(text)
+    if key.startswith("-"):
+        setting = key.lstrip("-").replace("-", "_")
+        return f"{masked!r} is a flag, and overrides have none; write +{setting}=<value>"
     if not equals:
         return f"override {masked!r} has no '='; write {name}=<value>, or ~{name} to delete it"
     if "=" in value:

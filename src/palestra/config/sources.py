@@ -11,6 +11,7 @@ from palestra.config.yaml_text import read_yaml
 from palestra.errors import ConfigError
 
 CONFIG_PATHS = "config_paths"
+_ROW_SUFFIXES = frozenset({".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"})
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class _Reader:
             self._refuse_repeated_names(tree, path_found)
             self.sources.append(Source(path_found, tree))
             return
+        _refuse_rows(path_found)
         tree, warnings = read_yaml(path_found)
         self.warnings.extend(warnings)
         for included in take_config_paths(tree, where=str(path_found)):
@@ -96,6 +98,15 @@ class _Reader:
                 f"config_paths names one file twice: {first} and {second}",
                 hint=f"{old[0]} is its old name; leave it out",
             )
+
+
+def _refuse_rows(path: Path) -> None:
+    """Raise ConfigError when the file's name is that of task rows. One row of JSON is YAML too."""
+    if _ROW_SUFFIXES.intersection(path.suffixes[-2:]):
+        raise ConfigError(
+            f"{path} is a file of rows, not a config",
+            hint="pass rows with --input; a config file is lines of `key: value`",
+        )
 
 
 def read_environment(search_paths: SearchPaths) -> EnvironmentFile | None:

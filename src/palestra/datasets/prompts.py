@@ -77,7 +77,10 @@ def load_prompt(path: Path) -> PromptTemplate:
     try:
         prompt = yaml.safe_load(path.read_text())
     except OSError as error:
-        raise ConfigError(f"prompt_config {path}: {error.strerror}") from error
+        raise ConfigError(
+            f"prompt_config {path}: {error.strerror}",
+            hint="relative paths start at the working directory",
+        ) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"prompt_config {path} is not YAML: {error}") from error
     if not isinstance(prompt, dict) or not isinstance(prompt.get("user"), str):

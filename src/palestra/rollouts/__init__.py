@@ -16,7 +16,7 @@ from palestra.rollouts.announcing import (
 )
 from palestra.rollouts.collect import CollectionLimits, Collector, Observer, Progress
 from palestra.rollouts.events import EventFile, RolloutEvents, end_events, open_for_events
-from palestra.rollouts.expansion import skills_ref, with_seed
+from palestra.rollouts.expansion import skills_ref, unknown_field, with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
 from palestra.rollouts.manifest import (
     OPERATIONAL,
@@ -175,6 +175,7 @@ __all__ = [
     "skills_ref",
     "stopped_rows",
     "unfinished_rollouts",
+    "unknown_field",
     "whole_or_absent",
     "why_not_writable",
     "with_seed",

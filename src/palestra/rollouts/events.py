@@ -37,7 +37,6 @@ from typing import Any, Final, Self, final
 import orjson
 
 from palestra.engine import Job
-from palestra.errors import ConfigError
 from palestra.rollouts.results import FailedRow, Scored
 from palestra.schema import (
     FAILURE_CLASS,
@@ -47,6 +46,7 @@ from palestra.schema import (
     JsonObject,
     RolloutKey,
 )
+from palestra.settings import InvalidSettings, SettingProblem
 
 FLUSH_EVERY_S: Final = 0.5
 FLUSH_BYTES: Final = 1 << 18
@@ -67,7 +67,7 @@ def open_for_events(target: str) -> int:
     """Open `target` for appending events and return the file descriptor. `target`: a path, `-` for
     standard output, `/dev/stderr`, or a pipe.
 
-    Raises ConfigError: it cannot be written.
+    Raises InvalidSettings: it cannot be written.
     """
     numbered = _NUMBERED.fullmatch(target)
     number = int(numbered.group(1)) if numbered else _DESCRIPTORS.get(target)
@@ -80,8 +80,9 @@ def open_for_events(target: str) -> int:
         fd = os.open(target, flags, 0o666)
     except OSError as error:
         reason = "no process reads that pipe" if error.errno == errno.ENXIO else error.strerror
-        raise ConfigError(
-            f"json_events: cannot write to {target!r}: {reason}",
+        sentence = f"cannot write to {target!r}: {reason}"
+        raise InvalidSettings.of(
+            [SettingProblem("json_events", ("--json-events",), sentence)],
             hint="name a file in a folder that exists, or - for standard output",
         ) from error
     os.set_blocking(fd, True)

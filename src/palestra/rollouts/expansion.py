@@ -6,7 +6,8 @@ streamed: memory use is one digest and two numbers per distinct task.
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from palestra.schema import (
     JsonObject,
     Line,
     ResponseCreateParams,
+    VerifyResponse,
     jsonl_lines,
     read_jsonl,
     rejected_fields,
@@ -34,6 +36,8 @@ from palestra.schema import (
 from palestra.settings import OTHER_AGENTS, CollectSettings, InputFile, existing_path
 
 AGENT_TYPE = "responses_api_agents"
+FIRST_ROWS = 100
+"""How many rows of each file are looked at to say at once that a field does not exist."""
 
 _KNOWN_PARAMS = frozenset(ResponseCreateParams.model_fields)
 _MISSPELT_FROM = 0.85
@@ -303,6 +307,26 @@ def lines_of_all(inputs: Iterable[InputFile]) -> Iterator[tuple[InputFile, Line]
     for source in inputs:
         for line in _lines_of(source):
             yield source, line
+
+
+def unknown_field(path: str, inputs: Sequence[InputFile]) -> str:
+    """Return why rollouts may have no field `path`, such as `topic` or `meta.level`; empty when
+    one of the first rows has it.
+
+    A verifier may add a field to its results, so that this is no error.
+    """
+    name = path.partition(".")[0]
+    names: dict[str, None] = {}
+    for source in inputs:
+        for line in islice(_lines_of(source), FIRST_ROWS):
+            names.update(dict.fromkeys(line.row if isinstance(line.row, Mapping) else ()))
+    if not names or name in names or name in {AGENT_REF, *VerifyResponse.model_fields}:
+        return ""
+    fields = ", ".join(sorted(names.keys() - {CREATE_PARAMS}))
+    return (
+        f"no row has the field {name!r} (rows have: {fields}), so only a verifier can add it"
+        f"{did_you_mean(name, names)}"
+    )
 
 
 def _lines_of(source: InputFile) -> Iterator[Line]:

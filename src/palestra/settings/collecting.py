@@ -193,7 +193,8 @@ class CollectArgs(RunArgs):
     @field_validator("input_jsonl_fpath")
     @classmethod
     def _is_given(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None and info.data.get("split") is None:
+        # A split that is not valid is absent here, and reported by itself.
+        if value is None and "split" in info.data and info.data["split"] is None:
             raise PydanticCustomError("missing", "Field required")
         return value
 

@@ -28,6 +28,7 @@ COMMAND_SETTINGS = frozenset(
         "force",
         "format",
         "judge_failed_only",
+        "with_failures",
         "outdated",
         "prices",
         "reuse_existing_data_preparation",

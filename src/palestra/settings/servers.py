@@ -162,7 +162,7 @@ class LlamaCppServer(Settings):
     )
 
 
-class PipListArgs(Settings):
+class PipListArgs(JsonArgs):
     """The arguments of `pip-list`."""
 
     entrypoint: Annotated[str, Flag(metavar="SERVER", argument=True)] = Field(

@@ -97,9 +97,10 @@ async def with_retries(
     context = current_call()
     started = time.monotonic()
     wait_s = policy.first_wait_s
-    server_errors = 0
+    server_errors = tries = 0
     failure: CallError | None = None
     while True:
+        tries += 1
         reply: HttpReply | None = None
         asked_wait: float | None = None
         try:
@@ -130,7 +131,7 @@ async def with_retries(
         if late or time.monotonic() - started + pause > policy.give_up_after_s:
             # An endpoint that asks for more patience than anybody has is busy, which is no timeout.
             if reply is None or late:
-                raise failure
+                raise _with_tries(failure, tries)
             return reply
         if patience is not None:
             patience.check(reason)
@@ -140,6 +141,14 @@ async def with_retries(
             context.activity.now("retrying", f"another try, as {reason}{PLAN}{plan})")
         await _pause(pause, reason, patience)
         wait_s = min(policy.longest_wait_s, wait_s * 2)
+
+
+def _with_tries(failure: CallError, tries: int) -> CallError:
+    """Return the error with the number of requests that were sent, when it is more than one."""
+    if tries > 1:
+        failure.message = f"{failure.message} (after {tries} tries)"
+        failure.args = (failure.message,)
+    return failure
 
 
 def _ends_in_s(

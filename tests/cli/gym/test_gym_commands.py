@@ -1,4 +1,4 @@
-"""The commands of `gym` and their flags are those of NeMo Gym."""
+"""The commands of `gym` and their flags are those of NeMo Gym, with a few of Palestra's own."""
 
 import pytest
 
@@ -43,6 +43,12 @@ FLAGS = {
     "dataset collate": f"{CFG} --resources-server --model-type --mode --output-dir --download",
     "dev test": "",
 }
+OWN_FLAGS = {
+    "env resolve": f"{SEL} {MODEL}",
+    "eval profile": "--allow-partial",
+    "eval reverify": "--with-failures",
+}
+"""The flags that NeMo Gym does not have."""
 JSON = {
     *("list benchmarks", "list environments", "list agents", "list models"),
     *("list resources-servers", "search", "env status", "env validate", "env test"),
@@ -58,5 +64,5 @@ def test_there_are_all_commands_and_no_others() -> None:
 def test_a_command_has_its_flags(command: Command) -> None:
     flags = {name for flag in command.flags for name in flag.names}
 
-    assert flags == set(FLAGS[command.words].split())
+    assert flags == {*FLAGS[command.words].split(), *OWN_FLAGS.get(command.words, "").split()}
     assert command.json is (command.words in JSON)

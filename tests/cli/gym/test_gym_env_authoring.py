@@ -23,7 +23,7 @@ class Gym:
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
         self._capsys = capsys
-        self.out = ""
+        self.out = self.err = ""
 
     def env(self, action: str, *words: str) -> int:
         """Run one command and return its exit code."""
@@ -32,7 +32,7 @@ class Gym:
         self._capsys.readouterr()
         invocation = with_config_files(parse(command, words), SearchPaths.of())
         code: int = imported(command.function)(invocation, list(invocation.overrides))
-        self.out = self._capsys.readouterr().out
+        self.out, self.err = self._capsys.readouterr()
         return code
 
     def json(self, action: str, *words: str) -> tuple[int, Any]:
@@ -263,6 +263,29 @@ def test_test_without_a_name_tests_a_shard_of_all_servers(gym: Gym) -> None:
 def test_test_refuses_a_shard_that_cannot_be(gym: Gym, words: list[str]) -> None:
     with pytest.raises((UsageError, InvalidSettings)):
         gym.env("test", *words)
+
+
+def test_init_of_a_server_names_the_next_commands_of_gym(gym: Gym) -> None:
+    gym.env("init", "--resources-server", "sums")
+
+    assert "  gym env test --resources-server sums\n" in gym.out
+    assert "palestra test" not in gym.out
+
+
+def test_init_warns_of_a_name_that_hides_an_environment_of_palestra(gym: Gym) -> None:
+    gym.env("init", "--resources-server", "sums")
+    assert "hides" not in gym.err
+
+    gym.env("init", "--resources-server", "mcqa")
+    assert "'mcqa'" in gym.err
+    assert "hides" in gym.err
+
+
+def test_a_misspelt_server_gets_a_suggestion(gym: Gym) -> None:
+    gym.env("init", "--resources-server", "ledger")
+
+    with pytest.raises(ConfigError, match="did you mean 'ledger'"):
+        gym.env("test", "--resources-server", "leger")
 
 
 def test_init_of_an_existing_server_changes_nothing_and_exits_with_0(gym: Gym) -> None:

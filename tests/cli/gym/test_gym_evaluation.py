@@ -271,6 +271,19 @@ def test_only_rollouts_whose_judge_failed_are_judged_again(
     assert [(row["_ng_task_index"], row["reward"]) for row in rows] == [(0, 0.0), (1, 1.0)]
 
 
+def test_answers_whose_verification_failed_are_verified_too(
+    judged: World, fake: FakeEndpoint
+) -> None:
+    failed = {**judged.rows("rollouts_failures.jsonl")[0], "_ng_failure_class": "verifier_error"}
+    write_rows(judged, "rollouts_failures.jsonl", [failed])
+
+    done = reverify(judged, fake, "-o", "again.jsonl", "--with-failures", "--disable-aggregation")
+
+    assert done.code == 0, done.err
+    rows = judged.rows("again.jsonl")
+    assert sorted((row["_ng_task_index"], row["reward"]) for row in rows) == [(0, 1.0), (1, 1.0)]
+
+
 def test_new_rewards_are_appended_to_the_run(judged: World, fake: FakeEndpoint) -> None:
     done = reverify(judged, fake, "--judge-failed-only", "--append", "--disable-aggregation")
 

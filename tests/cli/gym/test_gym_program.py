@@ -22,6 +22,8 @@ class Server(ResourcesServer):
     pass
 """
 
+RUN = ("eval", "run", "--split", "example", "--output", "o.jsonl")
+
 
 def gym(world: World, *words: str) -> Done:
     return world.run("palestra", "gym", *words)
@@ -86,6 +88,7 @@ def test_an_error_in_the_configuration_is_on_standard_output(world: World) -> No
     done = gym(world, "env", "resolve", "--config", "not_there.yaml")
 
     assert done.out.startswith("Error: config file 'not_there.yaml'")
+    assert "hint: " in done.err
     assert "error: " not in done.err
 
 
@@ -95,10 +98,26 @@ def test_an_error_in_the_configuration_is_on_standard_output(world: World) -> No
         (("eval", "profile"), "--rollouts is required"),
         (("dataset", "collate"), "--output-dir is required"),
         (("env", "test", "--resources-server"), "--resources-server needs a value"),
+        (("eval", "run", "--output", "o.jsonl"), "--split is required"),
+        (("eval", "reverify", "--rollouts", "r.jsonl"), "--output is required"),
+        ((*RUN, "--num-repeats", "two"), "--num-repeats: should be a whole number"),
+        ((*RUN, "--concurrency", "-1"), "--concurrency: should be a whole number"),
+        ((*RUN, "+num_samples_in_parallel=-1"), "num_samples_in_parallel: should be"),
     ],
 )
 def test_a_setting_is_named_by_its_flag(world: World, words: tuple[str, ...], flag: str) -> None:
     assert flag in gym(world, *words).err
+
+
+def test_a_wrong_split_is_the_only_problem(world: World) -> None:
+    done = gym(world, "eval", "run", "--split", "exmple", "--output", "o.jsonl")
+
+    assert "--split: should be" in done.err
+    assert "--input" not in done.err
+
+
+def test_nothing_to_start_names_the_flags_of_gym(world: World) -> None:
+    assert "--resources-server NAME" in gym(world, "env", "start", world.head).err
 
 
 def test_a_misspelt_action_gets_a_suggestion(world: World) -> None:

@@ -60,7 +60,7 @@ const Files = ({ about }: { about: About }) => (
             <td class="text">
               <Theirs text={file.path} limit={300} />
             </td>
-            <td class="n">{file.bytes === null ? "not there" : bytes(file.bytes)}</td>
+            <td class="n">{file.bytes === null ? <span class="quiet">not there</span> : bytes(file.bytes)}</td>
             <td class="n">{file.lines === null ? "" : count(file.lines)}</td>
             <td class="nowrap">{file.modified_at === null ? "" : moment(file.modified_at)}</td>
           </tr>

@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { askBlob, askReply, ReplyError, request } from "../api";
 import { bytes, count } from "../format";
-import { useKeys, useReply } from "../hooks";
+import { useKeys, useLate, useReply } from "../hooks";
 import { Markdown } from "../markdown";
 import { ErrorBox } from "../parts/common";
 import { useWindow } from "../parts/virtual";
@@ -62,6 +62,7 @@ interface ConversationProps {
 
 export const Conversation = ({ spot, target, markdown, hits, hit }: ConversationProps) => {
   const first = useReply(request("outline", spot.places, { row: spot.row, start: 0 }));
+  const late = useLate(first.loading);
   const [pages, setPages] = useState<ReadonlyMap<number, readonly OutlineItem[]>>(new Map());
   const [error, setError] = useState<ReplyError | null>(null);
   const asked = useRef(new Set<number>());
@@ -113,8 +114,9 @@ export const Conversation = ({ spot, target, markdown, hits, hit }: Conversation
   return (
     <>
       {(first.error ?? error) && <ErrorBox error={(first.error ?? error) as ReplyError} />}
+      {late && !first.data && !first.error && <p class="quiet waiting">Reading the transcript…</p>}
       {first.data && total === 0 && <p class="quiet">This row holds no conversation.</p>}
-      <ol class="conversation" ref={list} style={{ height: `${view.getTotalSize()}px` }} aria-label={`Conversation of ${count(total)} items`}>
+      <ol class="conversation" aria-busy={first.loading} ref={list} style={{ height: `${view.getTotalSize()}px` }} aria-label={`Conversation of ${count(total)} items`}>
         {shown.map((place) => {
           const item = itemAt(place.index);
           return (

@@ -28,7 +28,7 @@ export const FailuresPage = ({ view }: { view: RunView }) => {
             ))}
             <div class="failure-tree">
               {tree.nodes.map((node) => (
-                <Node key={node.name} node={node} run={view.id} isOpen={tree.nodes.length <= 4} />
+                <Node key={node.name} node={node} parent={null} run={view.id} isOpen={tree.nodes.length <= 4} />
               ))}
             </div>
             {tree.findings.length > 0 && (
@@ -50,36 +50,48 @@ export const FailuresPage = ({ view }: { view: RunView }) => {
 
 const LEVELS: Readonly<Record<FailureNode["level"], string>> = { class: "", layer: "layer ", cause: "cause: ", message: "" };
 
-const Node = ({ node, run, isOpen }: { node: FailureNode; run: string; isOpen: boolean }) => (
+interface NodeProps {
+  node: FailureNode;
+  /** What it repeats of its parent is not said twice. */
+  parent: FailureNode | null;
+  run: string;
+  isOpen: boolean;
+}
+
+const Node = ({ node, parent, run, isOpen }: NodeProps) => (
   <details class={`node ${node.level}`} open={isOpen}>
     <summary data-row>
       <span class="node-name">
         {LEVELS[node.level]}
-        {node.level === "message" ? <Theirs text={node.name || "(no message)"} limit={240} /> : <b>{visible(node.name) || "not known"}</b>}
+        {node.level === "message" ? <Theirs text={node.name || "(no message)"} limit={240} /> : <b>{visible(node.name) || "not recorded"}</b>}
       </span>
-      <span class="n">{amount(node.attempts, "attempt")}</span>
-      <span class="n">{amount(node.rollouts, "rollout")}</span>
-      <span class="n">{node.without_score > 0 ? `${count(node.without_score)} without a score` : "all scored later"}</span>
+      {node.attempts !== parent?.attempts && (
+        <>
+          <span class="n">{amount(node.attempts, "attempt")}</span>
+          <span class="n">{amount(node.rollouts, "rollout")}</span>
+          <span class="n">{node.without_score > 0 ? `${count(node.without_score)} without a score` : "all scored later"}</span>
+        </>
+      )}
     </summary>
     <div class="node-body">
-      {node.likely_cause && (
+      {node.likely_cause && node.likely_cause !== parent?.likely_cause && (
         <p>
           <Theirs text={node.likely_cause} limit={1_000} />
         </p>
       )}
-      {node.next_action && (
+      {node.next_action && node.next_action !== parent?.next_action && (
         <p>
           <b>Next: </b>
           <Theirs text={node.next_action} limit={1_000} />
         </p>
       )}
-      {node.query && node.level !== "message" && (
+      {node.query && node.level !== "message" && node.attempts !== parent?.attempts && (
         <p>
           <a href={tablePlace(run, "rollouts", node.query)}>All its rollouts</a>
         </p>
       )}
       {node.nodes.map((inner) => (
-        <Node key={`${inner.level} ${inner.name}`} node={inner} run={run} isOpen={node.nodes.length <= 3} />
+        <Node key={`${inner.level} ${inner.name}`} node={inner} parent={node} run={run} isOpen={node.nodes.length <= 3} />
       ))}
       {node.rows.length > 0 && (
         <p class="links">

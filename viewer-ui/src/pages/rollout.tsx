@@ -162,7 +162,7 @@ const Title = ({ head, run, options, members }: TitleProps) => {
       </p>
       {members.length > 1 && (
         <nav class="siblings" aria-label="Rollouts of this task">
-          <span class="quiet">Group:</span>
+          <span class="quiet">Rollouts and rewards of the group:</span>
           {members.map((member) => (
             <a
               key={member.row}
@@ -170,7 +170,7 @@ const Title = ({ head, run, options, members }: TitleProps) => {
               aria-current={String(member.rollout) === rollout ? "page" : undefined}
               class={member.reward === null ? "bad" : undefined}
             >
-              {member.rollout ?? `row ${member.row}`} <b>{member.reward === null ? "–" : number(member.reward)}</b>
+              {member.rollout ?? `row ${member.row}`}: <b>{member.reward === null ? "–" : number(member.reward)}</b>
             </a>
           ))}
           <a href={taskPlace(run, head.task)}>side by side</a>

@@ -5,7 +5,7 @@ import { request } from "../api";
 import { amount, count, decimal, duration, interval, number, percent } from "../format";
 import { useReply } from "../hooks";
 import { ColumnChart, CurveChart, Figure, LengthChart, Meter, type Share, ShareBar, type Tone } from "../parts/charts";
-import { Facts, Notes, Panel, Scrolling, Theirs } from "../parts/common";
+import { Facts, Notes, Panel, Scrolling, Theirs, WithOptions } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { keyText, rolloutPlace, tablePlace } from "../places";
 import type { Bar, ComponentLine, Figures, GroupLine, Live, OutcomeLine, RunPage } from "../replies";
@@ -19,16 +19,17 @@ export const RunOverview = ({ view }: { view: RunView }) => {
   const { id, page, live } = view;
   const figures = useReply(request("figures", { run: id }), { tick: view.tick });
   const again = figures.again;
+  const isRunning = live?.run.state === "running";
   useEffect(() => {
     if (live?.changed) again();
   }, [live, again]);
   return (
     <>
       {page.data && <Head page={page.data} />}
-      {live && live.run.state === "running" && <LivePanel live={live} run={id} />}
+      {isRunning && <LivePanel live={live} run={id} />}
       <Panel reply={figures} class="first">
         {(data) =>
-          data.figures ? <FigureParts figures={data.figures} run={id} /> : <Notes texts={[data.absent || "Nothing is scored yet."]} title="No figures." />
+          data.figures ? <FigureParts figures={data.figures} run={id} isRunning={isRunning} /> : <Notes texts={[data.absent || "Nothing is scored yet."]} title="No figures." />
         }
       </Panel>
     </>
@@ -172,7 +173,7 @@ const Key = ({ name, value, note }: { name: string; value: string; note: string 
   </div>
 );
 
-const FigureParts = ({ figures, run }: { figures: Figures; run: string }) => (
+const FigureParts = ({ figures, run, isRunning }: { figures: Figures; run: string; isRunning: boolean }) => (
   <>
     <dl class="key-figures">
       {figures.key_figures.map((figure) => (
@@ -181,10 +182,11 @@ const FigureParts = ({ figures, run }: { figures: Figures; run: string }) => (
     </dl>
     <Solved figures={figures} run={run} />
     <ul class="findings">
-      {figures.findings.map((remark) => (
+      {/* a collection that goes on needs no --resume */}
+      {figures.findings.filter((remark) => !isRunning || !remark.text.includes("--resume")).map((remark) => (
         <li key={remark.head}>
           <b>{visible(remark.head)} </b>
-          {visible(remark.text)}
+          <WithOptions text={visible(remark.text)} />
         </li>
       ))}
     </ul>
@@ -194,7 +196,7 @@ const FigureParts = ({ figures, run }: { figures: Figures; run: string }) => (
       <Charts figures={figures} run={run} />
     </div>
     <h2 class="section">How the requests ended</h2>
-    <Outcomes lines={figures.outcomes} run={run} />
+    <Outcomes lines={figures.outcomes} run={run} isRunning={isRunning} />
     {figures.groups.length > 1 && (
       <>
         <h2 class="section">By {visible(figures.grouped_by || "agent")}</h2>
@@ -248,7 +250,7 @@ const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
           <ColumnChart
             bars={figures.pass_rates}
             unit="tasks"
-            title="pass rate"
+            title={figures.pass_rates[last]?.label.endsWith("%") ? "pass rate up to, percent" : `rollouts solved, of ${last}`}
             label="Tasks by pass rate"
             link={link}
             tone={(_, at) => (at === 0 ? "never" : at === last ? "always" : "sometimes")}
@@ -295,7 +297,10 @@ const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
   );
 };
 
-const Outcomes = ({ lines, run }: { lines: readonly OutcomeLine[]; run: string }) => (
+/** Rollouts without a trace; while their run goes on, they are only not ended yet. */
+const NO_TRACE = "no trace";
+
+const Outcomes = ({ lines, run, isRunning }: { lines: readonly OutcomeLine[]; run: string; isRunning: boolean }) => (
   <Scrolling label="How the requests ended">
     <table id="outcomes">
       <thead>
@@ -314,17 +319,21 @@ const Outcomes = ({ lines, run }: { lines: readonly OutcomeLine[]; run: string }
         </tr>
       </thead>
       <tbody>
-        {lines.map((line) => (
+        {lines.map((line) => {
+          const isAhead = isRunning && line.name === NO_TRACE;
+          const name = isAhead ? "not ended yet" : line.name;
+          return (
           <tr key={line.name} data-row>
-            <th scope="row">{line.query && line.count ? <a href={tablePlace(run, "rollouts", line.query)}>{line.name}</a> : line.name}</th>
+            <th scope="row">{line.query && line.count ? <a href={tablePlace(run, "rollouts", line.query)}>{name}</a> : name}</th>
             <td class="wide">
-              <Meter share={line.share} tone={line.name === "scored" ? "plain" : "never"} />
+              <Meter share={line.share} tone={line.name === "scored" ? "plain" : isAhead ? "quiet" : "never"} />
             </td>
             <td class="n">{count(line.count)}</td>
             <td class="n">{percent(line.share)}</td>
-            <td class="quiet">{visible(line.meaning)}</td>
+            <td class="quiet">{isAhead ? "in flight, or not started" : visible(line.meaning)}</td>
           </tr>
-        ))}
+          );
+        })}
       </tbody>
     </table>
   </Scrolling>

@@ -64,7 +64,7 @@ const RunTable = ({ runs, first }: { runs: readonly RunLine[]; first: string | n
           <thead>
             <tr>
               <th scope="col">Run</th>
-              <th scope="col">Model</th>
+              <th scope="col" class="model">Model</th>
               <th scope="col">State</th>
               <th scope="col" class="n">
                 Scored
@@ -114,7 +114,7 @@ const RunRow = ({ run, first, alone }: { run: RunLine; first: string | null; alo
         </small>
         {run.problem && <small class="problem">{visible(run.problem)}</small>}
       </th>
-      <td>
+      <td class="model">
         <Theirs text={run.model || "–"} limit={40} />
       </td>
       <td>

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { request } from "../api";
 import { amount, count, decimal, number, percent } from "../format";
 import { useKeys, useReply } from "../hooks";
-import { Meter } from "../parts/charts";
+import { Labels, Meter } from "../parts/charts";
 import { Command, Notes, Panel, Scrolling } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { runPlace, taskPlace } from "../places";
@@ -47,6 +47,9 @@ export const SelectPage = ({ view, search }: { view: RunView; search: URLSearchP
   );
 };
 
+/** Half of a thumb, in rem: so far inside the slider its ends lie. */
+const THUMB = 0.75;
+
 const Band = ({ low, high, bars }: { low: number; high: number; bars: readonly Bar[] }) => {
   const [ends, setEnds] = useState<readonly [number, number]>([low, high]);
   useEffect(() => setEnds([low, high]), [low, high]);
@@ -71,6 +74,8 @@ const Band = ({ low, high, bars }: { low: number; high: number; bars: readonly B
       onChange={commit}
     />
   );
+  const inset = { marginInline: `calc(${50 / Math.max(1, bars.length)}% - ${THUMB}rem)` };
+  const names = bars.map((bar, at) => (bar.label.endsWith("%") ? bar.tick : `${Math.round((100 * at) / Math.max(1, bars.length - 1))} %`));
   return (
     <fieldset class="band">
       <legend>
@@ -90,17 +95,24 @@ const Band = ({ low, high, bars }: { low: number; high: number; bars: readonly B
           );
         })}
       </svg>
-      <div class="ends-slider">
+      {/* a thumb at a bar's rate stands below the middle of that bar */}
+      <div class="ends-slider" style={inset}>
         {slider(0, "Lowest pass rate")}
         {slider(1, "Highest pass rate")}
       </div>
+      <svg class="chart" width="100%" height="18" aria-hidden="true">
+        <Labels texts={names} width={100 / Math.max(1, bars.length)} y={12} />
+      </svg>
     </fieldset>
   );
 };
 
+/** Verdicts that are shown even of no task, as in the table of the command. */
+const USUAL_VERDICTS: ReadonlySet<string> = new Set(["kept", "too easy", "too hard", "undecided"]);
+
 const Verdicts = ({ selection }: { selection: Selection }) => (
   <dl class="key-figures">
-    {selection.verdicts.map((verdict) => (
+    {selection.verdicts.filter((verdict) => verdict.count > 0 || USUAL_VERDICTS.has(verdict.name)).map((verdict) => (
       <div key={verdict.name}>
         <dt>{visible(verdict.name)}</dt>
         <dd>
@@ -110,10 +122,10 @@ const Verdicts = ({ selection }: { selection: Selection }) => (
       </div>
     ))}
     <div>
-      <dt>Rollouts still needed</dt>
+      <dt>rollouts still needed</dt>
       <dd>
         {count(selection.more_rollouts)}
-        <small>to decide the undecided</small>
+        <small>to settle borderline tasks</small>
       </dd>
     </div>
   </dl>
@@ -145,7 +157,7 @@ const TaskTable = ({ tasks, run }: { tasks: Selection["tasks"]; run: string }) =
           <th scope="col" class="wide">
               <span class="hidden">Pass rate as a bar</span>
             </th>
-          <th scope="col" class="n">95 %</th>
+          <th scope="col" class="n">Interval, 90 %</th>
           <th scope="col" class="n">Scored</th>
           <th scope="col" class="n">Learnability</th>
           <th scope="col" class="n">Tokens</th>

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { request } from "../api";
-import { count, decimal, number, percent } from "../format";
+import { amount, bytes, count, decimal, number, percent } from "../format";
 import { useLines, useReply } from "../hooks";
 import { Brush, Strip } from "../parts/charts";
 import { ErrorBox, Theirs } from "../parts/common";
@@ -261,7 +261,7 @@ const Search = ({ run, query }: { run: string; query: string }) => {
     <>
       {error && <ErrorBox error={error} />}
       <p class="quiet" role="status">
-        {last ? `${count(hits.length)} hits in ${count(last.searched)} of ${count(last.candidates)} transcripts` : "Searching…"}
+        {last ? `${amount(hits.length, "hit")}; ${bytes(last.searched)} of ${amount(last.candidates, "transcript")} are read` : "Searching…"}
         {last?.limit_reached && "; there are more: narrow the query"}
         {last && !last.done && " …"}
       </p>

@@ -49,7 +49,7 @@ const Legend = ({ text }: { text: boolean }) => (
     <span>Log prob:</span>
     {[...STEPS, null].map((step, at) => (
       <span key={at} class={`token lp-${at}`}>
-        {step === null ? `below ${STEPS[at - 1]}` : `${step} and more`}
+        {step === null ? `below ${STEPS[at - 1]}` : at === 0 ? `${step} to 0` : `${step} to ${STEPS[at - 1]}`}
       </span>
     ))}
     <span class="token lp-none">none</span>
@@ -94,7 +94,7 @@ const Range = ({ turn, total, spot, first, chosen }: RangeProps) => {
     <Panel reply={reply}>
       {(range) => (
         <>
-          <DenseLine values={range.log_probs} start={range.start} label="Log prob by position; the list below has the numbers" title="position" />
+          <DenseLine values={range.log_probs} start={range.start} label="Log prob by position; the list below has the numbers" title="position of the token; up is its log prob" />
           <Cells range={range} turn={turn} chosen={chosen} />
           {total > SIZE && (
             <nav class="pages" aria-label={`Tokens of turn ${turn}`}>

@@ -61,7 +61,7 @@ const Grid = ({ scale, ticks }: { scale: Scale; ticks: readonly [number, string]
   </>
 );
 
-const Labels = ({ texts, width, y }: { texts: readonly string[]; width: number; y: number }) => {
+export const Labels = ({ texts, width, y }: { texts: readonly string[]; width: number; y: number }) => {
   const step = Math.ceil(texts.length / MOST_LABELS);
   const last = texts.length - 1;
   const places = texts.map((_, at) => at).filter((at) => at === last || (at % step === 0 && last - at > step / 2));
@@ -142,7 +142,7 @@ export const ColumnChart = ({ bars, tone, unit, title, label, link }: ColumnProp
   const wide = Math.min(width * 0.8, WIDEST_BAR);
   return (
     <Plot label={label} title={title} height={HEIGHT}>
-      <Grid scale={scale} ticks={ticks.map((tick) => [tick, count(tick)])} />
+      <Grid scale={scale} ticks={ticks.map((tick) => [tick, tick < 10_000 ? count(tick) : compact(tick)])} />
       {bars.map((bar, at) => {
         const height = bar.count ? Math.max(scale.bottom - scaled(scale, bar.count), LEAST_PIXELS) : 0;
         const tip = `${bar.label}: ${count(bar.count)} ${unit} (${percent(total ? bar.count / total : 0)})`;
@@ -396,13 +396,17 @@ export const Brush = ({ histogram, label, chosen, onChoose }: BrushProps) => {
   const bins = counts.length;
   const most = Math.max(1, ...all);
   const height = 54;
+  // bins of whole numbers end halfway between two of them
+  const isWhole = edges.every((edge) => Math.abs(edge % 1) === 0.5);
+  const lowOf = (at: number): number => (isWhole ? Math.ceil(edges[at] ?? 0) : (edges[at] ?? 0));
+  const highOf = (at: number): number => (isWhole ? Math.floor(edges[at + 1] ?? 0) : (edges[at + 1] ?? 0));
   const binAt = (event: PointerEvent): number => {
     const box = (event.currentTarget as Element).getBoundingClientRect();
     return Math.min(bins - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * bins)));
   };
   const rangeOf = (first: number, second: number): readonly [number, number] => {
     const [low, high] = [Math.min(first, second), Math.max(first, second)];
-    return [edges[low] ?? 0, edges[high + 1] ?? 0];
+    return [lowOf(low), highOf(high)];
   };
   const inside = (at: number): boolean => {
     if (drag) return at >= Math.min(...drag) && at <= Math.max(...drag);
@@ -411,8 +415,8 @@ export const Brush = ({ histogram, label, chosen, onChoose }: BrushProps) => {
   const [low, high] = chosen ?? [null, null];
   const change = (which: 0 | 1, text: string) => {
     if (text === "" && (which === 0 ? high : low) === null) return onChoose(null);
-    const next: [number, number] = [low ?? edges[0] ?? 0, high ?? edges[bins] ?? 0];
-    next[which] = text === "" ? (which === 0 ? (edges[0] ?? 0) : (edges[bins] ?? 0)) : Number(text);
+    const next: [number, number] = [low ?? lowOf(0), high ?? highOf(bins - 1)];
+    next[which] = text === "" ? (which === 0 ? lowOf(0) : highOf(bins - 1)) : Number(text);
     return onChoose(next);
   };
   return (
@@ -439,7 +443,8 @@ export const Brush = ({ histogram, label, chosen, onChoose }: BrushProps) => {
           const tall = (value: number) => (value ? Math.max(LEAST_PIXELS, (value / most) * (height - 2)) : 0);
           const [back, front] = [tall(all[at] ?? 0), tall(matching)];
           const [x, wide] = [pct((100 * at) / bins + 8 / bins), pct(84 / bins)];
-          const tip = `${number(edges[at])} to ${number(edges[at + 1])}: ${count(matching)} of ${count(all[at] ?? 0)}`;
+          const values = lowOf(at) === highOf(at) ? number(lowOf(at)) : `${number(lowOf(at))} to ${number(highOf(at))}`;
+          const tip = `${values}: ${count(matching)} of ${count(all[at] ?? 0)}`;
           return (
             <g key={at} data-tip={tip} class={inside(at) ? "in" : "out"}>
               <rect x={pct((100 * at) / bins)} y="0" width={pct(100 / bins)} height={height} class="hit" />
@@ -455,7 +460,7 @@ export const Brush = ({ histogram, label, chosen, onChoose }: BrushProps) => {
           type="number"
           step="any"
           aria-label={`${label} from`}
-          placeholder={number(edges[0])}
+          placeholder={number(lowOf(0))}
           value={low ?? ""}
           onChange={(event) => change(0, event.currentTarget.value)}
         />
@@ -470,7 +475,7 @@ export const Brush = ({ histogram, label, chosen, onChoose }: BrushProps) => {
           type="number"
           step="any"
           aria-label={`${label} to`}
-          placeholder={number(edges[bins])}
+          placeholder={number(highOf(bins - 1))}
           value={high ?? ""}
           onChange={(event) => change(1, event.currentTarget.value)}
         />

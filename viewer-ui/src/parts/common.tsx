@@ -13,6 +13,11 @@ export const Theirs = ({ text, limit = 200 }: { text: string; limit?: number }) 
   </bdi>
 );
 
+/** A sentence whose options stay whole: no line ends after their hyphens. */
+export const WithOptions = ({ text }: { text: string }) => (
+  <>{text.split(/(--[a-z][a-z-]*)/).map((part, at) => (at % 2 ? <code key={at} class="option">{part}</code> : part))}</>
+);
+
 /** Text of a file as a block, with its lines. */
 export const TheirBlock = ({ text, label }: { text: string; label: string }) => (
   <pre class="theirs" dir="auto" tabIndex={0} role="region" aria-label={label}>
@@ -170,7 +175,7 @@ export const Notes = ({ texts, title = "Note." }: { texts: readonly string[]; ti
       {texts.map((text) => (
         <li key={text}>
           <b>{title} </b>
-          {visible(text)}
+          <WithOptions text={visible(text)} />
         </li>
       ))}
     </ul>

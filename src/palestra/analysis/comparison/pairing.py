@@ -44,8 +44,8 @@ def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
         if with_compressed(inputs) is None:
             raise InputDataError(
                 f"the materialized inputs of {path} do not exist: {inputs}",
-                hint="keep the files of a run in one folder; the comparison needs the inputs to "
-                "know which rollouts were requested",
+                hint="keep the files of a run in one folder; for the output of reverify, copy the "
+                f"materialized inputs of the run that it read to {inputs}",
             )
     return side_of(load_run(None, rollouts, allow_partial=True), rollouts, name=name)
 

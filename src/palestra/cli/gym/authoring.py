@@ -46,6 +46,15 @@ CASE_S: Final = 60.0
 """How long the verification of one case may take, in seconds."""
 START_S: Final = 600.0
 HEADING: Final = "Config is valid."
+NEXT_COMMANDS: Final = (
+    "gym env test --resources-server {name}",
+    "gym env test {name}",
+    (
+        "gym eval run --resources-server {name} --model-type local_model --split example "
+        "--output results/{name}.jsonl"
+    ),
+)
+"""What to type after `env init` of a resources server."""
 
 
 class EnvTestArgs(Settings):
@@ -315,7 +324,7 @@ def init(invocation: Invocation, overrides: list[str]) -> int:
 
 def _init_server(overrides: list[str]) -> int:
     try:
-        return ng_init(overrides)
+        return ng_init(overrides, NEXT_COMMANDS)
     except ConfigError as error:
         if error.cause is not KnownCause.OUTPUT_EXISTS:
             raise

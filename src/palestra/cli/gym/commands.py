@@ -83,7 +83,7 @@ ENV: Final = (
     ),
     Command(
         "env", "resolve", "print the resolved configuration, with secrets masked",
-        f"{HERE}.servers:resolve", CONFIGS, replaces="ng_dump_config",
+        f"{HERE}.servers:resolve", (*CONFIGS, *SELECTED, *MODEL), replaces="ng_dump_config",
     ),
     Command(
         "env", "validate", "check a manifest or a configuration; nothing is started",
@@ -172,7 +172,14 @@ EVAL: Final = (
     ),
     Command(
         "eval", "profile", "statistics of the rewards of a run",
-        f"{HERE}.evaluation:profile", (INPUTS, ROLLOUTS), replaces="ng_reward_profile",
+        f"{HERE}.evaluation:profile",
+        (
+            INPUTS, ROLLOUTS,
+            switch(
+                "--allow-partial", "Profile a run that lacks rollouts.", "allow_partial_rollouts"
+            ),
+        ),
+        replaces="ng_reward_profile",
     ),
     Command(
         "eval", "reverify", "verify stored responses again",
@@ -186,6 +193,9 @@ EVAL: Final = (
                 "--judge-failed-only", "Only rollouts whose judge failed.", "judge_failed_only"
             ),
             switch("--append", "Add the rewards to the scored rows themselves.", "append"),
+            switch(
+                "--with-failures", "Also answers whose verification failed.", "with_failures"
+            ),
         ),
         runs_authors_code=True,
     ),

@@ -8,7 +8,7 @@ from palestra.cli.console import notice
 from palestra.cli.gym.driver import DRIVER, drive
 from palestra.cli.gym.grammar import Invocation, as_text
 from palestra.config import ConfigTree
-from palestra.settings import CollectArgs, InvalidSettings, args_from, load
+from palestra.settings import CollectArgs, InvalidSettings, SettingProblem, args_from, load
 from palestra.system import shown
 
 SPLIT: Final = "split"
@@ -45,8 +45,8 @@ def run(invocation: Invocation, overrides: list[str]) -> int:
     if not no_serve and settings.get(SPLIT) is None and settings.get(INPUT) is None:
         missing.insert(0, SPLIT)
     if missing:
-        raise InvalidSettings(
-            "; ".join(f"{name}: is required (--{name.split('_')[0]})" for name in missing),
+        raise InvalidSettings.of(
+            [SettingProblem(name, (), "is required", is_missing=True) for name in missing],
             hint="--no-serve takes --input and --output; without it, --split and --output",
         )
     args_from(CollectArgs, settings)  # before anything is downloaded

@@ -103,7 +103,11 @@ def _show_all(components: Sequence[InstalledComponent], what: str, *, as_json: b
         say_json([component.to_dict() for component in components])
     elif not components:
         say(f"no {what}")
-        notice(f"hint: searched in {', '.join(str(root) for root in search_roots())}")
+        elsewhere = ""
+        if what == LISTED["environments"]:
+            elsewhere = "; Palestra's own are resources servers: gym list resources-servers"
+        searched = ", ".join(str(root) for root in search_roots())
+        notice(f"hint: searched in {searched}{elsewhere}")
     else:
         print_table(
             ("name", "type", "domain", "description", "folder"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from palestra.cli.console import guarded, notice, say, show_error
+from palestra.cli.console import guarded, hint_of, notice, say, show_error
 from palestra.cli.flags import imported
 from palestra.cli.guard import fork_under_guard
 from palestra.cli.gym.commands import GROUPS, actions_of, command_at
@@ -142,7 +142,7 @@ def _exit_code(command: Command, invocation: Invocation) -> int:
         show_error(error)
         return 2
     except InvalidSettings as error:
-        show_error(_in_flags_of(command, error))
+        show_error(_in_flags_of(command, invocation, error))
         return 2
     except ConfigError as error:
         _show_config_error(error, as_json=invocation.json)
@@ -153,17 +153,19 @@ def _exit_code(command: Command, invocation: Invocation) -> int:
     return code
 
 
-def _in_flags_of(command: Command, error: InvalidSettings) -> ConfigError:
+def _in_flags_of(command: Command, invocation: Invocation, error: InvalidSettings) -> ConfigError:
     """Return the same error with the settings named by the flags that the command has for them."""
+    if not error.settings:
+        return error
     flags = {flag.setting: flag.names for flag in command.flags if flag.setting}
     problems = [replace(problem, flags=flags.get(problem.name, ())) for problem in error.settings]
-    if not problems or not all(problem.flags for problem in problems):
-        return error
-    return InvalidSettings.of(problems, hint=error.hint).in_words_of((), by_flags=True)
+    typed = [flag.names[0] for flag in command.flags if flag.key in invocation.flags]
+    by_flags = all(problem.flags for problem in problems if problem.is_missing)
+    return InvalidSettings.of(problems, hint=error.hint).in_words_of(typed, by_flags=by_flags)
 
 
 def _show_config_error(error: ConfigError, *, as_json: bool) -> None:
     """Print an error on standard output, or on standard error where only JSON may be on the other."""
     (notice if as_json else say)(f"Error: {error.message}")
-    if error.hint:
-        notice(f"hint: {error.hint}")
+    if hint := hint_of(error):
+        notice(f"hint: {hint}")

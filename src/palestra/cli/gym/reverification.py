@@ -39,6 +39,7 @@ class GymReverifyArgs(Settings):
     disable_aggregation: bool = False
     judge_failed_only: bool = False
     append: bool = False
+    with_failures: bool = False
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:
@@ -49,7 +50,12 @@ class GymReverifyArgs(Settings):
                 "append (--append) adds to the scored rows, so there is no output_jsonl_fpath"
             )
         if not self.append and self.output_jsonl_fpath is None:
-            raise ValueError("output_jsonl_fpath: is required (--output)")
+            raise ValueError("output_jsonl_fpath (--output) is required")
+        if self.with_failures and self.judge_failed_only:
+            raise ValueError(
+                "with_failures (--with-failures) and judge_failed_only (--judge-failed-only) "
+                "contradict each other"
+            )
         if self.judge_failed_only and self.resume_from_cache:
             raise ValueError(
                 "resume_from_cache (--resume) does nothing with judge_failed_only: run the command "
@@ -68,6 +74,7 @@ class GymReverifyArgs(Settings):
             force=self.force,
             overwrite=self.overwrite,
             resume=self.resume_from_cache,
+            with_failures=self.with_failures,
         )
 
 

@@ -17,10 +17,19 @@ from palestra.system import shown
 ENDPOINTS_WITHIN_S: Final = 600.0
 """How long `env start` waits for the endpoints of models, unless the configuration says otherwise."""
 
+HOW_TO_CONFIGURE: Final = (
+    "name what to start: --resources-server NAME --model-type NAME, or --config FILE"
+)
+
 
 def start(_invocation: Invocation, overrides: list[str]) -> int:
     """Start every server, wait for the endpoints of the models, and serve until the user stops."""
-    return run_fleet(overrides, ng=True, endpoints_within_s=ENDPOINTS_WITHIN_S)
+    return run_fleet(
+        overrides,
+        ng=True,
+        endpoints_within_s=ENDPOINTS_WITHIN_S,
+        how_to_configure=HOW_TO_CONFIGURE,
+    )
 
 
 def status(invocation: Invocation, overrides: list[str]) -> int:
@@ -45,7 +54,7 @@ def prefetch(_invocation: Invocation, overrides: list[str]) -> int:
     config = load(overrides, ng=True, require_all=False, required=())
     warn_all(config.warnings)
     if not config.instances:
-        raise ConfigError("no server instance is configured", hint="name config files: --config")
+        raise ConfigError("no server instance is configured", hint=HOW_TO_CONFIGURE)
     asyncio.run(_make_all(config))
     return 0
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import httpx2
 from huggingface_hub import HfApi, get_token, set_client_factory
+from huggingface_hub.constants import is_offline_mode
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -112,10 +113,14 @@ class Hub:
         """The `huggingface_hub` API client, with timeouts on every request."""
         longest_s = self.patience.answer_timeout_s
 
-        def hurry(request: httpx2.Request) -> None:
-            """Set timeouts on a request, because most calls of the library override the client's
-            timeouts with none.
+        def before(request: httpx2.Request) -> None:
+            """Refuse a request in offline mode, which the library checks in its own client only.
+
+            Set timeouts, because most calls of the library override the client's timeouts with
+            none.
             """
+            if is_offline_mode():
+                raise OfflineModeIsEnabled
             timeouts = request.extensions.get("timeout", {})
             request.extensions["timeout"] = {
                 phase: min(timeouts.get(phase) or longest_s, longest_s)
@@ -126,7 +131,7 @@ class Hub:
             lambda: httpx2.Client(
                 follow_redirects=True,
                 timeout=longest_s,
-                event_hooks={"request": [hurry], "response": [_look_at]},
+                event_hooks={"request": [before], "response": [_look_at]},
             )
         )
         # Its warnings quote addresses, which may be signed; ours say what matters.

@@ -15,6 +15,18 @@ MOST_LOST = 3
 cause."""
 
 
+def request_at_fault(lost: int, url: str, error: ConnectionFailed) -> ModelError:
+    """Return the error of a request over which `lost` connections broke, the last one at `url`. It
+    is not sent again, neither by its call nor by another attempt.
+    """
+    failure = ModelError(
+        f"{lost} connections broke over this request, the last one at {url}: {error.message}",
+        hint="this request may crash the endpoints: read their logs, and check the request's tools",
+    )
+    failure.retriable = False
+    return failure
+
+
 def url_of(base_url: str, path: str) -> str:
     """Return the URL of `path` below the base URL. A path that begins with `../` is at the server's
     root.
@@ -127,14 +139,7 @@ class FailoverRoute:
         self._endpoints.lost(endpoint, error.message)
         self._lost += error.was_sent
         if self._lost >= MOST_LOST:
-            failure = ModelError(
-                f"{self._lost} connections broke over this request, the last one at "
-                f"{endpoint.url}: {error.message}",
-                hint="this request may crash the endpoints: read their logs, and check the "
-                "request's tools",
-            )
-            failure.retriable = False
-            raise failure from error
+            raise request_at_fault(self._lost, endpoint.url, error) from error
 
     def _is_busy(self, endpoint: ProviderEndpoint, reply: HttpReply) -> bool:
         """Record the status for the endpoint. Returns whether it is busy, so that another one

@@ -19,7 +19,12 @@ from palestra.errors import (
 )
 from palestra.responses_api_models.chat.answers import ChatAnswerReader
 from palestra.responses_api_models.chat.endpoints import Endpoints, ProviderEndpoint
-from palestra.responses_api_models.chat.failover import FailoverRoute, url_of
+from palestra.responses_api_models.chat.failover import (
+    MOST_LOST,
+    FailoverRoute,
+    request_at_fault,
+    url_of,
+)
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
     provider_sentence,
@@ -186,15 +191,19 @@ class Upstream:
         if activity is not None:
             activity.now("upstream", f"the endpoint of {self._server} ({url_now()})")
         last: HttpReply | None = None
+        lost = 0
         patience = self._refusals.patience_of(current_call())
 
         async def remembered(remaining_s: float | None) -> HttpReply:
-            nonlocal last
+            nonlocal last, lost
             try:
                 last = await _noted(patience, send, remaining_s)
-            except ConnectionFailed:
+            except ConnectionFailed as error:
                 # What it said before is not why. (It is, when only the time ran out.)
                 last = None
+                lost += error.was_sent
+                if lost >= MOST_LOST and await self._is_alive(url_now()):
+                    raise request_at_fault(lost, url_now(), error) from error
                 raise
             if last.status == _TOO_MANY_REQUESTS:
                 self.answers.raise_hopeless(url_now(), last)
@@ -228,6 +237,16 @@ class Upstream:
         if reply.status < 300:
             return reply.body
         return self.answers.refused(url, reply)
+
+    async def _is_alive(self, url: str) -> bool:
+        """Whether anything answers at `url`, with any status."""
+        left_s = current_call().remaining_s()
+        timeout_s = PROBE_TIMEOUT_S if left_s is None else min(left_s, PROBE_TIMEOUT_S)
+        try:
+            await self._http.send(HttpRequest("GET", url, self._headers, timeout_s=timeout_s))
+        except CallError:
+            return False
+        return True
 
     def _words(self, body: bytes) -> str:
         """Return the provider's message as one short line; a proxy's message may be a whole page."""

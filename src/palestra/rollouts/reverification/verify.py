@@ -259,7 +259,8 @@ async def check_modes(client: ServerClient, servers: Collection[str], *, force: 
             ),
             hint='`reverify_mode = "stateless"` in the server\'s class says that its verify needs '
             'nothing but the request, "replay_tools" that the tool calls of the trajectory make '
-            "its session again; --force verifies with a freshly seeded session",
+            "its session again (a NeMo Gym server says it in its config class: `REVERIFY_MODE = "
+            "ReverifyMode.STATELESS`); --force verifies with a freshly seeded session",
         )
     return Sessions(replayed, turned, frozenset(bound))
 

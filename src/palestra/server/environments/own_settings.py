@@ -14,6 +14,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
+from palestra.settings import sentence_of
 
 
 def settings_of(cls: type[Any], base: type[Any]) -> dict[str, Any]:
@@ -64,8 +65,8 @@ def _converted(cls: type[Any], name: str, kind: Any, value: Any) -> Any:
             return str(value)
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
-        reasons = "; ".join(str(problem["msg"]) for problem in error.errors(include_url=False))
-        raise ConfigError(f"setting {name}={value!r} of {cls.__name__}: {reasons}") from None
+        reasons = " or ".join(sentence_of(problem) for problem in error.errors(include_url=False))
+        raise ConfigError(f"setting {name} of {cls.__name__} {reasons}, got {value!r}") from None
     except PydanticUserError as error:
         raise ConfigError(
             f"setting {name} of {cls.__name__} has a type that cannot be checked: {error}",

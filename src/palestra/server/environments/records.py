@@ -1,5 +1,6 @@
 """Read the rows that an environment's `data` names: a list, a file, a split of the hub, a function."""
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -9,6 +10,9 @@ from palestra.errors import InputDataError
 from palestra.schema import JsonObject
 
 HUB: Final = "hf:"
+HUB_DEADLINE_S: Final = 20.0
+"""How long the hub may fail without progress: a person waits for the run to begin."""
+logger: Final = logging.getLogger("palestra.server")
 _KINDS: Final = "a list of rows, a path, hf:org/name[@revision][:config][/split], or a function that yields rows"
 
 
@@ -61,9 +65,13 @@ def _mappings(rows: Iterable[Any], owner: str) -> Iterator[JsonObject]:
 
 def _named_rows(text: str, folder: Path, cache: Path) -> Iterator[JsonObject]:
     if text.startswith(HUB):
-        from palestra.datasets import HubReference, Sources
+        from palestra.datasets import HubReference, Sources, TransferPatience
 
-        path = Sources({}, os.environ).split(HubReference.parse(text), cache)
+        patience = TransferPatience(
+            HUB_DEADLINE_S, answer_timeout_s=HUB_DEADLINE_S, tell=logger.warning
+        )
+        sources = Sources({}, os.environ, patience=patience)
+        path = sources.split(HubReference.parse(text), cache)
     else:
         path = folder / Path(text).expanduser()
     yield from rows_in(path)

@@ -6,24 +6,23 @@ async with over_sample(client, requests, OverSampling(needed=7)) as batch:
 """
 
 import asyncio
-import itertools
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self, final
 
-from palestra.errors import InputDataError
 from palestra.training.batch import COMPLETED, INTENDED, cause_of
 from palestra.training.batch_metrics import BatchMeter, metrics_line
 from palestra.training.checks import instance_of, require
 from palestra.training.contract import RolloutSource, Submission
-from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts, NotEnoughSpread
+from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts
 from palestra.training.groups import Group
 from palestra.training.outcomes import Completed, Outcome
 from palestra.training.policies import OnIncomplete
 from palestra.training.requests import Key, RolloutRequest, requests_in
 from palestra.training.sampling.drawing import Drawing, DrawnGroup
+from palestra.training.sampling.queues import FreshGroups
 from palestra.training.sampling.rules import (
     FAILURES_SEEN,
     DynamicSampling,
@@ -64,7 +63,7 @@ def dynamic_sample(
     `deadline_s`: the time in which each group must end, from its start.
     """
     require("the rule", rule, instance_of(DynamicSampling, "a DynamicSampling(groups=64, …)"))
-    fresh = _Fresh(iter(queue), rule.checked())
+    fresh = FreshGroups(iter(queue), rule.checked())
     first = [request for group in fresh.first() for request in group]
     return GroupBatch(source, rule.members, first, fresh, deadline_s=deadline_s)
 
@@ -84,7 +83,7 @@ class GroupBatch:
         source: RolloutSource,
         rule: OverSampling,
         requests: Sequence[RolloutRequest],
-        fresh: "_Fresh | None" = None,
+        fresh: FreshGroups | None = None,
         *,
         deadline_s: float | None = None,
     ) -> None:
@@ -259,68 +258,3 @@ class _Part:
     drawing: Drawing
     requests: Sequence[RolloutRequest]
     task: asyncio.Task[None] | None = None
-
-
-@final
-class _Fresh:
-    """The groups of a queue that dynamic sampling uses."""
-
-    def __init__(self, queue: Iterator[Sequence[RolloutRequest]], rule: DynamicSampling) -> None:
-        self.rule = rule
-        self._queue = queue
-        self._taken = 0
-        self._queue_ended = False
-        self._names: set[int | str] = set()
-
-    def first(self) -> list[Sequence[RolloutRequest]]:
-        """Return the groups to start with. Raises InputDataError: the queue has too few."""
-        groups = list(itertools.islice(self._queue, self.rule.groups))
-        if len(groups) < self.rule.groups:
-            raise InputDataError(
-                f"the queue has {len(groups)} groups, and {self.rule.groups} are to be returned"
-            )
-        for group in groups:
-            self._check(group)
-        return groups
-
-    def next(self) -> Sequence[RolloutRequest] | None:
-        """Return a fresh group; None when the queue has ended or no more are allowed."""
-        if self._taken >= self.rule.max_fresh_groups:
-            return None
-        group = next(self._queue, None)
-        if group is None:
-            self._queue_ended = True
-            return None
-        self._taken += 1
-        return self._check(group)
-
-    def _check(self, group: Sequence[RolloutRequest]) -> Sequence[RolloutRequest]:
-        """Return a group of the queue. Raises InputDataError: it is not one group, or comes a
-        second time.
-        """
-        names = {request.group for request in requests_in(group)}
-        repeated = names & self._names
-        if len(names) > 1 or repeated:
-            listed = ", ".join(map(repr, sorted(names, key=str)))
-            raise InputDataError(
-                f"the queue returned group {listed} a second time in one batch"
-                if repeated
-                else f"the queue returned requests of {len(names)} groups together: {listed}",
-                hint="each item of the queue is the list of requests of one group, for one task",
-            )
-        self._names |= names
-        return group
-
-    def has_spread(self, group: Group) -> bool:
-        """Whether the rewards of a group differ."""
-        rewards = group.rewards
-        return max(rewards) - min(rewards) > self.rule.least_spread
-
-    def too_few(self, returned: int) -> NotEnoughSpread:
-        """Return the error for a batch with fewer groups than requested."""
-        return NotEnoughSpread(
-            requested_groups=self.rule.groups,
-            returned_groups=returned,
-            fresh_groups=self._taken,
-            queue_ended=self._queue_ended,
-        )

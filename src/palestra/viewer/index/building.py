@@ -102,12 +102,10 @@ class Builder:
         return source.path in self._packed
 
     def _look_for_files(self) -> None:
-        sources = {source.number: source for source in self._commit.sources}
-        for source in run_sources(self._outputs):
-            previous = sources.get(source.number)
-            if previous is None or not (
-                previous.offset or previous.is_finished or self._is_open(previous)
-            ):
+        # a file of which nothing was read may go: a run without failures removes its empty file
+        sources = {source.number: source for source in run_sources(self._outputs)}
+        for source in self._commit.sources:
+            if source.offset or source.is_finished or self._is_open(source):
                 sources[source.number] = source
         order = (Part.INPUT, Part.FAILURE, Part.RESULT)
         by_part = sorted(sources.values(), key=lambda s: (order.index(s.part), s.number))

@@ -882,6 +882,7 @@
 
   // src/parts/common.tsx
   var Theirs = ({ text, limit = 200 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > limit ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit) });
+  var WithOptions = ({ text }) => /* @__PURE__ */ a3($, { children: text.split(/(--[a-z][a-z-]*)/).map((part2, at) => at % 2 ? /* @__PURE__ */ a3("code", { class: "option", children: part2 }, at) : part2) });
   var TheirBlock = ({ text, label }) => /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", tabIndex: 0, role: "region", "aria-label": label, children: visible(text) });
   var ErrorBox = ({ error }) => {
     const { hint, where, layer, nearest, position } = error.reply;
@@ -971,7 +972,7 @@
       title2,
       " "
     ] }),
-    visible(text)
+    /* @__PURE__ */ a3(WithOptions, { text: visible(text) })
   ] }, text)) });
   var Tip = () => {
     const [tip, setTip] = d2(null);
@@ -1102,7 +1103,7 @@
     /* @__PURE__ */ a3("tbody", { children: about.files.map((file) => /* @__PURE__ */ a3("tr", { children: [
       /* @__PURE__ */ a3("th", { scope: "row", children: visible(file.role) }),
       /* @__PURE__ */ a3("td", { class: "text", children: /* @__PURE__ */ a3(Theirs, { text: file.path, limit: 300 }) }),
-      /* @__PURE__ */ a3("td", { class: "n", children: file.bytes === null ? "not there" : bytes(file.bytes) }),
+      /* @__PURE__ */ a3("td", { class: "n", children: file.bytes === null ? /* @__PURE__ */ a3("span", { class: "quiet", children: "not there" }) : bytes(file.bytes) }),
       /* @__PURE__ */ a3("td", { class: "n", children: file.lines === null ? "" : count(file.lines) }),
       /* @__PURE__ */ a3("td", { class: "nowrap", children: file.modified_at === null ? "" : moment(file.modified_at) })
     ] }, `${file.role} ${file.path}`)) })
@@ -1337,7 +1338,7 @@
     const width = 100 / bars.length;
     const wide = Math.min(width * 0.8, WIDEST_BAR);
     return /* @__PURE__ */ a3(Plot, { label, title: title2, height: HEIGHT, children: [
-      /* @__PURE__ */ a3(Grid2, { scale, ticks: ticks.map((tick) => [tick, count(tick)]) }),
+      /* @__PURE__ */ a3(Grid2, { scale, ticks: ticks.map((tick) => [tick, tick < 1e4 ? count(tick) : compact(tick)]) }),
       bars.map((bar, at) => {
         const height = bar.count ? Math.max(scale.bottom - scaled(scale, bar.count), LEAST_PIXELS) : 0;
         const tip = `${bar.label}: ${count(bar.count)} ${unit} (${percent(total ? bar.count / total : 0)})`;
@@ -1480,13 +1481,16 @@
     const bins = counts.length;
     const most = Math.max(1, ...all);
     const height = 54;
+    const isWhole = edges.every((edge) => Math.abs(edge % 1) === 0.5);
+    const lowOf = (at) => isWhole ? Math.ceil(edges[at] ?? 0) : edges[at] ?? 0;
+    const highOf = (at) => isWhole ? Math.floor(edges[at + 1] ?? 0) : edges[at + 1] ?? 0;
     const binAt = (event) => {
       const box = event.currentTarget.getBoundingClientRect();
       return Math.min(bins - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * bins)));
     };
     const rangeOf2 = (first, second) => {
       const [low2, high2] = [Math.min(first, second), Math.max(first, second)];
-      return [edges[low2] ?? 0, edges[high2 + 1] ?? 0];
+      return [lowOf(low2), highOf(high2)];
     };
     const inside = (at) => {
       if (drag) return at >= Math.min(...drag) && at <= Math.max(...drag);
@@ -1495,8 +1499,8 @@
     const [low, high] = chosen ?? [null, null];
     const change = (which, text) => {
       if (text === "" && (which === 0 ? high : low) === null) return onChoose(null);
-      const next = [low ?? edges[0] ?? 0, high ?? edges[bins] ?? 0];
-      next[which] = text === "" ? which === 0 ? edges[0] ?? 0 : edges[bins] ?? 0 : Number(text);
+      const next = [low ?? lowOf(0), high ?? highOf(bins - 1)];
+      next[which] = text === "" ? which === 0 ? lowOf(0) : highOf(bins - 1) : Number(text);
       return onChoose(next);
     };
     return /* @__PURE__ */ a3("fieldset", { class: "brush", children: [
@@ -1529,7 +1533,8 @@
               const tall = (value) => value ? Math.max(LEAST_PIXELS, value / most * (height - 2)) : 0;
               const [back, front] = [tall(all[at] ?? 0), tall(matching)];
               const [x2, wide] = [pct(100 * at / bins + 8 / bins), pct(84 / bins)];
-              const tip = `${number(edges[at])} to ${number(edges[at + 1])}: ${count(matching)} of ${count(all[at] ?? 0)}`;
+              const values = lowOf(at) === highOf(at) ? number(lowOf(at)) : `${number(lowOf(at))} to ${number(highOf(at))}`;
+              const tip = `${values}: ${count(matching)} of ${count(all[at] ?? 0)}`;
               return /* @__PURE__ */ a3("g", { "data-tip": tip, class: inside(at) ? "in" : "out", children: [
                 /* @__PURE__ */ a3("rect", { x: pct(100 * at / bins), y: "0", width: pct(100 / bins), height, class: "hit" }),
                 /* @__PURE__ */ a3("rect", { x: x2, y: height - back, width: wide, height: back, class: "bar quiet" }),
@@ -1547,7 +1552,7 @@
             type: "number",
             step: "any",
             "aria-label": `${label} from`,
-            placeholder: number(edges[0]),
+            placeholder: number(lowOf(0)),
             value: low ?? "",
             onChange: (event) => change(0, event.currentTarget.value)
           }
@@ -1559,7 +1564,7 @@
             type: "number",
             step: "any",
             "aria-label": `${label} to`,
-            placeholder: number(edges[bins]),
+            placeholder: number(highOf(bins - 1)),
             value: high ?? "",
             onChange: (event) => change(1, event.currentTarget.value)
           }
@@ -1586,6 +1591,7 @@
   // src/parts/query.tsx
   var setQuery = (query) => setParameters({ q: query || null, offset: null }, { replace: false });
   var EXAMPLES = ["outcome:scored reward<1", 'tokens.out>2000 -"boxed"', "pass_rate:0.1..0.9", 'text:"division by zero"'];
+  var PLACEHOLDERS = { tasks: "pass_rate:0.1..0.9 family:algebra", "compared tasks": "delta<0 family:algebra" };
   var QueryBox = ({ query, error, place }) => {
     const [text, setText] = d2(query);
     const input = T2(null);
@@ -1615,7 +1621,7 @@
               type: "search",
               spellcheck: false,
               autocomplete: "off",
-              placeholder: EXAMPLES[0] ?? "",
+              placeholder: PLACEHOLDERS[place] ?? EXAMPLES[0] ?? "",
               value: text,
               "aria-invalid": Boolean(bad),
               "aria-describedby": bad ? "query-error" : void 0,
@@ -1963,7 +1969,7 @@
           ". A failure is not a reward of 0: it counts in no mean."
         ] }),
         tree.consequences.map((text) => /* @__PURE__ */ a3("p", { children: visible(text) }, text)),
-        /* @__PURE__ */ a3("div", { class: "failure-tree", children: tree.nodes.map((node) => /* @__PURE__ */ a3(Node, { node, run: view.id, isOpen: tree.nodes.length <= 4 }, node.name)) }),
+        /* @__PURE__ */ a3("div", { class: "failure-tree", children: tree.nodes.map((node) => /* @__PURE__ */ a3(Node, { node, parent: null, run: view.id, isOpen: tree.nodes.length <= 4 }, node.name)) }),
         tree.findings.length > 0 && /* @__PURE__ */ a3($, { children: [
           /* @__PURE__ */ a3("h2", { class: "section", children: "What the doctor says" }),
           /* @__PURE__ */ a3("ul", { class: "doctor", children: tree.findings.map((finding, at) => /* @__PURE__ */ a3(Finding, { finding, run: view.id }, at)) })
@@ -1972,24 +1978,26 @@
     ] });
   };
   var LEVELS = { class: "", layer: "layer ", cause: "cause: ", message: "" };
-  var Node = ({ node, run, isOpen }) => /* @__PURE__ */ a3("details", { class: `node ${node.level}`, open: isOpen, children: [
+  var Node = ({ node, parent, run, isOpen }) => /* @__PURE__ */ a3("details", { class: `node ${node.level}`, open: isOpen, children: [
     /* @__PURE__ */ a3("summary", { "data-row": true, children: [
       /* @__PURE__ */ a3("span", { class: "node-name", children: [
         LEVELS[node.level],
-        node.level === "message" ? /* @__PURE__ */ a3(Theirs, { text: node.name || "(no message)", limit: 240 }) : /* @__PURE__ */ a3("b", { children: visible(node.name) || "not known" })
+        node.level === "message" ? /* @__PURE__ */ a3(Theirs, { text: node.name || "(no message)", limit: 240 }) : /* @__PURE__ */ a3("b", { children: visible(node.name) || "not recorded" })
       ] }),
-      /* @__PURE__ */ a3("span", { class: "n", children: amount(node.attempts, "attempt") }),
-      /* @__PURE__ */ a3("span", { class: "n", children: amount(node.rollouts, "rollout") }),
-      /* @__PURE__ */ a3("span", { class: "n", children: node.without_score > 0 ? `${count(node.without_score)} without a score` : "all scored later" })
+      node.attempts !== parent?.attempts && /* @__PURE__ */ a3($, { children: [
+        /* @__PURE__ */ a3("span", { class: "n", children: amount(node.attempts, "attempt") }),
+        /* @__PURE__ */ a3("span", { class: "n", children: amount(node.rollouts, "rollout") }),
+        /* @__PURE__ */ a3("span", { class: "n", children: node.without_score > 0 ? `${count(node.without_score)} without a score` : "all scored later" })
+      ] })
     ] }),
     /* @__PURE__ */ a3("div", { class: "node-body", children: [
-      node.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: node.likely_cause, limit: 1e3 }) }),
-      node.next_action && /* @__PURE__ */ a3("p", { children: [
+      node.likely_cause && node.likely_cause !== parent?.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: node.likely_cause, limit: 1e3 }) }),
+      node.next_action && node.next_action !== parent?.next_action && /* @__PURE__ */ a3("p", { children: [
         /* @__PURE__ */ a3("b", { children: "Next: " }),
         /* @__PURE__ */ a3(Theirs, { text: node.next_action, limit: 1e3 })
       ] }),
-      node.query && node.level !== "message" && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", node.query), children: "All its rollouts" }) }),
-      node.nodes.map((inner) => /* @__PURE__ */ a3(Node, { node: inner, run, isOpen: node.nodes.length <= 3 }, `${inner.level} ${inner.name}`)),
+      node.query && node.level !== "message" && node.attempts !== parent?.attempts && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", node.query), children: "All its rollouts" }) }),
+      node.nodes.map((inner) => /* @__PURE__ */ a3(Node, { node: inner, parent: node, run, isOpen: node.nodes.length <= 3 }, `${inner.level} ${inner.name}`)),
       node.rows.length > 0 && /* @__PURE__ */ a3("p", { class: "links", children: [
         node.rows.map((row) => /* @__PURE__ */ a3("a", { href: rolloutPlace(run, row.task, row.rollout, { row: row.row }), "data-tip": row.kept ? "its answer was kept" : `attempt ${row.attempt}`, children: [
           visible(keyText(row.task, row.rollout, row.row)),
@@ -4043,6 +4051,7 @@
   };
   var Conversation = ({ spot, target, markdown, hits, hit }) => {
     const first = useReply(request("outline", spot.places, { row: spot.row, start: 0 }));
+    const late = useLate(first.loading);
     const [pages, setPages] = d2(/* @__PURE__ */ new Map());
     const [error, setError] = d2(null);
     const asked = T2(/* @__PURE__ */ new Set());
@@ -4089,8 +4098,9 @@
     useKeys({ j: () => move(1), k: () => move(-1) });
     return /* @__PURE__ */ a3($, { children: [
       (first.error ?? error) && /* @__PURE__ */ a3(ErrorBox, { error: first.error ?? error }),
+      late && !first.data && !first.error && /* @__PURE__ */ a3("p", { class: "quiet waiting", children: "Reading the transcript…" }),
       first.data && total === 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: "This row holds no conversation." }),
-      /* @__PURE__ */ a3("ol", { class: "conversation", ref: list, style: { height: `${view.getTotalSize()}px` }, "aria-label": `Conversation of ${count(total)} items`, children: shown.map((place) => {
+      /* @__PURE__ */ a3("ol", { class: "conversation", "aria-busy": first.loading, ref: list, style: { height: `${view.getTotalSize()}px` }, "aria-label": `Conversation of ${count(total)} items`, children: shown.map((place) => {
         const item = itemAt(place.index);
         return /* @__PURE__ */ a3(
           "li",
@@ -4377,7 +4387,7 @@
   };
   var Legend = ({ text }) => /* @__PURE__ */ a3("p", { class: "legend token-legend", children: [
     /* @__PURE__ */ a3("span", { children: "Log prob:" }),
-    [...STEPS, null].map((step, at) => /* @__PURE__ */ a3("span", { class: `token lp-${at}`, children: step === null ? `below ${STEPS[at - 1]}` : `${step} and more` }, at)),
+    [...STEPS, null].map((step, at) => /* @__PURE__ */ a3("span", { class: `token lp-${at}`, children: step === null ? `below ${STEPS[at - 1]}` : at === 0 ? `${step} to 0` : `${step} to ${STEPS[at - 1]}` }, at)),
     /* @__PURE__ */ a3("span", { class: "token lp-none", children: "none" }),
     /* @__PURE__ */ a3("span", { children: [
       /* @__PURE__ */ a3("span", { class: "token lp-none trained", children: "underlined" }),
@@ -4415,7 +4425,7 @@
     const [start, setStart] = d2(Math.floor(first / SIZE2) * SIZE2);
     const reply = useReply(request("tokenRange", { ...spot.places, turn }, { row: spot.row, start }));
     return /* @__PURE__ */ a3(Panel, { reply, children: (range) => /* @__PURE__ */ a3($, { children: [
-      /* @__PURE__ */ a3(DenseLine, { values: range.log_probs, start: range.start, label: "Log prob by position; the list below has the numbers", title: "position" }),
+      /* @__PURE__ */ a3(DenseLine, { values: range.log_probs, start: range.start, label: "Log prob by position; the list below has the numbers", title: "position of the token; up is its log prob" }),
       /* @__PURE__ */ a3(Cells, { range, turn, chosen }),
       total > SIZE2 && /* @__PURE__ */ a3("nav", { class: "pages", "aria-label": `Tokens of turn ${turn}`, children: [
         /* @__PURE__ */ a3("button", { type: "button", disabled: start === 0, onClick: () => setStart(Math.max(0, start - SIZE2)), children: "Previous" }),
@@ -4568,7 +4578,7 @@
         head.marks.map((mark) => /* @__PURE__ */ a3("span", { class: "problem", children: visible(mark) }, mark))
       ] }),
       members.length > 1 && /* @__PURE__ */ a3("nav", { class: "siblings", "aria-label": "Rollouts of this task", children: [
-        /* @__PURE__ */ a3("span", { class: "quiet", children: "Group:" }),
+        /* @__PURE__ */ a3("span", { class: "quiet", children: "Rollouts and rewards of the group:" }),
         members.map((member) => /* @__PURE__ */ a3(
           "a",
           {
@@ -4577,7 +4587,7 @@
             class: member.reward === null ? "bad" : void 0,
             children: [
               member.rollout ?? `row ${member.row}`,
-              " ",
+              ": ",
               /* @__PURE__ */ a3("b", { children: member.reward === null ? "–" : number(member.reward) })
             ]
           },
@@ -4873,13 +4883,14 @@
     const { id, page: page2, live } = view;
     const figures = useReply(request("figures", { run: id }), { tick: view.tick });
     const again = figures.again;
+    const isRunning = live?.run.state === "running";
     A2(() => {
       if (live?.changed) again();
     }, [live, again]);
     return /* @__PURE__ */ a3($, { children: [
       page2.data && /* @__PURE__ */ a3(Head, { page: page2.data }),
-      live && live.run.state === "running" && /* @__PURE__ */ a3(LivePanel, { live, run: id }),
-      /* @__PURE__ */ a3(Panel, { reply: figures, class: "first", children: (data) => data.figures ? /* @__PURE__ */ a3(FigureParts, { figures: data.figures, run: id }) : /* @__PURE__ */ a3(Notes, { texts: [data.absent || "Nothing is scored yet."], title: "No figures." }) })
+      isRunning && /* @__PURE__ */ a3(LivePanel, { live, run: id }),
+      /* @__PURE__ */ a3(Panel, { reply: figures, class: "first", children: (data) => data.figures ? /* @__PURE__ */ a3(FigureParts, { figures: data.figures, run: id, isRunning }) : /* @__PURE__ */ a3(Notes, { texts: [data.absent || "Nothing is scored yet."], title: "No figures." }) })
     ] });
   };
   var Head = ({ page: page2 }) => /* @__PURE__ */ a3($, { children: [
@@ -4974,21 +4985,21 @@
       /* @__PURE__ */ a3("small", { children: note })
     ] })
   ] });
-  var FigureParts = ({ figures, run }) => /* @__PURE__ */ a3($, { children: [
+  var FigureParts = ({ figures, run, isRunning }) => /* @__PURE__ */ a3($, { children: [
     /* @__PURE__ */ a3("dl", { class: "key-figures", children: figures.key_figures.map((figure) => /* @__PURE__ */ a3(Key, { name: figure.name, value: figure.value, note: figure.note }, figure.name)) }),
     /* @__PURE__ */ a3(Solved, { figures, run }),
-    /* @__PURE__ */ a3("ul", { class: "findings", children: figures.findings.map((remark) => /* @__PURE__ */ a3("li", { children: [
+    /* @__PURE__ */ a3("ul", { class: "findings", children: figures.findings.filter((remark) => !isRunning || !remark.text.includes("--resume")).map((remark) => /* @__PURE__ */ a3("li", { children: [
       /* @__PURE__ */ a3("b", { children: [
         visible(remark.head),
         " "
       ] }),
-      visible(remark.text)
+      /* @__PURE__ */ a3(WithOptions, { text: visible(remark.text) })
     ] }, remark.head)) }),
     /* @__PURE__ */ a3(Notes, { texts: figures.notices }),
     /* @__PURE__ */ a3("h2", { class: "section", children: "What the rewards say" }),
     /* @__PURE__ */ a3("div", { class: "figures", children: /* @__PURE__ */ a3(Charts, { figures, run }) }),
     /* @__PURE__ */ a3("h2", { class: "section", children: "How the requests ended" }),
-    /* @__PURE__ */ a3(Outcomes, { lines: figures.outcomes, run }),
+    /* @__PURE__ */ a3(Outcomes, { lines: figures.outcomes, run, isRunning }),
     figures.groups.length > 1 && /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3("h2", { class: "section", children: [
         "By ",
@@ -5034,7 +5045,7 @@
         {
           bars: figures.pass_rates,
           unit: "tasks",
-          title: "pass rate",
+          title: figures.pass_rates[last]?.label.endsWith("%") ? "pass rate up to, percent" : `rollouts solved, of ${last}`,
           label: "Tasks by pass rate",
           link,
           tone: (_3, at) => at === 0 ? "never" : at === last ? "always" : "sometimes"
@@ -5074,7 +5085,8 @@
       )
     ] });
   };
-  var Outcomes = ({ lines, run }) => /* @__PURE__ */ a3(Scrolling, { label: "How the requests ended", children: /* @__PURE__ */ a3("table", { id: "outcomes", children: [
+  var NO_TRACE = "no trace";
+  var Outcomes = ({ lines, run, isRunning }) => /* @__PURE__ */ a3(Scrolling, { label: "How the requests ended", children: /* @__PURE__ */ a3("table", { id: "outcomes", children: [
     /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
       /* @__PURE__ */ a3("th", { scope: "col", children: "Outcome" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "wide", children: /* @__PURE__ */ a3("span", { class: "hidden", children: "Share as a bar" }) }),
@@ -5082,13 +5094,17 @@
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Share" }),
       /* @__PURE__ */ a3("th", { scope: "col", children: "Meaning" })
     ] }) }),
-    /* @__PURE__ */ a3("tbody", { children: lines.map((line) => /* @__PURE__ */ a3("tr", { "data-row": true, children: [
-      /* @__PURE__ */ a3("th", { scope: "row", children: line.query && line.count ? /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", line.query), children: line.name }) : line.name }),
-      /* @__PURE__ */ a3("td", { class: "wide", children: /* @__PURE__ */ a3(Meter, { share: line.share, tone: line.name === "scored" ? "plain" : "never" }) }),
-      /* @__PURE__ */ a3("td", { class: "n", children: count(line.count) }),
-      /* @__PURE__ */ a3("td", { class: "n", children: percent(line.share) }),
-      /* @__PURE__ */ a3("td", { class: "quiet", children: visible(line.meaning) })
-    ] }, line.name)) })
+    /* @__PURE__ */ a3("tbody", { children: lines.map((line) => {
+      const isAhead = isRunning && line.name === NO_TRACE;
+      const name = isAhead ? "not ended yet" : line.name;
+      return /* @__PURE__ */ a3("tr", { "data-row": true, children: [
+        /* @__PURE__ */ a3("th", { scope: "row", children: line.query && line.count ? /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", line.query), children: name }) : name }),
+        /* @__PURE__ */ a3("td", { class: "wide", children: /* @__PURE__ */ a3(Meter, { share: line.share, tone: line.name === "scored" ? "plain" : isAhead ? "quiet" : "never" }) }),
+        /* @__PURE__ */ a3("td", { class: "n", children: count(line.count) }),
+        /* @__PURE__ */ a3("td", { class: "n", children: percent(line.share) }),
+        /* @__PURE__ */ a3("td", { class: "quiet", children: isAhead ? "in flight, or not started" : visible(line.meaning) })
+      ] }, line.name);
+    }) })
   ] }) });
   var Groups = ({ groups, run, binary, title: title2 }) => {
     const mostK = Math.max(1, ...groups.map((group) => group.best_k));
@@ -5188,7 +5204,7 @@
       /* @__PURE__ */ a3("div", { class: "scrolling", tabIndex: 0, role: "region", "aria-label": "Runs", children: /* @__PURE__ */ a3("table", { class: "runs", children: [
         /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
           /* @__PURE__ */ a3("th", { scope: "col", children: "Run" }),
-          /* @__PURE__ */ a3("th", { scope: "col", children: "Model" }),
+          /* @__PURE__ */ a3("th", { scope: "col", class: "model", children: "Model" }),
           /* @__PURE__ */ a3("th", { scope: "col", children: "State" }),
           /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Scored" }),
           /* @__PURE__ */ a3("th", { scope: "col", class: "meter-cell", children: /* @__PURE__ */ a3("span", { class: "hidden", children: "Coverage" }) }),
@@ -5215,7 +5231,7 @@
         /* @__PURE__ */ a3("small", { children: /* @__PURE__ */ a3(Theirs, { text: run.path, limit: 90 }) }),
         run.problem && /* @__PURE__ */ a3("small", { class: "problem", children: visible(run.problem) })
       ] }),
-      /* @__PURE__ */ a3("td", { children: /* @__PURE__ */ a3(Theirs, { text: run.model || "–", limit: 40 }) }),
+      /* @__PURE__ */ a3("td", { class: "model", children: /* @__PURE__ */ a3(Theirs, { text: run.model || "–", limit: 40 }) }),
       /* @__PURE__ */ a3("td", { children: [
         /* @__PURE__ */ a3("span", { class: `state ${run.state}`, children: STATES[run.state] }),
         run.state === "running" && /* @__PURE__ */ a3("small", { children: [
@@ -5271,6 +5287,7 @@
       ] }) })
     ] });
   };
+  var THUMB = 0.75;
   var Band = ({ low, high, bars }) => {
     const [ends, setEnds] = d2([low, high]);
     A2(() => setEnds([low, high]), [low, high]);
@@ -5296,6 +5313,8 @@
         onChange: commit
       }
     );
+    const inset = { marginInline: `calc(${50 / Math.max(1, bars.length)}% - ${THUMB}rem)` };
+    const names = bars.map((bar, at) => bar.label.endsWith("%") ? bar.tick : `${Math.round(100 * at / Math.max(1, bars.length - 1))} %`);
     return /* @__PURE__ */ a3("fieldset", { class: "band", children: [
       /* @__PURE__ */ a3("legend", { children: [
         "Pass rate from ",
@@ -5313,14 +5332,16 @@
           /* @__PURE__ */ a3("rect", { x: `${at * width + width * 0.1}%`, y: 90 - height, width: `${width * 0.8}%`, height, class: `bar ${isIn ? "sometimes" : "quiet"}` })
         ] }, at);
       }) }),
-      /* @__PURE__ */ a3("div", { class: "ends-slider", children: [
+      /* @__PURE__ */ a3("div", { class: "ends-slider", style: inset, children: [
         slider(0, "Lowest pass rate"),
         slider(1, "Highest pass rate")
-      ] })
+      ] }),
+      /* @__PURE__ */ a3("svg", { class: "chart", width: "100%", height: "18", "aria-hidden": "true", children: /* @__PURE__ */ a3(Labels, { texts: names, width: 100 / Math.max(1, bars.length), y: 12 }) })
     ] });
   };
+  var USUAL_VERDICTS = /* @__PURE__ */ new Set(["kept", "too easy", "too hard", "undecided"]);
   var Verdicts = ({ selection }) => /* @__PURE__ */ a3("dl", { class: "key-figures", children: [
-    selection.verdicts.map((verdict) => /* @__PURE__ */ a3("div", { children: [
+    selection.verdicts.filter((verdict) => verdict.count > 0 || USUAL_VERDICTS.has(verdict.name)).map((verdict) => /* @__PURE__ */ a3("div", { children: [
       /* @__PURE__ */ a3("dt", { children: visible(verdict.name) }),
       /* @__PURE__ */ a3("dd", { children: [
         count(verdict.count),
@@ -5331,10 +5352,10 @@
       ] })
     ] }, verdict.name)),
     /* @__PURE__ */ a3("div", { children: [
-      /* @__PURE__ */ a3("dt", { children: "Rollouts still needed" }),
+      /* @__PURE__ */ a3("dt", { children: "rollouts still needed" }),
       /* @__PURE__ */ a3("dd", { children: [
         count(selection.more_rollouts),
-        /* @__PURE__ */ a3("small", { children: "to decide the undecided" })
+        /* @__PURE__ */ a3("small", { children: "to settle borderline tasks" })
       ] })
     ] })
   ] });
@@ -5355,7 +5376,7 @@
       /* @__PURE__ */ a3("th", { scope: "col", children: "Verdict" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Pass rate" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "wide", children: /* @__PURE__ */ a3("span", { class: "hidden", children: "Pass rate as a bar" }) }),
-      /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "95 %" }),
+      /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Interval, 90 %" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Scored" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Learnability" }),
       /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Tokens" }),
@@ -5555,7 +5576,7 @@
     return /* @__PURE__ */ a3($, { children: [
       error && /* @__PURE__ */ a3(ErrorBox, { error }),
       /* @__PURE__ */ a3("p", { class: "quiet", role: "status", children: [
-        last ? `${count(hits.length)} hits in ${count(last.searched)} of ${count(last.candidates)} transcripts` : "Searching…",
+        last ? `${amount(hits.length, "hit")}; ${bytes(last.searched)} of ${amount(last.candidates, "transcript")} are read` : "Searching…",
         last?.limit_reached && "; there are more: narrow the query",
         last && !last.done && " …"
       ] }),
