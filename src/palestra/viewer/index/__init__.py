@@ -10,6 +10,7 @@ table of one snapshot; keys (task, rollout) stay the same between snapshots, row
 """
 
 from palestra.viewer.index.opening import forget, open_index
+from palestra.viewer.index.outcome_lines import row_of_outcome
 from palestra.viewer.index.outline import (
     Item,
     Outline,
@@ -47,5 +48,6 @@ __all__ = [
     "outline",
     "read_item",
     "read_row",
+    "row_of_outcome",
     "text_range",
 ]

@@ -10,6 +10,7 @@ from palestra.schema import MAX_ROW_BYTES
 from palestra.viewer.index.commits import MOST_PROBLEMS, BadLine, Commit
 from palestra.viewer.index.extraction import Extraction, IndexedObject
 from palestra.viewer.index.lines import LineBlock, line_blocks
+from palestra.viewer.index.outcome_lines import is_failed, is_outcome, row_of_outcome
 from palestra.viewer.index.packed import CopyingReader, ReadFailed
 from palestra.viewer.index.places import Part
 from palestra.viewer.index.sources import Source, Watched, run_sources
@@ -148,19 +149,49 @@ class Builder:
             limit = f"{block.too_long:,} bytes; the limit of a row is {MAX_ROW_BYTES:,}"
             self._note(source, block.first_line, limit)
         else:
-            lines = range(block.first_line, block.first_line + block.lines)
-            rows = self._readers[source.part].decode(
-                Path(source.path),
-                block.texts,
-                lines,
-                block.offsets,
-                lambda line, text: self._note(source, line, _reason(text)),
-            )
-            if len(rows):
-                self._add(source, rows)
+            if source.part is Part.RESULT and source.line == 1:
+                source.is_outcomes = any(map(is_outcome, block.texts[:1]))
+            if source.is_outcomes:
+                self._take_outcomes(source, block)
+            else:
+                lines = range(block.first_line, block.first_line + block.lines)
+                self._add(source, self._decoded(source, block.texts, lines, block.offsets))
         source.offset, source.line = block.end, block.first_line + block.lines
 
+    def _decoded(
+        self, source: Source, texts: Sequence[bytes], lines: Sequence[int], offsets: Sequence[int]
+    ) -> RowBlock:
+        return self._readers[source.part].decode(
+            Path(source.path),
+            texts,
+            lines,
+            offsets,
+            lambda line, text: self._note(source, line, _reason(text)),
+        )
+
+    def _take_outcomes(self, source: Source, block: LineBlock) -> None:
+        """Add the rows of lines that are outcomes of training: results and failed attempts."""
+        lengths = dict(zip(block.offsets, map(len, block.texts), strict=True))
+        failed = [is_failed(text) for text in block.texts]
+        for is_failure in (False, True):
+            at = [position for position, flag in enumerate(failed) if flag is is_failure]
+            rows = self._decoded(
+                source,
+                [row_of_outcome(block.texts[position]) for position in at],
+                [block.first_line + position for position in at],
+                [block.offsets[position] for position in at],
+            )
+            line_lengths = [lengths[offset] for offset in rows.offsets]
+            if len(rows) and is_failure:
+                self._extraction.failures(rows, source.number, lengths=line_lengths)
+            elif len(rows):
+                self._extraction.results(
+                    rows, source.number, with_prompts=True, lengths=line_lengths
+                )
+
     def _add(self, source: Source, rows: RowBlock) -> None:
+        if not len(rows):
+            return
         match source.part:
             case Part.INPUT:
                 self._extraction.inputs(rows, source.number)

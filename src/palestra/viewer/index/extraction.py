@@ -247,10 +247,19 @@ class Extraction:
         self._tables["inputs"].add(len(block), keys)
         self._prompts(block, keys["task"])
 
-    def results(self, block: RowBlock, file: int, *, with_prompts: bool) -> None:
-        """Add scored rows. `with_prompts`: the run has no materialized inputs."""
+    def results(
+        self,
+        block: RowBlock,
+        file: int,
+        *,
+        with_prompts: bool,
+        lengths: Sequence[int] | None = None,
+    ) -> None:
+        """Add scored rows. `with_prompts`: the run has no materialized inputs. `lengths`: of their
+        lines, where these are not the rows.
+        """
         rows = len(block)
-        keys = self._keys(block, file)
+        keys = self._keys(block, file, lengths)
         responses = block.field(RESPONSE)
         turns, calls, tools, answers = zip(*map(_described, responses), strict=True)
         is_scored = finite(block.field(REWARD)) is not None
@@ -273,14 +282,14 @@ class Extraction:
         if with_prompts:
             self._prompts(block, keys["task"])
 
-    def failures(self, block: RowBlock, file: int) -> None:
-        """Add failed attempts."""
+    def failures(self, block: RowBlock, file: int, *, lengths: Sequence[int] | None = None) -> None:
+        """Add failed attempts. `lengths`: of their lines, where these are not the rows."""
         rows = len(block)
         attempts = block.field("attempt")
         hints = block.field("hint")
         self._tables["failures"].add(
             rows,
-            self._keys(block, file)
+            self._keys(block, file, lengths)
             | {
                 "attempt": np.fromiter(
                     (n if type(n) is int and 0 <= n < 2**31 else 1 for n in attempts),
@@ -331,13 +340,16 @@ class Extraction:
             self._codes[field] = TextCodes(self._texts, longest=longest)
         return self._codes[field]
 
-    def _keys(self, block: RowBlock, file: int) -> dict[str, Any]:
+    def _keys(
+        self, block: RowBlock, file: int, lengths: Sequence[int] | None = None
+    ) -> dict[str, Any]:
         rows = len(block)
+        line_lengths = map(len, block.texts) if lengths is None else lengths
         task, rollout = self._indices(block)
         return {
             "file": np.full(rows, file, np.uint32),
             "offset": np.array(block.offsets, np.int64),
-            "length": np.fromiter(map(len, block.texts), np.uint32, rows),
+            "length": np.fromiter(line_lengths, np.uint32, rows),
             "line": np.array(block.lines, np.uint32),
             "task": task,
             "rollout": rollout,

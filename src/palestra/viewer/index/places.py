@@ -1,12 +1,13 @@
 """Where rows are in the files of a run, and reading them from there."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
 from palestra.errors import InputDataError
+from palestra.viewer.index.outcome_lines import row_of_outcome
 from palestra.viewer.index.packed import Frames, read_packed
 
 
@@ -34,6 +35,13 @@ class RowPlace:
     is_packed: bool = False
     frames: Frames | None = field(default=None, repr=False, compare=False)
     """The copy of a packed file; None for a plain file, and for a packed one without a copy."""
+    is_outcome: bool = False
+    """Whether the line is an outcome of training, of which `read_row` makes a row."""
+
+    @property
+    def stored(self) -> "RowPlace":
+        """The place of the line as it is stored."""
+        return replace(self, is_outcome=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,9 @@ def read_row(row_place: RowPlace, *, start: int = 0, length: int | None = None) 
     Raises RunChanged: the file is gone, was cut, or has no row at this place any more. Raises
     InputDataError: the file is compressed and too large to be set aside; unpack it first.
     """
+    if row_place.is_outcome:
+        row = row_of_outcome(read_row(row_place.stored))
+        return row[start:] if length is None else row[start : start + length]
     remaining = max(row_place.length - start, 0)
     count = remaining if length is None else min(length, remaining)
     offset = row_place.offset + start

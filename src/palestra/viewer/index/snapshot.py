@@ -151,7 +151,8 @@ class Snapshot:
         source = self._sources[file]
         line = int(self._views[f"{table}.line"][pointer])
         path = Path(source.path)
-        return RowPlace(path, offset, length, line, source.packed, self._frames.get(file))
+        frames = self._frames.get(file)
+        return RowPlace(path, offset, length, line, source.packed, frames, source.is_outcomes)
 
     @cached_property
     def _frames(self) -> dict[int, Frames]:

@@ -37,6 +37,8 @@ class Source(msgspec.Struct):
     is_finished: bool = False
     """Whether a packed file was read to its end."""
     has_copy: bool = False
+    is_outcomes: bool = False
+    """Whether its lines are outcomes of training."""
     first: str = ""
     last: str = ""
 

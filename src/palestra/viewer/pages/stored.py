@@ -41,7 +41,7 @@ _RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def raw(request: PageRequest) -> replies.RawRange:
     """Answer a range of the row's bytes."""
     _, snapshot, row = opened(request)
-    row_place = main_place(snapshot, row)
+    row_place = main_place(snapshot, row).stored
     start = min(request.integer("start"), row_place.length)
     # with the bytes of a character that the range would cut
     piece = read_row(
@@ -72,7 +72,7 @@ def _ends_character(piece: bytes) -> bool:
 def download(request: PageRequest) -> tuple[str, bytes]:
     """Answer the whole row, to be saved."""
     _, snapshot, row = opened(request)
-    return "application/octet-stream", read_row(main_place(snapshot, row))
+    return "application/octet-stream", read_row(main_place(snapshot, row).stored)
 
 
 # The tree

@@ -15,7 +15,7 @@ import numpy as np
 from palestra.analysis import Query, WordTerm, decide_query, decode_value, split_row
 from palestra.metrics import BoolArray, IntArray
 from palestra.schema import CREATE_PARAMS
-from palestra.viewer.index import Part, RowPlace, Snapshot, read_row
+from palestra.viewer.index import Part, RowPlace, Snapshot, read_row, row_of_outcome
 from palestra.viewer.index.folding import FoldedText
 from palestra.viewer.index.outline import Conversation, RawText
 
@@ -117,13 +117,14 @@ class _Search:
 
     def hits(self, batch: _Read) -> Iterator[TextHit]:
         """Yield the rows of a read that match."""
-        data = read_row(batch.place)
+        data = read_row(batch.place.stored)
         self.bytes_read += len(data)
         where: dict[int, dict[str, TextHit]] = {}
         for word, pattern in self._words.items():
             positions = np.fromiter(pattern.positions(memoryview(data)), np.int64)
             for at in _rows_of(batch, positions).tolist():
-                text = data[int(batch.starts[at]) : int(batch.ends[at])]
+                line = data[int(batch.starts[at]) : int(batch.ends[at])]
+                text = row_of_outcome(line) if batch.place.is_outcome else line
                 hit = _hit(int(batch.rows[at]), batch.part, text, pattern)
                 if hit is not None:
                     where.setdefault(at, {})[word] = hit
