@@ -23,6 +23,7 @@ from palestra.schema import (
     ROLLOUT_INDEX,
     TASK_INDEX,
     FailedAttempts,
+    JsonObject,
     RunPaths,
     Unscored,
     own_hint,
@@ -199,5 +200,16 @@ class _Failures:
             hint = own_hint(str(line.row.get("hint") or ""))
             message = str(line.row["message"]) + (f" ({hint})" if hint else "")
             marked = with_cause(message, line.row.get("cause"))
-            first.setdefault(str(line.row[FAILURE_CLASS]), marked)
+            first.setdefault(str(line.row[FAILURE_CLASS]), _way_to(line.row) + marked)
         return cls(first, attempts.unscored(scored=scored_keys(paths.output)), key)
+
+
+def _way_to(row: JsonObject) -> str:
+    """Return the servers of a call that failed below a verification, as `agent/run > env/verify >
+    judge/v1/responses: `; else nothing. Their message may only have the URL of an endpoint, which
+    the judge can share with the model.
+    """
+    from palestra.doctor import chain
+
+    servers = chain(row.get("hops") or [])
+    return f"{servers}: " if "/verify > " in servers else ""

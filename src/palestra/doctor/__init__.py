@@ -13,6 +13,7 @@ from palestra.doctor.faults import finding_of, hint_for
 from palestra.doctor.findings import Severity, five_parts, has_errors, text_of
 from palestra.doctor.grammars import GRAMMARS_EXTRA, grammar_versions
 from palestra.doctor.outputs import RowCounts
+from palestra.doctor.reading import chain
 from palestra.doctor.report import Report
 from palestra.doctor.signatures import SignatureTable
 from palestra.doctor.subject import ExaminedRun
@@ -30,6 +31,7 @@ __all__ = [
     "Severity",
     "SignatureTable",
     "ToolCheck",
+    "chain",
     "check_tool_schemas",
     "diagnose",
     "examine",
