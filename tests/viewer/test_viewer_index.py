@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import stat
 from collections.abc import Callable
 from math import inf
@@ -24,6 +25,8 @@ from palestra.viewer.index import (
     outline,
     read_row,
 )
+from palestra.viewer.index.bounds import Bounds, size_of
+from palestra.viewer.index.opening import run_digest
 from profiled_runs import Run, failed, materialized, scored
 
 
@@ -289,6 +292,47 @@ def test_without_a_cache_the_index_is_in_memory(run: Run, tmp_path: Path) -> Non
     with open_index([run.paths.output], cache=blocked) as index:
         assert len(index.refresh(inf).rollouts) == 8
         assert index.progress.in_memory
+
+
+def test_an_index_that_outgrows_the_bounds_goes_on_in_memory(run: Run, tmp_path: Path) -> None:
+    with open_index([run.paths.output], cache=tmp_path, bounds=Bounds(indexes_bytes=200)) as index:
+        assert not index.progress.in_memory
+        index.refresh(inf)
+
+        assert len(index.refresh(inf).rollouts) == 8
+        assert "200 bytes" in index.progress.in_memory
+        assert list(tmp_path.rglob("results.*")) == []
+
+
+def test_a_disk_that_is_nearly_full_gets_no_index(run: Run, tmp_path: Path) -> None:
+    with open_index([run.paths.output], cache=tmp_path, bounds=Bounds(free_share=1.0)) as index:
+        assert len(index.refresh(inf).rollouts) == 8
+        assert "free" in index.progress.in_memory
+
+
+def test_an_index_in_memory_ends_at_its_bound(run: Run, tmp_path: Path) -> None:
+    bounds = Bounds(free_share=1.0, memory_bytes=100)
+    with open_index([run.paths.output], cache=tmp_path, bounds=bounds) as index:
+        index.refresh(inf)
+
+        assert "used up" in index.progress.in_memory
+
+
+def test_the_index_that_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    for number, name in enumerate("abc"):
+        (tmp_path / name).mkdir()
+        output = Run.write(tmp_path / name, [scored(0, 0, 1.0)]).paths.output
+        with indexed(output, cache):
+            pass
+        folder = cache / "view" / run_digest([output])
+        os.utime(folder, (number, number))
+    size = size_of(folder)
+    with open_index([output], cache=cache, bounds=Bounds(indexes_bytes=2 * size + size // 2)):
+        kept = {path.name for path in (cache / "view").iterdir()}
+
+    names = [run_digest([tmp_path / name / "rollouts.jsonl"]) for name in "bc"]
+    assert kept == set(names)
 
 
 def test_an_index_can_be_forgotten(run: Run, tmp_path: Path) -> None:

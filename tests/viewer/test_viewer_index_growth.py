@@ -16,7 +16,7 @@ from indexed_runs import content, fresh
 
 from palestra.rollouts import repair
 from palestra.schema import RunPaths
-from palestra.viewer.index import Index, open_index
+from palestra.viewer.index import Index, Part, open_index
 
 RESPONSE = {"output": [{"role": "assistant", "content": "the answer"}], "usage": None}
 
@@ -122,6 +122,17 @@ STEPS = st.one_of(
     st.builds(overwrite, LINES),
 )
 MOMENTS = st.sampled_from(["refresh", "close", "kill", "wait"])
+
+
+def test_inputs_that_appear_without_a_row_are_noticed(tmp_path: Path) -> None:
+    paths = RunPaths(tmp_path / "rollouts.jsonl")
+    paths.failures.write_text(json.dumps({"_ng_failure_class": "timeout"}) + "\n")
+    with open_index([paths.output], cache=tmp_path / "cache") as index:
+        index.refresh(inf)
+        paths.materialized_inputs.write_text("")
+        snapshot = index.refresh(inf)
+
+    assert [source.path for source in snapshot.files if source.part is Part.INPUT]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from browsers import chromium
+from palestra.analysis.task_rows import LEARNABILITY_CONFIDENCE
 from viewed_runs import Shape, Viewer, viewing, wait_for_indexes, write_run
 from viewer_pages import Opened, opened
 
@@ -227,3 +228,9 @@ def test_every_token_has_its_number_beside_its_colour(show: Open) -> None:
 
     assert len(cells) == 50
     assert all(float(cell.locator("small").inner_text()) <= 0 for cell in cells[:10])
+
+
+def test_the_intervals_of_select_name_their_level(show: Open) -> None:
+    heads = show("select").text(".scrolling thead")
+
+    assert f"{LEARNABILITY_CONFIDENCE:.0%}".replace("%", " %") in heads

@@ -358,6 +358,16 @@ def test_a_row_that_is_not_indexed_in_time_is_said_to_be(tmp_path: Path, output:
     assert (answer.status, answer.json["error"]) == (503, "StillIndexing")
 
 
+def test_figures_from_before_the_first_row_are_not_kept(tmp_path: Path, output: Path) -> None:
+    catalog = Catalog(find_places([str(output)]), cache=tmp_path / "cache")
+    world = World(make_app(Viewer(catalog), Access(TOKEN)), catalog)
+    absent = world.get("/api/r/RUN/figures")["absent"]
+    catalog.run(world.run_id).refresh()
+
+    assert absent
+    assert world.get("/api/r/RUN/figures")["absent"] == ""
+
+
 def test_a_run_that_was_replaced_is_reported_as_changed(world: World, output: Path) -> None:
     replacement = output.with_suffix(".new")
     replacement.write_text("{}\n")

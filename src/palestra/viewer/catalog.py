@@ -144,7 +144,10 @@ class OpenRun:
         with self._lock:
             last, snapshot = self._overview, self.snapshot
             is_current = last is not None and last.snapshot.version == snapshot.version
-            if last is None or not (is_current or time.time() - last.made_at < least_age_s):
+            # statistics from before the first row was read are of no use to the page
+            is_of_rows = last is not None and len(last.snapshot.rollouts) > 0
+            is_recent = last is not None and time.time() - last.made_at < least_age_s
+            if last is None or not (is_current or (is_of_rows and is_recent)):
                 last = self._overview = Overview(snapshot, time.time())
             return last
 

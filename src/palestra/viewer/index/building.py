@@ -63,8 +63,7 @@ class Builder:
             return self._read_until(deadline)
 
     def _read_until(self, deadline: float) -> bool:
-        self._look_for_files()
-        is_changed = False
+        is_changed = self._look_for_files()
         for source in self._commit.sources:
             for block in self._blocks(source):
                 self._take(source, block)
@@ -101,7 +100,9 @@ class Builder:
     def _is_open(self, source: Source) -> bool:
         return source.path in self._packed
 
-    def _look_for_files(self) -> None:
+    def _look_for_files(self) -> bool:
+        """Take up the files that there are now. Return whether they are others than before."""
+        paths_before = {source.path for source in self._commit.sources}
         # a file of which nothing was read may go: a run without failures removes its empty file
         sources = {source.number: source for source in run_sources(self._outputs)}
         for source in self._commit.sources:
@@ -110,6 +111,7 @@ class Builder:
         order = (Part.INPUT, Part.FAILURE, Part.RESULT)
         by_part = sorted(sources.values(), key=lambda s: (order.index(s.part), s.number))
         self._commit.sources = by_part
+        return {source.path for source in by_part} != paths_before
 
     def _blocks(self, source: Source) -> Iterator[LineBlock]:
         """Yield the blocks of a file that are not indexed yet."""

@@ -11,6 +11,7 @@ from typing import BinaryIO, Final, Self
 
 from palestra.system import open_locked
 from palestra.viewer.index import commits
+from palestra.viewer.index.bounds import LOCK, USUAL_BOUNDS, Bounds, remove
 from palestra.viewer.index.building import Builder
 from palestra.viewer.index.commits import Commit
 from palestra.viewer.index.snapshot import Snapshot
@@ -22,7 +23,8 @@ from palestra.viewer.index.storage import (
     write_commit,
 )
 
-LOCK: Final = "lock"
+_CHECKED_BYTES: Final = 64 << 20
+"""The bounds are looked at whenever the index has grown by so much."""
 _JOIN_SHARE: Final = 4
 """A snapshot is made when at least so many times its cost has passed since the last one."""
 
@@ -48,7 +50,13 @@ class Index:
     """
 
     def __init__(
-        self, outputs: Sequence[Path], folder: Path | None, *, family: str = "", in_memory: str = ""
+        self,
+        outputs: Sequence[Path],
+        folder: Path | None,
+        *,
+        family: str = "",
+        in_memory: str = "",
+        bounds: Bounds = USUAL_BOUNDS,
     ) -> None:
         self._outputs = [Path(os.path.abspath(output)) for output in outputs]  # noqa: PTH100
         self._folder = folder
@@ -59,6 +67,7 @@ class Index:
         self._commit = Commit("", outputs=list(map(str, self._outputs)))
         self._rebuilt, self._in_memory = "", in_memory
         self._is_full = False
+        self._bounds, self._bounded_size = bounds, 0
         self._seen: bytes | None = None
         self._cost_s, self._made_at = 0.0, -inf
         self._snapshot = Snapshot(Columns(None), self._commit)
@@ -145,7 +154,10 @@ class Index:
             self._builder.close()
         generation = os.urandom(8).hex()
         folder = self._folder
-        columns = Columns(None if folder is None else folder / generation)
+        columns = Columns(
+            None if folder is None else folder / generation,
+            memory_bytes=self._bounds.memory_bytes,
+        )
         version = self._commit.version + 1
         outputs = list(map(str, self._outputs))
         self._commit = Commit(generation, version=version, outputs=outputs)
@@ -166,6 +178,19 @@ class Index:
                 self._commit = self._builder.commit()
                 if self._folder is not None:
                     self._store(self._folder)
+                    self._keep_within_bounds(self._folder)
+
+    def _keep_within_bounds(self, folder: Path) -> None:
+        """Go on in memory when the index has outgrown the bounds."""
+        size = self._columns.size if self._columns is not None else 0
+        limit = min(_CHECKED_BYTES, self._bounds.indexes_bytes)
+        is_large = size - self._bounded_size > limit
+        if not is_large and self._bounds.has_room(folder.parent):
+            return
+        self._bounded_size = size
+        if reason := self._bounds.problem(folder.parent, folder):
+            remove(folder / self._commit.generation)
+            self._to_memory(reason)
 
     def _store(self, folder: Path) -> None:
         data = self._commit.encoded()

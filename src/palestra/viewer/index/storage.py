@@ -38,10 +38,19 @@ class ColumnState(msgspec.Struct):
 
 
 class Columns:
-    """The column files of one generation. `folder`: None keeps them in memory."""
+    """The column files of one generation. `folder`: None keeps them in memory, at most
+    `memory_bytes`.
+    """
 
-    def __init__(self, folder: Path | None, states: dict[str, ColumnState] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        states: dict[str, ColumnState] | None = None,
+        *,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
         self._folder = folder
+        self._memory_bytes = memory_bytes
         self._files: dict[str, int] = {}
         self.states = dict(states or {})
         if folder is not None:
@@ -56,7 +65,7 @@ class Columns:
         """Append to a column. Raises OSError, or StorageFull: the memory for indexes is used up."""
         raw = data if isinstance(data, bytes) else np.ascontiguousarray(data).tobytes()
         state = self.states.setdefault(name, ColumnState())
-        if self._folder is None and self.size + len(raw) > MEMORY_BYTES:
+        if self._folder is None and self.size + len(raw) > self._memory_bytes:
             raise StorageFull
         with self._writing(name) as descriptor:
             view = memoryview(raw)
