@@ -158,8 +158,8 @@ def prepared_reverification(
     args = args.model_copy(update={"rollouts": _rollouts_file(args.rollouts)})
     unverified = _unverified(args, observer.tell)
     failures = None if unverified is None else unverified.path
-    own = _own_inputs(args)
-    sources = [path for path in (args.rollouts, args.inputs, failures, own) if path is not None]
+    paths_read = (args.rollouts, args.inputs, failures, _own_inputs(args))
+    sources = [path for path in paths_read if path is not None]
     check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
     if not args.rollouts.exists():
         raise InputDataError(
