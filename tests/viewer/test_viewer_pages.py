@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -361,11 +362,13 @@ def test_a_row_that_is_not_indexed_in_time_is_said_to_be(tmp_path: Path, output:
 def test_figures_from_before_the_first_row_are_not_kept(tmp_path: Path, output: Path) -> None:
     catalog = Catalog(find_places([str(output)]), cache=tmp_path / "cache")
     world = World(make_app(Viewer(catalog), Access(TOKEN)), catalog)
-    absent = world.get("/api/r/RUN/figures")["absent"]
-    catalog.run(world.run_id).refresh()
+    with closing(catalog.run(world.run_id)) as run:
+        before = world.get("/api/r/RUN/figures")["absent"]
+        run.refresh()
+        after = world.get("/api/r/RUN/figures")["absent"]
 
-    assert absent
-    assert world.get("/api/r/RUN/figures")["absent"] == ""
+    assert before
+    assert after == ""
 
 
 def test_a_run_that_was_replaced_is_reported_as_changed(world: World, output: Path) -> None:
