@@ -1,5 +1,7 @@
 """`--json`: one document on standard output, the value of Python's front door; all else beside it."""
 
+import contextlib
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from cli_world import FakeEndpoint, World
 
 import palestra
 from listed_runs import answered, failure, write_run
+from palestra.cli.console import say_json, stdout_for_json
 from palestra.cli.main import app
 
 NOISY = """import os
@@ -42,16 +45,16 @@ MAKE_OR_SERVE = {
     "dataset upload",
     "init",
     "models fetch",
-    "pip-list",
     "prepare",
     "render-prompts",
     "run",
     "sandbox serve",
     "serve-model llama-cpp",
     "serve-model vllm",
+    "serve-rollouts",
     "skills install",
 }
-"""Commands that have no result but what they start, send or write; pip-list has `--format json`."""
+"""Commands that have no result but what they start, send or write."""
 
 
 @pytest.fixture
@@ -165,6 +168,14 @@ def test_reverified_rows_are_counted_in_a_document(world: World, fake: FakeEndpo
 
     assert (run["mean_reward"], run["outcomes"]) == (1.0, {"scored": 1})
     assert (again["rows"], Path(again["output"]).name) == (1, "b.jsonl")
+
+
+def test_a_program_that_keeps_both_streams_in_one_gets_the_document() -> None:
+    both = io.StringIO()
+    with contextlib.redirect_stdout(both), contextlib.redirect_stderr(both), stdout_for_json():
+        say_json({"findings": []})
+
+    assert json.loads(both.getvalue()) == {"findings": []}
 
 
 def leaves(command: Any, *words: str) -> Iterator[tuple[str, Any]]:

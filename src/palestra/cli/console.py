@@ -1,6 +1,7 @@
 """Print to the user, show errors, and set the exit code of a command."""
 
 import contextlib
+import io
 import logging
 import os
 import shlex
@@ -36,10 +37,14 @@ def say(text: str = "") -> None:
     sys.stdout.flush()
 
 
+class _DocumentStream(io.TextIOWrapper):
+    """Standard output while `stdout_for_json` keeps it for a document."""
+
+
 def say_json(value: object) -> None:
     """Print a JSON document on standard output, also inside `stdout_for_json`."""
     document = visible(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
-    stream = sys.__stdout__ if sys.stdout is sys.stderr else sys.stdout
+    stream = sys.__stdout__ if isinstance(sys.__stdout__, _DocumentStream) else sys.stdout
     if stream is not None:
         stream.write(document + "\n")
         stream.flush()
@@ -58,7 +63,7 @@ def stdout_for_json() -> Iterator[None]:
         return
     original.flush()
     with (
-        os.fdopen(os.dup(STDOUT), "w", encoding="utf-8") as document,
+        _DocumentStream(os.fdopen(os.dup(STDOUT), "wb"), encoding="utf-8") as document,
         contextlib.redirect_stdout(sys.stderr),
     ):
         os.dup2(STDERR, STDOUT)

@@ -3,7 +3,9 @@
 import sys
 from pathlib import Path
 
-from palestra.cli.console import notice
+import orjson
+
+from palestra.cli.console import notice, say_json
 from palestra.errors import ConfigError, RunFailed
 from palestra.fleet import cache_root, made_interpreter, require_uv, requirements_of
 from palestra.settings import PipListArgs, args_from, existing_path, load
@@ -44,10 +46,14 @@ def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
     command += ["--format", "json" if args.as_json else args.format]
     command += ["--outdated"] if args.outdated else []
     try:
-        ended_process = run(command, timeout_s=LIST_TIMEOUT_S, inherits_output=True)
+        finished = run(command, timeout_s=LIST_TIMEOUT_S, inherits_output=not args.as_json)
     except TimeoutError:
         raise RunFailed(f"uv did not answer within {LIST_TIMEOUT_S:.0f} s") from None
-    return ended_process.code
+    if finished.complaint:
+        notice(finished.complaint)
+    if args.as_json and finished.code == 0:
+        say_json(orjson.loads(finished.output))
+    return finished.code
 
 
 def _folder(server_folder: str) -> Path:

@@ -13,11 +13,11 @@ def gym(world: World, *words: str) -> Done:
 @pytest.mark.parametrize(
     ("words", "missing"),
     [
-        (("upload",), "hf_organization"),
-        (("upload", "--storage", "gitlab", "--name", "n", "-i", "x.jsonl"), "version"),
-        (("download",), "repo_id"),
-        (("download", "--storage", "gitlab", "--name", "n", "--artifact", "a"), "version"),
-        (("rm",), "dataset_name"),
+        (("upload",), "hf_organization:"),
+        (("upload", "--storage", "gitlab", "--name", "n", "-i", "x.jsonl"), "version:"),
+        (("download",), "--repo-id"),
+        (("download", "--storage", "gitlab", "--name", "n", "--artifact", "a"), "version:"),
+        (("rm",), "--name"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
@@ -27,7 +27,7 @@ def test_the_storage_decides_what_is_needed(
     done = gym(world, "dataset", *words)
 
     assert done.code == 2
-    assert f"{missing}: is required" in done.err
+    assert f"{missing} is required" in done.err
 
 
 def test_a_revision_is_a_version_in_the_registry(world: World) -> None:
