@@ -270,6 +270,17 @@ def test_failures_of_one_kind_are_one_entry_with_their_number(tmp_path: Path) ->
     assert "scores 3 by the kept answers" in page
 
 
+def test_failures_that_differ_in_a_quoted_value_are_one_entry(tmp_path: Path) -> None:
+    failures = [
+        FAILED_ROW | {"_ng_rollout_index": at, "message": f"verify: invalid number: {text!r}"}
+        for at, text in enumerate(("ten", "about 'six'", "none"), start=1)
+    ]
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)], inputs=INPUTS[:4], failures=failures)
+    write_report(run.load(allow_partial=True), run.paths.report)
+
+    assert run.paths.report.read_text().count("<h3>verifier_error ") == 1
+
+
 def test_a_large_run_shows_the_extremes_and_each_failure_of_a_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ def test_a_scored_rollout_has_its_transcript_and_its_components(tmp_path: Path) 
     assert record.components == {"right": 1.0, "polite": 0.0}
     assert [entry.kind for entry in record.transcript] == ["call", "result", "assistant"]
     assert record.prompt[0].text == "question 1"
+    assert str(record.prompt) == "[user]\nquestion 1"
     assert record.reported == {"extracted_answer": "4"}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cli_world import World, until
 
+from palestra.analysis import load_run
 from palestra.cli.reverifying import reverify
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import read_jsonl
@@ -212,6 +213,26 @@ def test_fields_that_a_rollout_lacks_are_taken_from_the_runs_inputs_beside_it(
 
     assert rows()[0]["reward"] == 1.0
     assert "is taken from run_materialized_inputs.jsonl" in capsys.readouterr().err
+
+
+def test_the_output_can_be_profiled_with_the_inputs_of_the_run(here: Path) -> None:
+    row = stored(0, "\\boxed{A}", expected_answer="A", _ng_task_index=0, _ng_rollout_index=0)
+    task = {name: row[name] for name in row if name not in ("response", "reward")}
+    inputs = write("run_materialized_inputs.jsonl", [task])
+
+    assert again(write("run.jsonl", [row]), environment="mcqa") == 0
+
+    assert Path("new_materialized_inputs.jsonl").read_bytes() == inputs.read_bytes()
+    assert load_run(None, "new.jsonl").rollouts.reward.tolist() == [1.0]
+
+
+def test_a_file_of_tasks_is_not_taken_for_the_inputs_of_the_run(here: Path) -> None:
+    row = stored(0, "\\boxed{A}", expected_answer="A", _ng_task_index=0)
+    tasks = write("tasks.jsonl", [row])
+
+    assert again(write("run.jsonl", [row]), environment="mcqa", inputs=tasks) == 0
+
+    assert not Path("new_materialized_inputs.jsonl").exists()
 
 
 def test_the_changes_are_shown_by_pair_and_by_row(

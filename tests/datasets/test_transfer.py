@@ -41,6 +41,20 @@ def test_bytes_that_move_end_a_trouble() -> None:
     assert line.insist(deadline_s=2.0) == "whole"
 
 
+def test_the_hint_names_the_setting_only_where_there_is_one() -> None:
+    hints = []
+    for setting in ("", "network_deadline_s"):
+        line = Line(breaks=50, moves=0)
+        patience = TransferPatience(
+            2.0, clock=lambda line=line: line.now, sleep=line.sleep, setting=setting
+        )
+        with pytest.raises(InfraError) as error:
+            patience.insist("a file", line.attempt, lambda _: Trouble("it broke"))
+        hints.append("network_deadline_s" in error.value.hint)
+
+    assert hints == [False, True]
+
+
 def test_trouble_without_bytes_ends_at_the_deadline() -> None:
     line = Line(breaks=50, moves=0)
 

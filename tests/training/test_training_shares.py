@@ -23,7 +23,7 @@ from palestra.training import (
     SyncRolloutClient,
     Turn,
 )
-from palestra.training.adapters.nemo_rl import grpo_rows
+from palestra.training.adapters.nemo_rl import rollout_results
 from palestra.training.adapters.ray import requests_of
 
 pytestmark = pytest.mark.anyio
@@ -243,7 +243,7 @@ def test_the_sync_twin_and_adapters_refuse_what_is_empty() -> None:
     ):
         client.submit(iter(()))
     with pytest.raises(InputDataError, match="is empty"):
-        grpo_rows([], pad_id=0)
+        rollout_results([], pad_id=0)
     with pytest.raises(InputDataError, match="is empty"):
         requests_of([])
 

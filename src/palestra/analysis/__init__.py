@@ -59,7 +59,13 @@ from palestra.analysis.report.statements import (
     ReportValues,
     report_values,
 )
-from palestra.analysis.report.transcript import Entry, output_entries, prompt_entries, question
+from palestra.analysis.report.transcript import (
+    Entries,
+    Entry,
+    output_entries,
+    prompt_entries,
+    question,
+)
 from palestra.analysis.report.write import write_report
 from palestra.analysis.run_head import RunHead, run_head
 from palestra.analysis.scan import (
@@ -126,6 +132,7 @@ __all__ = [
     "CurvePoint",
     "Ending",
     "Endings",
+    "Entries",
     "Entry",
     "Estimate",
     "FailedAttempt",

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from palestra.analysis import Entry, prompt_entries
+from palestra.analysis import Entries, prompt_entries
 from palestra.api.components import (
     ComponentSummary,
     NamedProvider,
@@ -59,7 +59,7 @@ class ExampleRow:
     row: JsonObject
 
     @property
-    def prompt(self) -> list[Entry]:
+    def prompt(self) -> Entries:
         """The messages of the row. Empty for a row that is filled into a prompt file first."""
         return prompt_entries(self.row)
 

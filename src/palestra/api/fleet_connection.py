@@ -96,7 +96,7 @@ class Wait:
 
     limit_s: float | None
     """The length of the wait in seconds; None waits without end."""
-    setting: str = "--patience SECONDS (+patience)"
+    setting: str = "--patience SECONDS"
 
     SETTINGS: ClassVar = (WAITING_LONGER, "patience")
 

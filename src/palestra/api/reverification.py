@@ -40,6 +40,7 @@ from palestra.rollouts import (
     begin_reverification,
     check_modes,
     check_places,
+    copy_inputs,
     failures_beside,
     holds_failures,
     outputs_of,
@@ -95,6 +96,9 @@ class PreparedReverification:
                 if begun_output.finished is not None:
                     observer.tell(f"{shown(self.paths.output)} is complete already")
                     return begun_output.finished
+                copy_inputs(
+                    (self.args.inputs, _own_inputs(self.args)), self.paths.materialized_inputs
+                )
                 return await self._verify(fleet, sessions, origin, begun_output)
 
     async def _verify(
@@ -154,7 +158,8 @@ def prepared_reverification(
     args = args.model_copy(update={"rollouts": _rollouts_file(args.rollouts)})
     unverified = _unverified(args, observer.tell)
     failures = None if unverified is None else unverified.path
-    sources = [path for path in (args.rollouts, args.inputs, failures) if path is not None]
+    paths_read = (args.rollouts, args.inputs, failures, _own_inputs(args))
+    sources = [path for path in paths_read if path is not None]
     check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
     if not args.rollouts.exists():
         raise InputDataError(
@@ -231,7 +236,6 @@ def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRo
     """
     if args.inputs is not None:
         return TaskRows(args.inputs)
-    own_inputs = RunPaths(scored_beside(args.rollouts) or args.rollouts).materialized_inputs
     shipped = [
         existing_path(str(dataset["jsonl_fpath"]))
         for agent in config.instances_of(ServerType.AGENT)
@@ -244,7 +248,13 @@ def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRo
         for path in (example_file, *shipped)
         if path.absolute() != args.rollouts.absolute() and path.suffix != ".py"
     ]
-    return FoundTaskRows(own_inputs, others)
+    return FoundTaskRows(_own_inputs(args), others)
+
+
+def _own_inputs(args: ReverifyArgs) -> Path:
+    """Return the path of the materialized inputs of the stored run; the file may be missing."""
+    scored = args.scored or scored_beside(args.rollouts) or args.rollouts
+    return RunPaths(scored).materialized_inputs
 
 
 def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from palestra.analysis import Entry, html_table, output_entries, prompt_entries
+from palestra.analysis import Entries, Entry, html_table, output_entries, prompt_entries
 from palestra.datasets import open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import TaskIndex
@@ -88,7 +88,7 @@ class RolloutRecord:
         return {k: v for k, v in added if k not in _PROTOCOL and self.row.get(k) != v}
 
     @property
-    def prompt(self) -> list[Entry]:
+    def prompt(self) -> Entries:
         """What the model was asked."""
         return prompt_entries(self.row)
 
@@ -98,7 +98,7 @@ class RolloutRecord:
         return tools_of(self.row)
 
     @property
-    def transcript(self) -> list[Entry]:
+    def transcript(self) -> Entries:
         """What the model and the tools answered. Of a failed rollout, what was kept."""
         return output_entries(self.result or self.kept or {})
 

@@ -34,7 +34,13 @@ from palestra.authoring.mirrors import (
     offline_config,
     servers_of,
 )
-from palestra.authoring.scaffold import Template, scaffold, scaffold_file, write_config
+from palestra.authoring.scaffold import (
+    Template,
+    check_name,
+    scaffold,
+    scaffold_file,
+    write_config,
+)
 from palestra.authoring.traits import (
     ComponentTraits,
     Turns,
@@ -67,6 +73,7 @@ __all__ = [
     "check_component",
     "check_file",
     "check_folder",
+    "check_name",
     "component_at",
     "component_config",
     "component_settings",

@@ -23,7 +23,12 @@ LINE_EVERY_S = 5.0
 def patience_of(tree: ConfigTree) -> TransferPatience:
     """Return the network limits of a command from its settings. It prints a notice while it waits."""
     deadline_s = args_from(NetworkSettings, tree).network_deadline_s
-    return TransferPatience(deadline_s, answer_timeout_s=min(60.0, deadline_s), tell=notice)
+    return TransferPatience(
+        deadline_s,
+        answer_timeout_s=min(60.0, deadline_s),
+        setting="network_deadline_s",
+        tell=notice,
+    )
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ environments that have a new name in Palestra are also found under their old nam
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final, Self
@@ -165,11 +165,19 @@ def nearest_file(path: Path) -> Path | None:
         if (existing / part).exists():
             existing /= part
             continue
-        near = nearest(part, _names_in(existing))
+        near = _nearest_name(part, _names_in(existing))
         if near is None:
             return None
         existing /= near
     return existing if existing.is_file() else None
+
+
+def _nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the most similar name; None when it is similar only by its suffix."""
+    near = nearest(name, names)
+    if near is None or Path(near).stem == Path(name).stem:
+        return near
+    return near if nearest(Path(name).stem, [Path(near).stem]) else None
 
 
 def _names_in(folder: Path) -> list[str]:

@@ -57,6 +57,7 @@ from palestra.rollouts.reverification.files import (
     ReverifyPaths,
     begin_reverification,
     check_places,
+    copy_inputs,
     record_stopped,
     stopped_rows,
 )
@@ -142,6 +143,7 @@ __all__ = [
     "check_places",
     "check_rows",
     "checked",
+    "copy_inputs",
     "differences",
     "discard",
     "doors_behind",

@@ -226,5 +226,5 @@ class Patience:
         streak.end()
         raise EndpointRefuses(
             f"{reason}; all {refused} requests of the last {waited_s:.0f} s were refused",
-            hint="--patience SECONDS (+patience) waits longer, 0 without end",
+            hint="--patience SECONDS waits longer, 0 without end",
         )

@@ -281,6 +281,18 @@ def test_init_warns_of_a_name_that_hides_an_environment_of_palestra(gym: Gym) ->
     assert "hides" in gym.err
 
 
+def test_init_of_an_environment_warns_of_a_name_that_it_hides(gym: Gym) -> None:
+    gym.env("init", "--environment", "mcqa")
+
+    assert "'mcqa'" in gym.err
+    assert "hides" in gym.err
+
+
+def test_init_refuses_what_is_no_name_as_a_usage_error(gym: Gym) -> None:
+    with pytest.raises(UsageError, match="'Bad-Name!'"):
+        gym.env("init", "--environment", "Bad-Name!")
+
+
 def test_a_misspelt_server_gets_a_suggestion(gym: Gym) -> None:
     gym.env("init", "--resources-server", "ledger")
 

@@ -238,6 +238,10 @@ def test_a_search_finds_similar_names_only(world: World) -> None:
     assert gym(world, "search", "xxxxxxxx", "--json").out == "[]\n"
 
 
+def test_a_search_for_a_type_in_the_singular_names_the_type(world: World) -> None:
+    assert "gym search agents" in gym(world, "search", "agent", "loop").err
+
+
 def test_environments_are_filtered_by_their_manifest(world: World) -> None:
     for name, domain in (("a", "math"), ("b", "games")):
         folder = world.folder / "environments" / name

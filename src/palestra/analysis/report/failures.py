@@ -29,7 +29,8 @@ MOST_GROUPS = 50
 MOST_LINKS = 12
 MESSAGE_CHARACTERS = 1_000
 
-_NUMBER = re.compile(r"\d+")
+_VALUE = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\d+")
+"""What differs between messages of one cause: quoted values and numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,10 @@ class FailedRollout:
         return failure
 
     @property
-    def kind(self) -> tuple[str, str]:
-        """What groups failures: the class, and the message without its numbers."""
-        return self.failure["class"], _NUMBER.sub("#", self.failure["message"])
+    def kind(self) -> tuple[str, str, str]:
+        """What groups failures: class, cause, and the message without quoted values and numbers."""
+        failure = self.failure
+        return failure["class"], failure["cause"], _VALUE.sub("#", failure["message"])
 
 
 def read_failures(frame: RunFrame, by_task: Mapping[int, Sequence[int]]) -> list[FailedRollout]:
@@ -112,7 +114,7 @@ def failures_table(failures: Sequence[FailedRollout], failed: int) -> Markup | N
     """
     if not failures:
         return None
-    groups: dict[tuple[str, str], list[FailedRollout]] = {}
+    groups: dict[tuple[str, str, str], list[FailedRollout]] = {}
     for failure in failures:
         groups.setdefault(failure.kind, []).append(failure)
     largest = sorted(groups.values(), key=len, reverse=True)

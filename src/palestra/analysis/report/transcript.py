@@ -45,6 +45,17 @@ class Entry:
     """The name of the called tool, or the type of an unknown item."""
     text: str
 
+    def __str__(self) -> str:
+        """Return the text under a head such as `[call add]`."""
+        return f"[{' '.join(filter(None, (self.kind, self.name)))}]\n{self.text}"
+
+
+class Entries(list[Entry]):
+    """Entries in order. As text: each with its head, with a blank line between them."""
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self))
+
 
 def transcript(row: JsonObject) -> Said:
     """Return the output of the model and the tools in a scored row, as entries for the page."""
@@ -56,19 +67,19 @@ def prompt(row: JsonObject) -> Said:
     return _fitted(prompt_entries(row))
 
 
-def output_entries(row: JsonObject) -> list[Entry]:
+def output_entries(row: JsonObject) -> Entries:
     """Return the output of the model and the tools in a scored row, whole."""
     response = row.get("response")
     output = response.get("output") if isinstance(response, Mapping) else response
-    return list(_entries(output, role="assistant"))
+    return Entries(_entries(output, role="assistant"))
 
 
-def prompt_entries(row: JsonObject) -> list[Entry]:
+def prompt_entries(row: JsonObject) -> Entries:
     """Return the prompt of the model, whole. The first entry has the instructions, if any."""
     params = row.get("responses_create_params")
     if not isinstance(params, Mapping):
-        return []
-    entries = list(_entries(params.get("input"), role="user"))
+        return Entries()
+    entries = Entries(_entries(params.get("input"), role="user"))
     instructions = params.get("instructions")
     if isinstance(instructions, str) and instructions:
         entries.insert(0, Entry("system", "", instructions))

@@ -18,6 +18,7 @@ from palestra.authoring import (
     RewardRange,
     catalogue_entry,
     check_component,
+    check_name,
     component_at,
     component_config,
     find_component,
@@ -34,6 +35,7 @@ from palestra.cli.authoring import documented_servers, ng_init, server_folder, t
 from palestra.cli.console import masking, notice, say, say_json, warn_all
 from palestra.cli.guard import tell_guard
 from palestra.cli.gym.grammar import Invocation, UsageError
+from palestra.cli.scaffolding import warn_built_in
 from palestra.cli.tables import print_table
 from palestra.config import search_roots
 from palestra.errors import ConfigError, KnownCause, Problem, RunFailed
@@ -306,6 +308,7 @@ def init(invocation: Invocation, overrides: list[str]) -> int:
     if is_server:
         return _init_server(overrides)
     [(kind, name)] = names.items()
+    _check_new_name(name)
     new = NewComponent(
         kind,
         name,
@@ -315,11 +318,20 @@ def init(invocation: Invocation, overrides: list[str]) -> int:
     )
     written = scaffold_component(new, Path.cwd())
     folder = shown(Path.cwd() / kind.tree / name)
+    if written and kind is ComponentKind.ENVIRONMENT:
+        warn_built_in(name)
     say(f"made {folder}:" if written else f"{folder} is as it would be made: nothing was written")
     for path in written:
         say(f"  {shown(path)}")
     say(f"next: gym env validate {name} --kind {kind}")
     return 0
+
+
+def _check_new_name(name: str) -> None:
+    try:
+        check_name(name)
+    except ConfigError as error:
+        raise UsageError(error.message, hint=error.hint) from error
 
 
 def _init_server(overrides: list[str]) -> int:

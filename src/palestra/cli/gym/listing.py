@@ -46,6 +46,9 @@ def search(invocation: Invocation, _overrides: list[str]) -> int:
         if (score := _similarity(query, component)) >= SIMILAR
     ]
     scored.sort(key=lambda pair: (-pair[0], pair[1].kind, pair[1].name))
+    first = query.partition(" ")[0]
+    if f"{first}s" in LISTED and query != first:
+        notice(f"hint: {first!r} is searched for; the type is {first}s: gym search {first}s …")
     if invocation.json:
         say_json([{**component.to_dict(), "score": round(score, 3)} for score, component in scored])
     else:

@@ -14,7 +14,13 @@ from palestra.cli.merging import ask_agents
 from palestra.cli.reverifying import reverify as verify_again
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, Outcome, PalestraError
-from palestra.rollouts import UnverifiedAnswers, failures_beside, holds_failures, scored_beside
+from palestra.rollouts import (
+    UnverifiedAnswers,
+    copy_inputs,
+    failures_beside,
+    holds_failures,
+    scored_beside,
+)
 from palestra.schema import RunPaths
 from palestra.settings import ReverifyArgs, Settings, args_from, load
 from palestra.system import replacing, set_aside, shown
@@ -130,6 +136,8 @@ def _judge_again(args: GymReverifyArgs, overrides: list[str]) -> tuple[int, Path
         else:
             notice(f"{shown(failures)}: no rollout whose judge failed has an answer to verify")
         added = _join(scored, judged, output)
+    if output != scored:
+        copy_inputs([_inputs_of(scored)], RunPaths(output).materialized_inputs)
     say(f"{added} rows added -> {shown(output)}")
     return code, output
 

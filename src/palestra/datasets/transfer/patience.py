@@ -36,6 +36,8 @@ class TransferPatience:
     """The timeout in seconds for a connection that sends nothing."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    setting: str = ""
+    """The setting of `deadline_s`, for messages; empty when the user cannot change it."""
     tell: Callable[[str], None] | None = None
     """Receives a message at the first failure, with the time left for retries."""
 
@@ -68,7 +70,12 @@ class TransferPatience:
                 elapsed = self.clock() - since
                 if elapsed + wait > self.deadline_s:
                     failure = _given_up(
-                        what, trouble_met, tries, elapsed, retry_after_s=trouble_met.retry_after_s
+                        what,
+                        trouble_met,
+                        tries,
+                        elapsed,
+                        retry_after_s=trouble_met.retry_after_s,
+                        setting=self.setting,
                     )
                 else:
                     failure = None
@@ -83,12 +90,18 @@ class TransferPatience:
 
 
 def _given_up(
-    what: str, failure: Trouble, tries: int, elapsed_s: float, *, retry_after_s: float | None
+    what: str,
+    failure: Trouble,
+    tries: int,
+    elapsed_s: float,
+    *,
+    retry_after_s: float | None,
+    setting: str,
 ) -> InfraError:
     later = f" (it asks to wait {retry_after_s:.0f} s)" if retry_after_s else ""
     times = "1 try" if tries == 1 else f"{tries} tries"
     return InfraError(
         f"{what}: {failure.said}{later}; gave up after {times} in {elapsed_s:.0f} s",
-        hint="run the same command again: it continues where this one stopped; "
-        "network_deadline_s sets how long it tries",
+        hint="run the same command again: it continues where this one stopped"
+        + (f"; {setting} sets how long it tries" if setting else ""),
     )

@@ -7,7 +7,8 @@ rows. The last step turns it into the output and the failures file.
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -19,7 +20,15 @@ from palestra.rollouts.journal import JournalFailed, being_written, repair, writ
 from palestra.rollouts.manifest import differences
 from palestra.rollouts.prepare import StaleRun
 from palestra.rollouts.results import described
-from palestra.schema import FAILURE_CLASS, JsonDict, JsonObject
+from palestra.schema import (
+    FAILURE_CLASS,
+    ROLLOUT_INDEX,
+    JsonDict,
+    JsonObject,
+    RunPaths,
+    open_packed,
+    read_jsonl,
+)
 from palestra.system import is_file_at, move, on_failure, open_locked, replacing, set_aside, sync
 
 FORMAT = 1
@@ -50,9 +59,20 @@ class ReverifyPaths:
         """The origin of the new rewards, and the result with the changes."""
         return self.output.with_name(f"{self.output.stem}_reverify.json")
 
+    @property
+    def materialized_inputs(self) -> Path:
+        """The run's own inputs, so that the output can be profiled, selected from and compared."""
+        return RunPaths(self.output).materialized_inputs
+
     def all(self) -> tuple[Path, ...]:
         """Return all files that a re-verification writes."""
-        return (self.output, self.partial, self.failures, self.manifest)
+        return (
+            self.output,
+            self.partial,
+            self.failures,
+            self.manifest,
+            self.materialized_inputs,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +195,32 @@ def _write_manifest(
             "result": result,
         },
     )
+
+
+def copy_inputs(candidates: Iterable[Path | None], target: Path) -> None:
+    """Copy the first of these files that has materialized inputs to `target`, whole.
+
+    Nothing is done when there is none, or when `target` exists. Raises JournalFailed: the disk
+    refuses the copy.
+    """
+    source = next((path for path in candidates if path and _is_materialized(path)), None)
+    if source is None or target.exists():
+        return
+    try:
+        with open_packed(source) as rows, replacing(target) as copy:
+            shutil.copyfileobj(rows, copy)
+    except OSError as error:
+        raise JournalFailed(f"{error.filename}: {error.strerror}", hint=_ROOM) from error
+
+
+def _is_materialized(path: Path) -> bool:
+    """Whether the rows of a file are those of single rollouts, instead of tasks."""
+    if not path.is_file():
+        return False
+    first = next(read_jsonl(path), None)
+    if first is None or first.error:
+        return False
+    return ROLLOUT_INDEX in first.row and "response" not in first.row
 
 
 def read_manifest(path: Path) -> JsonDict:
