@@ -10,7 +10,6 @@ from cutting_endpoint import cutting_endpoint
 
 import palestra
 from palestra.config import load_config
-from palestra.errors import ModelError
 from palestra.fleet import EMBEDDED, Fleet
 from palestra.responses_api_models.chat import Upstream
 from palestra.training import (
@@ -39,7 +38,9 @@ async def post(url: str, *, deadline_s: float) -> None:
 def test_a_request_that_a_living_endpoint_cuts_is_sent_three_times() -> None:
     async def run() -> int:
         async with cutting_endpoint() as endpoint:
-            with pytest.raises(ModelError, match="3 connections broke over this request") as caught:
+            with pytest.raises(
+                ConnectionFailed, match="3 connections broke over this request"
+            ) as caught:
                 await post(endpoint.url, deadline_s=20.0)
             assert caught.value.retriable
             return len(endpoint.bodies)

@@ -15,19 +15,15 @@ MOST_LOST = 3
 cause."""
 
 
-def request_at_fault(
-    lost: int, url: str, error: ConnectionFailed, *, retriable: bool
-) -> ModelError:
-    """Return the error of a request over which `lost` connections broke, the last one at `url`.
-
-    Its call does not send it again. `retriable`: another attempt of the rollout may, because a
-    single endpoint, or a proxy before it, may be at fault instead of the request.
+def _request_at_fault(lost: int, url: str, error: ConnectionFailed) -> ModelError:
+    """Return the error of a request over which `lost` connections broke at several endpoints, the
+    last one at `url`. It is not sent again, neither by its call nor by another attempt.
     """
     failure = ModelError(
         f"{lost} connections broke over this request, the last one at {url}: {error.message}",
         hint="this request may crash the endpoints: read their logs, and check the request's tools",
     )
-    failure.retriable = retriable
+    failure.retriable = False
     return failure
 
 
@@ -143,7 +139,7 @@ class FailoverRoute:
         self._endpoints.lost(endpoint, error.message)
         self._lost += error.was_sent
         if self._lost >= MOST_LOST:
-            raise request_at_fault(self._lost, endpoint.url, error, retriable=False) from error
+            raise _request_at_fault(self._lost, endpoint.url, error) from error
 
     def _is_busy(self, endpoint: ProviderEndpoint, reply: HttpReply) -> bool:
         """Record the status for the endpoint. Returns whether it is busy, so that another one

@@ -1,8 +1,8 @@
 """`Upstream`: sends JSON requests to the endpoints of one provider over the shared HTTP transport."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import NamedTuple, final
 
@@ -22,7 +22,6 @@ from palestra.responses_api_models.chat.endpoints import Endpoints, ProviderEndp
 from palestra.responses_api_models.chat.failover import (
     MOST_LOST,
     FailoverRoute,
-    request_at_fault,
     url_of,
 )
 from palestra.responses_api_models.chat.provider_errors import (
@@ -106,6 +105,30 @@ async def _noted(
     else:
         patience.returned()
     return reply
+
+
+class _CutTooOften(Exception):
+    """So many connections broke over one request that its call does not send it again."""
+
+    def __init__(self, error: ConnectionFailed, lost: int) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.lost = lost
+
+
+@contextmanager
+def _of_a_cut_call() -> Iterator[None]:
+    """Raise the error of the last connection, with the number of those that broke.
+
+    The failure stays one of the infrastructure: a proxy before the endpoint may cut its answers.
+    """
+    try:
+        yield
+    except _CutTooOften as ended:
+        failure = ended.error
+        failure.message = f"{failure.message} ({ended.lost} connections broke over this request)"
+        failure.args = (failure.message,)
+        raise failure from failure.__cause__
 
 
 @final
@@ -203,14 +226,14 @@ class Upstream:
                 last = None
                 lost += error.was_sent
                 if lost >= MOST_LOST and await self._is_alive(url_now()):
-                    raise request_at_fault(lost, url_now(), error, retriable=True) from error
+                    raise _CutTooOften(error, lost) from error
                 raise
             if last.status == _TOO_MANY_REQUESTS:
                 self.answers.raise_hopeless(url_now(), last)
             return last
 
         try:
-            with patience or nullcontext():
+            with patience or nullcontext(), _of_a_cut_call():
                 reply = await with_retries(
                     remembered,
                     what=f"{self._server} ({url_now()})",
