@@ -186,7 +186,7 @@ def test_no_engine_outlives_its_evaluation(world: World) -> None:
         pytest.skip(reason)
     world.write("my_env.py", MY_ENV)
     running = world.start("palestra", "eval", "my_env.py", "--model", "local", "--repeats", "50")
-    running.until("50 rollouts of 1 tasks")
+    running.until("50 rollouts of 1 task")
     engines = running.children()
     running.interrupt()
 
