@@ -6,6 +6,7 @@ same files are sent once, and running jobs never see other ones.
 
 import hashlib
 import io
+import shlex
 import shutil
 import tarfile
 import tempfile
@@ -85,11 +86,12 @@ def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def send(upload: Upload, node: LoginNode, job_dir: str, quoted: str) -> None:
-    """Unpack an archive on the cluster, unless it is there. `quoted`: its folder, quoted for sh.
+def send(upload: Upload, node: LoginNode, job_dir: str, folder: str) -> None:
+    """Unpack an archive into `folder` on the cluster, unless it is there.
 
     Raises RunFailed: it cannot be written there.
     """
+    quoted = shlex.quote(folder)
     script = (
         f"if [ -d {quoted} ]; then cat > /dev/null; exit 0; fi; "
         f"mkdir -p {quoted}.part && tar -xf - -C {quoted}.part && mv {quoted}.part {quoted}"
@@ -103,12 +105,13 @@ def send(upload: Upload, node: LoginNode, job_dir: str, quoted: str) -> None:
         )
 
 
-def version_there(node: LoginNode, words: Sequence[str], quoted: str) -> str:
-    """Return the version of Palestra on the login node. `quoted`: its command, quoted for sh.
+def version_there(node: LoginNode) -> str:
+    """Return the version of Palestra on the login node.
 
     Raises ConfigError: it is not there.
     """
-    finished = node.run(f"{quoted} --version")
+    words = shlex.split(node.settings.palestra)
+    finished = node.run(f"{shlex.join(words)} --version")
     if finished.code:
         missing = finished.code == NOT_FOUND or "No module named" in finished.complaint
         what = "is not there" if missing else (finished.complaint.splitlines() or ["fails"])[-1]

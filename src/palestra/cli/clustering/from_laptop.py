@@ -4,7 +4,6 @@ The cluster's file says where that is (`ssh`, `job_dir`). Code and named files a
 """
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -63,8 +62,7 @@ def submit_by_ssh(
         key = options.get("policy_api_key_env")
         variables = inherited_variables(key, cluster, os.environ)
     node = LoginNode(cluster.ssh, cluster.command_timeout_s)
-    program = shlex.split(cluster.ssh.palestra)
-    _compare_versions(node, program)
+    _compare_versions(node)
     how: How = options.get("package") or ("git" if is_checkout(Path.cwd()) else "none")
     if how == "git" and (changed := uncommitted(Path.cwd())):
         notice(f"--package git leaves out what is not committed: {', '.join(changed[:5])}")
@@ -72,7 +70,7 @@ def submit_by_ssh(
     name = str(options.get("expname") or ("rollouts" if command == "rollouts" else "command"))
     run_folder = PurePosixPath(cluster.job_dir) / name
     folder = run_folder / UPLOADS / upload.name
-    send(upload, node, cluster.job_dir, shlex.quote(str(folder)))
+    send(upload, node, cluster.job_dir, str(folder))
     output_dir = str(run_folder / str(options.get("output_dir") or "output"))
     flags = [
         *flags_of({key: value for key, value in options.items() if key not in ASKED_HERE}),
@@ -135,8 +133,8 @@ def flags_of(options: Mapping[str, Any]) -> Iterator[str]:
             yield f"{flag}={value}"
 
 
-def _compare_versions(node: LoginNode, program: Sequence[str]) -> None:
-    version = version_there(node, program, shlex.join(program))
+def _compare_versions(node: LoginNode) -> None:
+    version = version_there(node)
     if palestra.__version__ not in version:
         notice(
             f"warning: {node.settings.host} has {version or 'another Palestra'}, and this machine "
