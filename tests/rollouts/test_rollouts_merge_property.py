@@ -66,6 +66,7 @@ def profile(output: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)  # 150 runs, each written, merged twice and profiled twice
 @given(data=st.data(), run=runs(), torn=TORN, seed=st.integers(0, 2**32))
 @hypothesis_settings(max_examples=150, deadline=None)
 def test_any_cut_in_any_order_merges_to_the_same_bytes(

@@ -35,6 +35,9 @@ GRACE_S = 3.0
 STILL_S = 0.05
 """The interval in seconds in which threads must use almost no CPU time to count as stopped."""
 
+STILL_COUNT = 4
+"""The number of such intervals in a row. In one of them a busy machine may not run them at all."""
+
 MOST_NAMES = 5
 """The maximum number of threads that a notice names."""
 
@@ -209,10 +212,12 @@ def _stop_threads() -> None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(ident), ctypes.py_object(CellTimedOut)
         )
-    used_s = -1.0
-    while _used_by_others_s() - used_s > STILL_S / 5:
+    still_count = 0
+    while still_count < STILL_COUNT:
         used_s = _used_by_others_s()
         time.sleep(STILL_S)
+        is_still = _used_by_others_s() - used_s <= STILL_S / 50
+        still_count = still_count + 1 if is_still else 0
 
 
 def _has_children() -> bool:
