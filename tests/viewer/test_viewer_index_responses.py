@@ -40,8 +40,9 @@ def test_the_answer_is_the_end_of_the_last_message_with_text(items: Any, answer:
 
 @pytest.mark.parametrize("content", [{"text": "x"}, 3, [["y"]], "\ud800", [{"text": "\ud800"}]])
 def test_what_only_pythons_json_reads_has_the_same_digest(content: Any) -> None:
-    items: list[Any] = [{"type": "function_call", "name": "search"}, message("before")]
-    digest = digest_of(IndexedObject(output=[*items, message(content)]))
+    call = {"type": "function_call", "name": "search"}
+    items: list[Any] = [call, message("before"), message(content)]
+    digest = digest_of(IndexedObject(output=items))
 
     assert (digest.turns, digest.calls, digest.tools) == (1, 1, "\x1fsearch\x1f")
     assert digest.answer in {"before", "\ud800"}
