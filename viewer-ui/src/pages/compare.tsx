@@ -8,7 +8,7 @@ import { Command, ErrorBox, Notes, Panel, Scrolling, Theirs } from "../parts/com
 import { QueryBox } from "../parts/query";
 import { Pages, Table, useRowKeys } from "../parts/table";
 import { reference, runPlace, taskPlace } from "../places";
-import type { ComparePage as Comparison, ComparedTask, Interval, MetricLine, SideCounts } from "../replies";
+import type { ComparePage as Comparison, ComparedTask, IntervalValue, MetricLine, SideCounts } from "../replies";
 import { go, placeWith, setParameters } from "../router";
 import { visible } from "../text";
 import { DiffView } from "./diff";
@@ -181,7 +181,7 @@ const Side = ({ name, side }: { name: string; side: SideCounts }) => (
   </section>
 );
 
-const spread = (value: Interval): string => (value.low === null || value.high === null ? "" : `${signed(value.low)} to ${signed(value.high)}`);
+const spread = (value: IntervalValue): string => (value.low === null || value.high === null ? "" : `${signed(value.low)} to ${signed(value.high)}`);
 
 const Metrics = ({ metrics }: { metrics: readonly MetricLine[] }) => (
   <Scrolling label="Compared metrics">

@@ -8,13 +8,13 @@ import { Meter } from "../parts/charts";
 import { Panel, Theirs } from "../parts/common";
 import { moveRow, useRowKeys } from "../parts/table";
 import { runPlace } from "../places";
-import type { RunLine, RunList, Session } from "../replies";
+import type { RunLine, RunList, ViewerSession } from "../replies";
 import { placeWith, setParameters } from "../router";
 import { visible } from "../text";
 
 const STATES: Readonly<Record<RunLine["state"], string>> = { running: "running", done: "done", stopped: "stopped" };
 
-export const RunsPage = ({ session, search }: { session: Session | null; search: URLSearchParams }) => {
+export const RunsPage = ({ session, search }: { session: ViewerSession | null; search: URLSearchParams }) => {
   useTitle("Runs");
   useRowKeys();
   const [latest, setLatest] = useState<RunList | null>(null);

@@ -13,11 +13,12 @@ from palestra.schema import (
     first_difference,
     tokens_on,
 )
-from palestra.viewer import replies
 from palestra.viewer.catalog import NoSuchRun
-from palestra.viewer.conversation import Conversation, decoded, row_fields
+from palestra.viewer.conversation import Transcript, decoded, row_fields
 from palestra.viewer.pages.rollout import opened
-from palestra.viewer.reads import Stop
+from palestra.viewer.reads import ReadStop
+from palestra.viewer.replies.differences import TokenDifference
+from palestra.viewer.replies.tokens import TokenRange, TokenTurn, TokenTurns
 from palestra.viewer.requests import PageRequest
 
 RANGE_TOKENS: Final = 2_000
@@ -25,7 +26,7 @@ MOST_CHECKED_BYTES: Final = 64 << 20
 _WEIGHTS: Final = ("weight_version", "weights", "policy_version")
 
 
-def turns(request: PageRequest) -> replies.TokenTurns:
+def turns(request: PageRequest) -> TokenTurns:
     """Answer the turns that have token ids."""
     run, snapshot, row = opened(request)
     talk = run.conversations.of(snapshot, row)
@@ -36,7 +37,7 @@ def turns(request: PageRequest) -> replies.TokenTurns:
     absent = (
         "" if turn_replies else "the rows hold no token ids: train with a vllm_model to record them"
     )
-    return replies.TokenTurns(
+    return TokenTurns(
         turns=turn_replies,
         findings=_findings(talk) if turn_replies else [],
         absent=absent,
@@ -44,7 +45,7 @@ def turns(request: PageRequest) -> replies.TokenTurns:
     )
 
 
-def _token_turns(talk: Conversation, stop: Stop) -> Iterator[tuple[int, TurnTokens, Any]]:
+def _token_turns(talk: Transcript, stop: ReadStop) -> Iterator[tuple[int, TurnTokens, Any]]:
     for item in talk.items:
         if not item.has_tokens or item.section != "output":
             continue
@@ -55,11 +56,11 @@ def _token_turns(talk: Conversation, stop: Stop) -> Iterator[tuple[int, TurnToke
             yield item.position, tokens, value
 
 
-def _turn(number: int, position: int, tokens: TurnTokens, item: Any) -> replies.TokenTurn:
+def _turn(number: int, position: int, tokens: TurnTokens, item: Any) -> TokenTurn:
     verdict = tokens.verdict
     mark = item.get(CONTINUITY)
     state, reason = _continuity(mark)
-    return replies.TokenTurn(
+    return TokenTurn(
         turn=number,
         at=position,
         prompt_ids=len(tokens.prompt),
@@ -83,7 +84,7 @@ def _mean(log_probs: Sequence[Any]) -> float | None:
     return math.fsum(finite) / len(finite) if finite else None
 
 
-def _findings(talk: Conversation) -> list[str]:
+def _findings(talk: Transcript) -> list[str]:
     """Return what `on_policy` says of the trajectory."""
     row_place = talk.places[-1]
     if row_place.length > MOST_CHECKED_BYTES:
@@ -99,7 +100,7 @@ def _findings(talk: Conversation) -> list[str]:
     return [*problems, *broken, *([tally.lines()[0]] if tally.rollouts else [])]
 
 
-def tokens(request: PageRequest) -> replies.TokenRange:
+def tokens(request: PageRequest) -> TokenRange:
     """Answer a range of the tokens of a turn: the prompt, then the generation."""
     run, snapshot, row = opened(request)
     talk = run.conversations.of(snapshot, row)
@@ -110,7 +111,7 @@ def tokens(request: PageRequest) -> replies.TokenRange:
     raise NoSuchRun(f"the rollout has no turn {turn_name[:20]} with token ids")
 
 
-def _range(request: PageRequest, number: int, turn: TurnTokens) -> replies.TokenRange:
+def _range(request: PageRequest, number: int, turn: TurnTokens) -> TokenRange:
     start = request.integer("start")
     end = start + RANGE_TOKENS
     prompt_length = len(turn.prompt)
@@ -118,7 +119,7 @@ def _range(request: PageRequest, number: int, turn: TurnTokens) -> replies.Token
     log_probs = [None] * prompt_length + [_log_prob(value) for value in turn.log_probs]
     mask = [0] * prompt_length + [1] * len(turn.generation)
     tokenizer = request.viewer.tokenizer
-    return replies.TokenRange(
+    return TokenRange(
         turn=number,
         start=start,
         total=len(mask),
@@ -139,9 +140,7 @@ def _log_prob(value: Any) -> float | None:
     return float(value) if is_number and math.isfinite(value) else None
 
 
-def first_token_difference(
-    a: Conversation, b: Conversation, stop: Stop
-) -> replies.TokenDifference | None:
+def first_token_difference(a: Transcript, b: Transcript, stop: ReadStop) -> TokenDifference | None:
     """Return where the token ids of two rollouts first differ; None without ids in both."""
     pairs = zip(_token_turns(a, stop), _token_turns(b, stop), strict=False)
     for number, ((_, tokens_a, _), (_, tokens_b, _)) in enumerate(pairs):
@@ -149,7 +148,7 @@ def first_token_difference(
         if at is None and len(tokens_a.all) == len(tokens_b.all):
             continue
         at = len(tokens_a.all) if at is None else at
-        return replies.TokenDifference(
+        return TokenDifference(
             turn=number, position=at, a=_at(tokens_a.all, at), b=_at(tokens_b.all, at)
         )
     return None
