@@ -357,6 +357,7 @@ def test_a_row_that_is_not_indexed_in_time_is_said_to_be(tmp_path: Path, output:
 
     answer = world.ask(f"/api/r/{world.run_id}/t/3/3")
     assert (answer.status, answer.json["error"]) == (503, "StillIndexing")
+    assert answer.json["indexed"] == world.get("/api/r/RUN")["base"]
 
 
 def test_figures_from_before_the_first_row_are_not_kept(tmp_path: Path, output: Path) -> None:

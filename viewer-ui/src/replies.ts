@@ -8,6 +8,14 @@ export interface ErrorReply {
   where: string;
   position: number | null;
   nearest: string;
+  indexed: Base | null;
+}
+
+export interface Base {
+  rows: number;
+  indexed_bytes: number;
+  total_bytes: number;
+  complete: boolean;
 }
 
 export interface ViewerSession {
@@ -68,13 +76,6 @@ export interface RunPage {
 export interface NamedText {
   name: string;
   value: string;
-}
-
-export interface Base {
-  rows: number;
-  indexed_bytes: number;
-  total_bytes: number;
-  complete: boolean;
 }
 
 export interface UnreadableLine {
