@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from palestra.errors import PalestraError
 from palestra.responses_api_models.vllm_model.on_policy import check_row
 from palestra.schema import (
     CONTINUITY,
@@ -90,11 +89,11 @@ def _findings(talk: Transcript) -> list[str]:
     if row_place.length > MOST_CHECKED_BYTES:
         return [f"not checked: the row has {row_place.length:,} bytes"]
     fields = row_fields(row_place)
+    names = {CREATE_PARAMS, "response"} & fields.keys()
     try:
-        row = {name: decoded(bytes(fields[name])) for name in (CREATE_PARAMS, "response")}
-        tally = check_row(row)
-    except (KeyError, ValueError, PalestraError) as error:
-        return [f"not checked: {error}"]
+        tally = check_row({name: decoded(bytes(fields[name])) for name in names})
+    except ValueError as error:
+        return [f"not checked: {row_place.path.name} line {row_place.line}: {error}"]
     problems = [f"turn {problem.turn}: {problem.what}" for problem in tally.problems]
     broken = [f"marked as broken {count} times: {why}" for why, count in tally.broken.items()]
     return [*problems, *broken, *([tally.lines()[0]] if tally.rollouts else [])]
