@@ -495,7 +495,7 @@ export interface TokenTurns {
 
 export interface TokenTurn {
   turn: number;
-  at: number;
+  at: number | null;
   prompt_ids: number;
   generation_ids: number;
   mean_log_prob: number | null;
