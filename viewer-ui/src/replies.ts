@@ -8,6 +8,14 @@ export interface ErrorReply {
   where: string;
   position: number | null;
   nearest: string;
+  indexed: Base | null;
+}
+
+export interface Base {
+  rows: number;
+  indexed_bytes: number;
+  total_bytes: number;
+  complete: boolean;
 }
 
 export interface ViewerSession {
@@ -68,13 +76,6 @@ export interface RunPage {
 export interface NamedText {
   name: string;
   value: string;
-}
-
-export interface Base {
-  rows: number;
-  indexed_bytes: number;
-  total_bytes: number;
-  complete: boolean;
 }
 
 export interface UnreadableLine {
@@ -494,7 +495,7 @@ export interface TokenTurns {
 
 export interface TokenTurn {
   turn: number;
-  at: number;
+  at: number | null;
   prompt_ids: number;
   generation_ids: number;
   mean_log_prob: number | null;

@@ -91,7 +91,7 @@ LIVE_AT_LEAST_S: Final = 15.0
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 PAGE_LEFT: Final = 499
-INDEXING_S: Final = 2.0
+INDEXING_S: Final = 1.0
 """How long a request waits for the index to reach its row."""
 INDEXING_POLL_S: Final = 0.1
 _ASSETS: Final[Mapping[str, str]] = {
@@ -262,6 +262,7 @@ def error_response(error: Exception, *, where: str) -> Response:
         where=where,
         position=error.position - 1 if isinstance(error, QueryError) else None,
         nearest=error.nearest if isinstance(error, QueryError) else "",
+        indexed=runs.base_of(error.run) if isinstance(error, StillIndexing) else None,
     )
     return _json(status, reply)
 

@@ -121,11 +121,12 @@ class StillIndexing(InputDataError):
     """The request names a row that is not indexed yet."""
 
     def __init__(self, missing: NoSuchRow) -> None:
+        self.run = missing.run
         progress = missing.run.progress
         super().__init__(
             f"{missing.message} so far: {progress.bytes_indexed:,} of {progress.bytes_total:,} bytes"
             " are indexed",
-            hint="load the page again in a moment",
+            hint="the page asks again by itself; other clients: ask again in a second",
         )
 
 

@@ -33,7 +33,6 @@ export const RolloutPage = ({ view, task, rollout, search }: RolloutProps) => {
   const row = search.get("row");
   const spot = useMemo<Spot>(() => ({ places: { run: view.id, task, rollout }, row }), [view.id, task, rollout, row]);
   const [q, sort] = [search.get("q") ?? "", search.get("sort") ?? ""];
-  // a row that is not indexed yet is asked for again while the index grows
   const head = useReply(request("rollout", spot.places, { row, q, sort }), { tick: view.tick });
   const group = useReply(task === "-" || !head.data ? null : request("task", { run: view.id, task }));
   const panel = search.get("panel") ?? "";

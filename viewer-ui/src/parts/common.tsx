@@ -3,7 +3,9 @@
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ReplyError } from "../api";
+import { bytes } from "../format";
 import { type Reply, useLate } from "../hooks";
+import type { Base } from "../replies";
 import { isPlain, sentence, visible, visibleLine } from "../text";
 
 /** One line of text that a row holds: isolated, and marked as not ours. */
@@ -94,7 +96,7 @@ export const Panel = <T,>({ title, id, lead, reply, class: name, children }: Pan
       {title && <h2>{title}</h2>}
       {lead && <p class="section-lead">{lead}</p>}
       {reply.error && <ErrorBox error={reply.error} />}
-      {!reply.data && !reply.error && late && <p class="quiet waiting">Loading…</p>}
+      {!reply.data && !reply.error && late && <Waiting indexed={reply.indexed} />}
       {reply.data && (
         <Boundary name={title ?? id ?? "panel"}>
           <Drawn draw={children} data={reply.data} />
@@ -103,6 +105,15 @@ export const Panel = <T,>({ title, id, lead, reply, class: name, children }: Pan
     </section>
   );
 };
+
+/** Stands where a reply will be; `indexed`: how far the index is, when the reply waits for it. */
+export const Waiting = ({ indexed }: { indexed: Base | null }) => (
+  <p class="quiet waiting" role={indexed ? "status" : undefined}>
+    {indexed
+      ? `Not read yet: ${bytes(indexed.indexed_bytes)} of ${bytes(indexed.total_bytes)} so far. This part appears as soon as its row is read.`
+      : "Loading…"}
+  </p>
+);
 
 // a component of its own, so that what it throws reaches the boundary
 const Drawn = <T,>({ draw, data }: { draw: (data: T) => ComponentChildren; data: T }) => <>{draw(data)}</>;

@@ -186,6 +186,8 @@ class Builder:
         failed = [is_failed(text) for text in block.texts]
         for is_failure in (False, True):
             at = [position for position, flag in enumerate(failed) if flag is is_failure]
+            if not at:
+                continue
             rows = self._decoded(
                 source,
                 [row_of_outcome(block.texts[position]) for position in at],

@@ -12,22 +12,6 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """Base of every reply, and of its parts."""
 
 
-class ErrorReply(Reply, frozen=True, kw_only=True):
-    """Any error. `message`: what happened; `hint`: what to do."""
-
-    error: str
-    """The class of the error, such as `ConfigError`; `RunChanged` for 409."""
-    message: str
-    hint: str = ""
-    layer: str = ""
-    where: str = ""
-    """The part that failed, such as `tokens of 17:3`."""
-    position: int | None = None
-    """For a query: the position of the wrong character, from 0."""
-    nearest: str = ""
-    """For a query: the field that was probably meant."""
-
-
 class IntervalValue(Reply, frozen=True, kw_only=True):
     """A number with its 95 % interval. `low` and `high` are null when there are too few tasks."""
 
@@ -52,6 +36,24 @@ class Base(Reply, frozen=True, kw_only=True):
     total_bytes: int
     complete: bool
     """Whether everything that the files hold is indexed."""
+
+
+class ErrorReply(Reply, frozen=True, kw_only=True):
+    """Any error. `message`: what happened; `hint`: what to do."""
+
+    error: str
+    """The class of the error, such as `ConfigError`; `RunChanged` for 409."""
+    message: str
+    hint: str = ""
+    layer: str = ""
+    where: str = ""
+    """The part that failed, such as `tokens of 17:3`."""
+    position: int | None = None
+    """For a query: the position of the wrong character, from 0."""
+    nearest: str = ""
+    """For a query: the field that was probably meant."""
+    indexed: Base | None = None
+    """For `StillIndexing`: how far the index is. The page asks again."""
 
 
 class NamedText(Reply, frozen=True, kw_only=True):

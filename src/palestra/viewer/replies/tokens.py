@@ -7,8 +7,8 @@ class TokenTurn(Reply, frozen=True, kw_only=True):
     """One turn of the model with token ids."""
 
     turn: int
-    at: int
-    """The item that carries the ids."""
+    at: int | None
+    """The item that carries the ids, or ends the turn; null when it is not known."""
     prompt_ids: int
     generation_ids: int
     mean_log_prob: float | None
@@ -18,6 +18,7 @@ class TokenTurn(Reply, frozen=True, kw_only=True):
     findings: list[str]
     """What is wrong with the ids, as training would say."""
     weight_version: str
+    """The version of the weights that sampled the turn, or `7 to 8`; empty when unknown."""
 
 
 class TokenTurns(Reply, frozen=True, kw_only=True):
@@ -25,7 +26,7 @@ class TokenTurns(Reply, frozen=True, kw_only=True):
 
     turns: list[TokenTurn]
     findings: list[str]
-    """What is wrong with the trajectory as a whole (`on_policy`)."""
+    """What is wrong with the trajectory as a whole, as an outcome and `on_policy` say."""
     absent: str
     text: bool
     """Whether ranges have text (`--tokenizer`)."""

@@ -442,6 +442,7 @@
 
   // src/api.ts
   var KEY = "palestra-token";
+  var ASK_AGAIN_MS = 500;
   var request = (name, places = {}, parameters = {}) => {
     const path = ENDPOINTS[name].path.replace(/\{(\w+)\}/g, (_3, place) => encodeURIComponent(String(places[place])));
     const search = new URLSearchParams();
@@ -490,7 +491,24 @@
       return new ReplyError(response.status, { message: text.slice(0, 500) || `HTTP ${response.status}` });
     }
   };
-  var askReply = async (wanted, signal) => (await ask(wanted.path, signal)).json();
+  var askReply = async (wanted, signal, behind) => {
+    for (; ; ) {
+      try {
+        return await (await ask(wanted.path, signal)).json();
+      } catch (error) {
+        const indexed = error instanceof ReplyError ? error.reply.indexed : null;
+        if (!indexed) throw error;
+        behind?.(indexed);
+      }
+      await visibleAfter(ASK_AGAIN_MS, signal);
+    }
+  };
+  var visibleAfter = async (ms, signal) => {
+    do {
+      await new Promise((resolve) => setTimeout(resolve, ms));
+      signal?.throwIfAborted();
+    } while (document.visibilityState === "hidden");
+  };
   var askBlob = async (wanted, signal) => (await ask(wanted.path, signal)).blob();
   var lineOf = (text) => {
     const line = JSON.parse(text);
@@ -689,13 +707,16 @@
       error: null,
       path: null
     });
+    const [behind, setBehind] = d2(null);
     const [turn, setTurn] = d2(0);
     const again = b(() => setTurn((before) => before + 1), []);
     A2(() => {
       if (path === null) return void 0;
       const stop = new AbortController();
-      askReply({ path }, stop.signal).then((data) => setReply({ data, error: null, path })).catch((cause) => {
+      askReply({ path }, stop.signal, (indexed2) => setBehind({ indexed: indexed2, path })).then((data) => setReply({ data, error: null, path })).catch((cause) => {
         if (!stop.signal.aborted) setReply((before) => ({ data: before.data, error: asError(cause), path }));
+      }).finally(() => {
+        if (!stop.signal.aborted) setBehind(null);
       });
       return () => stop.abort();
     }, [path, turn, tick]);
@@ -704,7 +725,8 @@
       const timer = setInterval(() => document.visibilityState === "visible" && again(), everyMs);
       return () => clearInterval(timer);
     }, [everyMs, path, again]);
-    return { data: reply.data, error: reply.error, loading: path !== null && reply.path !== path, again };
+    const indexed = behind?.path === path ? behind.indexed : null;
+    return { data: reply.data, error: reply.error, indexed, loading: path !== null && reply.path !== path, again };
   };
   var useLines = (wanted, receive, { once = false } = {}) => {
     const path = wanted?.path ?? null;
@@ -923,10 +945,11 @@
       title2 && /* @__PURE__ */ a3("h2", { children: title2 }),
       lead && /* @__PURE__ */ a3("p", { class: "section-lead", children: lead }),
       reply.error && /* @__PURE__ */ a3(ErrorBox, { error: reply.error }),
-      !reply.data && !reply.error && late && /* @__PURE__ */ a3("p", { class: "quiet waiting", children: "Loading…" }),
+      !reply.data && !reply.error && late && /* @__PURE__ */ a3(Waiting, { indexed: reply.indexed }),
       reply.data && /* @__PURE__ */ a3(Boundary, { name: title2 ?? id ?? "panel", children: /* @__PURE__ */ a3(Drawn, { draw: children, data: reply.data }) })
     ] });
   };
+  var Waiting = ({ indexed }) => /* @__PURE__ */ a3("p", { class: "quiet waiting", role: indexed ? "status" : void 0, children: indexed ? `Not read yet: ${bytes(indexed.indexed_bytes)} of ${bytes(indexed.total_bytes)} so far. This part appears as soon as its row is read.` : "Loading…" });
   var Drawn = ({ draw, data }) => /* @__PURE__ */ a3($, { children: draw(data) });
   var copyText = async (text) => {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
