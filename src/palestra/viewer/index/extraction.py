@@ -29,7 +29,7 @@ from palestra.viewer.index.heaps import HeapWriter, TextCodes
 from palestra.viewer.index.layout import NO_TASK, NO_TEXT, TableWriter
 from palestra.viewer.index.responses import are_truncated, digest_of
 from palestra.viewer.index.row_fields import FieldStates, FieldWriter
-from palestra.viewer.index.storage import Columns
+from palestra.viewer.index.storage import StoredColumns
 
 PROMPT_CHARACTERS: Final = 200
 _MESSAGE_CHARACTERS: Final = 200
@@ -44,7 +44,7 @@ class Extraction:
     """
 
     def __init__(
-        self, columns: Columns, fields: FieldStates, *, family: Sequence[str], rows: int
+        self, columns: StoredColumns, fields: FieldStates, *, family: Sequence[str], rows: int
     ) -> None:
         self._texts = HeapWriter(columns, "texts")
         self._fields = FieldWriter(columns, fields, self._texts, rows=rows)

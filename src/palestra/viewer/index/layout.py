@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from palestra.viewer.index.storage import Columns
+from palestra.viewer.index.storage import StoredColumns
 
 NO_TASK: Final = -1
 NO_TEXT: Final = -1
@@ -68,7 +68,7 @@ COLUMN_TYPES: Final = {
 class TableWriter:
     """Collects the columns of one table until `flush`."""
 
-    def __init__(self, columns: Columns, name: str) -> None:
+    def __init__(self, columns: StoredColumns, name: str) -> None:
         self._columns, self._name = columns, name
         self._parts: dict[str, list[Any]] = {}
         self.rows = 0

@@ -11,7 +11,7 @@ from palestra.metrics import INDICES, RESPONSE, ColumnBuilder
 from palestra.schema import AGENT_REF, CREATE_PARAMS, FAILURE_CLASS
 from palestra.viewer.index.heaps import HeapWriter, TextCodes
 from palestra.viewer.index.layout import NO_TEXT
-from palestra.viewer.index.storage import Columns
+from palestra.viewer.index.storage import StoredColumns
 
 SHORT_TEXT: Final = 64
 """The largest number of characters of a text that is a field."""
@@ -41,7 +41,7 @@ class FieldWriter:
     """Collects the fields of rows until `flush`. `rows`: how many rows are in the columns already."""
 
     def __init__(
-        self, columns: Columns, states: FieldStates, texts: HeapWriter, *, rows: int
+        self, columns: StoredColumns, states: FieldStates, texts: HeapWriter, *, rows: int
     ) -> None:
         self._columns, self._states, self._texts = columns, states, texts
         self._stored_rows, self._rows = rows, 0

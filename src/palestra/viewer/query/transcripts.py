@@ -15,9 +15,9 @@ import numpy as np
 from palestra.analysis import Query, WordTerm, decide_query, decode_value, split_row
 from palestra.metrics import BoolArray, IntArray
 from palestra.schema import CREATE_PARAMS
-from palestra.viewer.index import Part, RowPlace, Snapshot, read_row, row_of_outcome
+from palestra.viewer.index import IndexedPlace, IndexSnapshot, RunPart, read_row, row_of_outcome
 from palestra.viewer.index.folding import ExactText, FoldedText
-from palestra.viewer.index.outline import Conversation, RawText
+from palestra.viewer.index.outline import RawText, SplitRow
 
 PROGRESS_BYTES: Final = 64 << 20
 READ_BYTES: Final = 4 << 20
@@ -42,10 +42,12 @@ class TextHit:
     row: int
     item: int
     excerpt: str
-    part: Part = Part.RESULT
+    part: RunPart = RunPart.RESULT
 
 
-def search_text(snapshot: Snapshot, query: Query, candidates: IntArray) -> Iterator[TextHit | int]:
+def search_text(
+    snapshot: IndexSnapshot, query: Query, candidates: IntArray
+) -> Iterator[TextHit | int]:
     """Yield hits among the rollouts `candidates`, in file order.
 
     `candidates`: what `Table.select` returned for this query. After each 64 MB the number of bytes
@@ -68,14 +70,14 @@ class _Read:
     bytes of `place`.
     """
 
-    part: Part
-    place: RowPlace
+    part: RunPart
+    place: IndexedPlace
     rows: IntArray
     starts: IntArray
     ends: IntArray
 
 
-def _reads(snapshot: Snapshot, candidates: IntArray) -> Iterator[_Read]:
+def _reads(snapshot: IndexSnapshot, candidates: IntArray) -> Iterator[_Read]:
     """Yield the rows to read, in the order of the files."""
     for part, rows, offsets, lengths in snapshot.by_place(candidates):
         ends = offsets + lengths
@@ -107,7 +109,7 @@ def _breaks(offsets: Sequence[int], ends: Sequence[int]) -> Iterator[int]:
 class _Search:
     """Searches reads for the texts of one query."""
 
-    def __init__(self, snapshot: Snapshot, query: Query) -> None:
+    def __init__(self, snapshot: IndexSnapshot, query: Query) -> None:
         self._snapshot, self._query = snapshot, query
         self._words = {leaf: _Pattern.of(leaf) for leaf in query.leaves() if _is_text(leaf)}
         selecting = snapshot.rollouts.selecting()
@@ -139,13 +141,13 @@ class _Search:
         self, batch: _Read, data: bytes, where: dict[int, dict[WordTerm, TextHit]]
     ) -> None:
         """Search the prompts of rows that do not repeat them."""
-        if batch.part is Part.INPUT:
+        if batch.part is RunPart.INPUT:
             return
         bounds = zip(batch.starts.tolist(), batch.ends.tolist(), strict=True)
         # most rows begin with it, so that little of them is read again
         without_prompt = [n for n, row in enumerate(bounds) if data.find(_PARAMS, *row) < 0]
         for at in without_prompt:
-            row_place = self._snapshot.place(int(batch.rows[at]), Part.INPUT)
+            row_place = self._snapshot.place(int(batch.rows[at]), RunPart.INPUT)
             missing = [word for word in self._words if word not in where.get(at, {})]
             if row_place is None or not missing:
                 continue
@@ -153,7 +155,7 @@ class _Search:
             self.bytes_read += len(prompt)
             for word in missing:
                 if self._words[word].is_in(memoryview(prompt)):
-                    hit = _hit(int(batch.rows[at]), Part.INPUT, prompt, self._words[word])
+                    hit = _hit(int(batch.rows[at]), RunPart.INPUT, prompt, self._words[word])
                     if hit is not None:
                         where.setdefault(at, {})[word] = hit
 
@@ -183,9 +185,9 @@ def _is_text(leaf: Any) -> TypeGuard[WordTerm]:
     return isinstance(leaf, WordTerm) and leaf.whole_transcript
 
 
-def _hit(row: int, part: Part, data: bytes, pattern: "_Pattern") -> TextHit | None:
+def _hit(row: int, part: RunPart, data: bytes, pattern: "_Pattern") -> TextHit | None:
     """Return the first item of a row that contains the text; None when no text of it does."""
-    conversation = Conversation(data)
+    conversation = SplitRow(data)
     for number in range(len(conversation)):
         if not pattern.is_in(memoryview(conversation.raw(number))):
             continue
@@ -194,7 +196,7 @@ def _hit(row: int, part: Part, data: bytes, pattern: "_Pattern") -> TextHit | No
             if excerpt is not None:
                 return TextHit(row, number, excerpt, part)
     message = (split_row(data) or {}).get("message")
-    if part is Part.FAILURE and message is not None:
+    if part is RunPart.FAILURE and message is not None:
         excerpt = pattern.excerpt(str(decode_value(message)))
         return None if excerpt is None else TextHit(row, -1, excerpt, part)
     return None
