@@ -107,7 +107,7 @@ class Guard:
     """Watches the process `pid`.
 
     That process passes values with `tell_guard`. `output`: the file of scored rows. `max_attempts`,
-    `verified_by`: of the collection. `reverified`: the output file of a reverification. `report`:
+    `reverify_command`: of the collection. `reverified`: the output file of a reverification. `report`:
     the findings of an examination so far. `again`: how to continue. `limit_s`: how long its event
     loop may be blocked at most; `limit_of`: what may take so long; `hint`: what helps then.
     `events`: where the events of a collection go, empty once the last event is written.
@@ -326,7 +326,7 @@ class Guard:
             error,
             max_attempts=work.get("max_attempts", 1),
             elapsed_s=lasted_s,
-            verified_by=work.get("verified_by", ""),
+            reverify_command=work.get("reverify_command", ""),
         )
         return None if result is None else result.outcome
 
@@ -349,7 +349,10 @@ class Guard:
         self._print_lines(f"error: {message}")
         if recorded:
             self._print_lines(recorded)
-        self._print_lines(f"hint: {hint or 'the run can be continued'}{self._then()}")
+        from palestra.cli.console import in_words_called
+
+        advice = in_words_called(hint or "the run can be continued")
+        self._print_lines(f"hint: {advice}{self._then()}")
         self._end_events(1, message)
         os._exit(1)
 
