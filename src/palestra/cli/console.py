@@ -11,13 +11,16 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
 from palestra.cli.escaping import visible
 from palestra.cli.spelling import has_flags, typed_program, with_commands_of
 from palestra.errors import CallError, ConfigError, PalestraError, mask_error, with_cause
+
+if TYPE_CHECKING:
+    from palestra.settings import SettingProblem
 
 INTERRUPTED = 130
 THREADS_END_S = 0.5
@@ -242,6 +245,11 @@ def warn_all(warnings: Iterable[str]) -> None:
     """Print the warnings of a configuration."""
     for warning in warnings:
         notice(f"warning: {warning}")
+
+
+def warn_of_setting(problem: "SettingProblem") -> None:
+    """Print a warning about a setting, which is called as the user typed it."""
+    notice(f"warning: {problem.text(sys.argv[1:])}")
 
 
 class _Notices(logging.Handler):

@@ -360,14 +360,16 @@ class Guard:
         """Write the last event, that the command has ended, in place of the child that could not
         write it.
         """
+        from palestra.cli.console import warn_of_setting
         from palestra.errors import PalestraError
-        from palestra.rollouts import end_events
+        from palestra.rollouts import end_events, events_problem
 
         if target := self._work().get("events"):
             try:
                 end_events(target, code=code, message=message, since=self._began)
             except (PalestraError, OSError) as problem:
-                self._print_lines(f"warning: json_events: its last event is missing: {problem}")
+                with contextlib.suppress(OSError):
+                    warn_of_setting(events_problem(f"its last event is missing: {problem}"))
 
     def _work(self) -> dict[str, Any]:
         return _noted(self._pulse)

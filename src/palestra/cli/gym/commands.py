@@ -85,8 +85,8 @@ ENV: Final = (
     ),
     Command(
         "env", "resolve", "print the resolved configuration, with secrets masked",
-        f"{HERE}.servers:resolve", (*CONFIGS, *SELECTED, *MODEL), replaces="ng_dump_config",
-        same_as=("config",),
+        f"{HERE}.servers:resolve", (*CONFIGS, *SELECTED, *MODEL), json=True,
+        replaces="ng_dump_config", same_as=("config",),
     ),
     Command(
         "env", "validate", "check a manifest or a configuration; nothing is started",
@@ -167,7 +167,8 @@ EVAL: Final = (
             ),
             NO_AGGREGATION,
         ),
-        runs_authors_code=True, replaces="ng_e2e_collect_rollouts; --no-serve: ng_collect_rollouts",
+        json=True, runs_authors_code=True,
+        replaces="ng_e2e_collect_rollouts; --no-serve: ng_collect_rollouts",
         same_as=("eval", "collect"),
     ),
     Command(
@@ -185,7 +186,7 @@ EVAL: Final = (
                 "--allow-partial", "Profile a run that lacks rollouts.", "allow_partial_rollouts"
             ),
         ),
-        replaces="ng_reward_profile", same_as=("profile",),
+        json=True, replaces="ng_reward_profile", same_as=("profile",),
     ),
     Command(
         "eval", "reverify", "verify stored responses again",
@@ -203,7 +204,7 @@ EVAL: Final = (
                 "--with-failures", "Also answers whose verification failed.", "with_failures"
             ),
         ),
-        runs_authors_code=True, same_as=("reverify",),
+        json=True, runs_authors_code=True, same_as=("reverify",),
     ),
     Command(
         "eval", "submit", "submit one Slurm job per benchmark",
@@ -264,7 +265,7 @@ DATASET: Final = (
             text("--output-dir", "The folder for the files.", "output_dirpath"),
             switch("--download", "Download files that are missing.", "should_download"),
         ),
-        replaces="ng_prepare_data", same_as=("prepare",),
+        json=True, replaces="ng_prepare_data", same_as=("prepare",),
     ),
 )  # fmt: skip
 DEV: Final = (

@@ -8,11 +8,20 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from palestra.cli.console import guarded, hint_of, in_words_called, notice, say, show_error
+from palestra.cli.console import (
+    guarded,
+    hint_of,
+    in_words_called,
+    notice,
+    say,
+    show_error,
+    stdout_for_json,
+)
 from palestra.cli.flags import imported
 from palestra.cli.guard import fork_under_guard
 from palestra.cli.gym.commands import GROUPS, actions_of, command_at
@@ -138,8 +147,10 @@ def _exit_code(command: Command, invocation: Invocation) -> int:
     """Call the function of a command, and return the exit code of `gym` for how it ended."""
     if invocation.verbose:
         logging.getLogger("palestra").setLevel(logging.DEBUG)
+    on_stdout = stdout_for_json() if invocation.json else nullcontext()
     try:
-        code: int = imported(command.function)(invocation, list(invocation.overrides))
+        with on_stdout:
+            code: int = imported(command.function)(invocation, list(invocation.overrides))
     except UsageError as error:
         show_error(error)
         return 2
