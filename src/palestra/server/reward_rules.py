@@ -60,12 +60,12 @@ class RewardRules:
         """Return the rules for a sum of components from 0 to 1 with these weights. A limit that the
         author wrote stays, and without weights both stay.
         """
-        known = [float(weight) for weight in weights]
-        if not known:
+        numbers = [float(weight) for weight in weights]
+        if not numbers:
             return self
         rules = self
         if isinstance(self.lowest, _Default):
-            rules = replace(rules, lowest=math.fsum(weight for weight in known if weight < 0))
+            rules = replace(rules, lowest=math.fsum(weight for weight in numbers if weight < 0))
         if isinstance(self.highest, _Default):
-            rules = replace(rules, highest=math.fsum(weight for weight in known if weight > 0))
+            rules = replace(rules, highest=math.fsum(weight for weight in numbers if weight > 0))
         return rules

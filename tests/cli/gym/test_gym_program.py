@@ -85,7 +85,7 @@ def test_the_exit_code_says_what_is_wrong(world: World, words: tuple[str, ...], 
 
 
 def test_the_resolved_configuration_is_one_json_document(world: World) -> None:
-    done = gym(world, "env", "resolve", "--resources-server", "mcqa", "+my_api_key=k1", "--json")
+    done = gym(world, "env", "resolve", "+my_api_key=k1", "--json")
 
     assert json.loads(done.out)["my_api_key"] == "****"
 
