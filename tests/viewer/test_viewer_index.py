@@ -372,6 +372,20 @@ def test_a_whole_number_in_a_small_range_has_a_bin_each(run: Run, tmp_path: Path
     assert table.fields["attempts"].kind is FieldKind.NUMBER
 
 
+def test_the_bins_of_a_long_tail_grow(tmp_path: Path) -> None:
+    lengths = [*range(100, 200), 50_000]
+    rows = [scored(task, 0, 1.0, tokens=tokens) for task, tokens in enumerate(lengths)]
+    run = Run.write(tmp_path, rows)
+    with indexed(run.paths.output, tmp_path) as snapshot:
+        table = snapshot.rollouts
+        histogram = table.histogram(table.select(""), "tokens.out")
+
+    widths = np.diff(histogram.edges)
+    assert (np.diff(widths) > 0).all()
+    assert sum(histogram.counts) == len(lengths)
+    assert np.count_nonzero(histogram.counts) > 2
+
+
 def test_a_sort_puts_rows_without_the_field_last_both_ways(run: Run, tmp_path: Path) -> None:
     with indexed(run.paths.output, tmp_path) as snapshot:
         up = keys(snapshot, "task:2..3 sort:tokens.out")

@@ -384,6 +384,7 @@ def test_figures_from_before_the_first_row_are_not_kept(tmp_path: Path, output: 
         after = world.get("/api/r/RUN/figures")["absent"]
 
     assert before
+    assert "inputs" not in before
     assert after == ""
 
 

@@ -25,7 +25,7 @@ export const RunOverview = ({ view }: { view: RunView }) => {
   }, [live, again]);
   return (
     <>
-      {page.data && <Head page={page.data} />}
+      {page.data ? <Head page={page.data} /> : <h1>{view.name}</h1>}
       {isRunning && <LivePanel live={live} run={id} />}
       <Panel reply={figures} class="first">
         {(data) =>

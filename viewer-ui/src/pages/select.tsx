@@ -170,7 +170,7 @@ const TaskTable = ({ tasks, run }: { tasks: Selection["tasks"]; run: string }) =
             <th scope="row">
               <a href={taskPlace(run, task.task)}>{visible(String(task.task))}</a>
             </th>
-            <td>{visible(task.verdict)}</td>
+            <td class="nowrap">{visible(task.verdict)}</td>
             <td class="n">{percent(task.pass_rate)}</td>
             <td class="wide">
               <Meter share={task.pass_rate ?? 0} tone={task.verdict === "kept" ? "sometimes" : "plain"} />

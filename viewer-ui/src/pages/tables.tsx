@@ -76,10 +76,11 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
       {table.error && !isOld && <ErrorBox error={table.error} />}
       <div class="with-facets">
         <aside aria-label="Filters">
-          <Filters facets={facets.data} histograms={histograms.data} query={query} />
+          {!isOld && <Filters facets={facets.data} histograms={histograms.data} query={query} />}
           {facets.error && facets.error.status !== 400 && <ErrorBox error={facets.error} />}
         </aside>
         <div class="table-part" aria-busy={table.loading}>
+          {isOld && <QueryExamples />}
           {data && !isOld && (
             <>
               {!isSearch && (
@@ -99,7 +100,7 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
                   )}
                 </Table>
               )}
-              {data.matches === 0 && <QueryExamples />}
+              {data.matches === 0 && query && <QueryExamples />}
               {!isSearch && data.matches > SIZE && <Pages offset={data.offset} size={SIZE} matches={data.matches} total={data.total} noun={of} below />}
             </>
           )}
@@ -261,7 +262,7 @@ const Search = ({ run, query }: { run: string; query: string }) => {
     <>
       {error && <ErrorBox error={error} />}
       <p class="quiet" role="status">
-        {last ? `${amount(hits.length, "hit")}; ${bytes(last.searched)} of ${amount(last.candidates, "transcript")} are read` : "Searching…"}
+        {last ? `${amount(hits.length, "hit")} in ${bytes(last.searched)} of ${amount(last.candidates, "transcript")}` : "Searching…"}
         {last?.limit_reached && "; there are more: narrow the query"}
         {last && !last.done && " …"}
       </p>

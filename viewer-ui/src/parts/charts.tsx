@@ -33,7 +33,9 @@ const niceStep = (step: number, whole: boolean): number => {
   if (whole && step <= 1) return 1;
   const power = 10 ** Math.floor(Math.log10(step));
   const distance = (nice: number) => Math.abs(Math.log10((power * nice) / step));
-  return power * [1, 2, 2.5, 5, 10].reduce((best, nice) => (distance(nice) < distance(best) ? nice : best));
+  // a whole step of 2.5 would be labelled 3, 5, 8
+  const factors = whole && power === 1 ? [1, 2, 3, 5, 10] : [1, 2, 2.5, 5, 10];
+  return power * factors.reduce((best, nice) => (distance(nice) < distance(best) ? nice : best));
 };
 
 const niceTicks = (largest: number): number[] => {
@@ -387,6 +389,12 @@ interface BrushProps {
   onChoose: (range: readonly [number, number] | null) => void;
 }
 
+/** Whether bins grow: a few huge values would else press all others into the first one. */
+const isLogarithmic = (edges: readonly number[]): boolean => {
+  const widths = edges.slice(1).map((edge, at) => edge - (edges[at] ?? 0));
+  return (widths[widths.length - 1] ?? 0) > 2 * (widths[0] ?? 0);
+};
+
 const rounded = (value: number): number => Number(value.toPrecision(6));
 
 /** A histogram that chooses a range: by dragging, or by its two fields. */
@@ -422,7 +430,8 @@ export const Brush = ({ histogram, label, chosen, onChoose }: BrushProps) => {
   return (
     <fieldset class="brush">
       <legend>
-        {label} {histogram.missing > 0 && <small>{count(histogram.missing)} without</small>}
+        {label}
+        {isLogarithmic(edges) && <span class="scale">, log scale</span>} {histogram.missing > 0 && <small>{count(histogram.missing)} without</small>}
       </legend>
       <svg
         width="100%"

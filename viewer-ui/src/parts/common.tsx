@@ -6,12 +6,21 @@ import { ReplyError } from "../api";
 import { bytes } from "../format";
 import { type Reply, useLate } from "../hooks";
 import type { Base } from "../replies";
-import { isPlain, visible, visibleLine } from "../text";
+import { isPlain, sentence, visible, visibleLine } from "../text";
 
 /** One line of text that a row holds: isolated, and marked as not ours. */
 export const Theirs = ({ text, limit = 200 }: { text: string; limit?: number }) => (
   <bdi class="theirs" dir="auto" title={text.length > limit ? visibleLine(text, 2 * limit) : undefined}>
     {visibleLine(text, limit)}
+  </bdi>
+);
+
+/** A path of at most `limit` characters; lines end after its slashes. */
+export const FilePath = ({ text, limit = 300 }: { text: string; limit?: number }) => (
+  <bdi class="theirs" dir="auto" title={text.length > limit ? visibleLine(text, 2 * limit) : undefined}>
+    {visibleLine(text, limit)
+      .split("/")
+      .flatMap((part, at) => (at ? ["/", <wbr key={at} />, part] : [part]))}
   </bdi>
 );
 
@@ -33,11 +42,15 @@ export const ErrorBox = ({ error }: { error: ReplyError }) => {
   return (
     <div class="error" role="alert">
       <p>
-        <b>{visible(error.message)}</b>
+        <b>{sentence(visible(error.message))}</b>
         {facts.length > 0 && <span class="quiet"> {visible(facts.join(", "))}</span>}
       </p>
       {nearest && <p>Nearest field: {visible(nearest)}.</p>}
-      {hint && <p>{visible(hint)}</p>}
+      {hint && (
+        <p>
+          <WithOptions text={sentence(visible(hint))} />
+        </p>
+      )}
       {error.status === 409 && (
         <button type="button" onClick={() => location.reload()}>
           Load again
@@ -152,7 +165,7 @@ export const StatusLine = () => {
 export const Command = ({ name, text }: { name: string; text: string }) => (
   <div class="copyable">
     <code tabIndex={0} role="region" aria-label={name}>
-      {visible(text)}
+      <WithOptions text={visible(text)} />
     </code>
     <button type="button" disabled={!isPlain(text)} onClick={() => copyAndSay(text, name)} aria-label={`Copy: ${name}`}>
       Copy
@@ -186,7 +199,7 @@ export const Notes = ({ texts, title = "Note." }: { texts: readonly string[]; ti
       {texts.map((text) => (
         <li key={text}>
           <b>{title} </b>
-          <WithOptions text={visible(text)} />
+          <WithOptions text={sentence(visible(text))} />
         </li>
       ))}
     </ul>

@@ -72,6 +72,10 @@ class _Framing:
         for bad in self._commit.problems[:1]:
             path = next(s.path for s in self._commit.sources if s.number == bad.file)
             raise InputDataError(f"{path} line {bad.line} is {bad.reason}", hint="remove the line")
+        if not self._commit.sources:
+            raise InputDataError(
+                "the files of the run are not read yet", hint="wait until the first rows are read"
+            )
         if not self.files(RunPart.INPUT):
             raise InputDataError(
                 "the materialized inputs of the run are missing, so what was requested is unknown",

@@ -20,6 +20,8 @@ from palestra.viewer.index.selecting import Selecting
 CACHED_BYTES: Final = 64 << 20
 """The largest size of the columns of a table that are kept in memory between questions."""
 _DENSE_BINS: Final = 64
+_LONG_TAIL: Final = 20.0
+"""A largest value of so many medians: bins of equal width would put nearly all rows into the first."""
 
 A = TypeVar("A", bound=npt.NDArray[Any])
 
@@ -163,7 +165,7 @@ class RowTable:
 
     def histogram(self, rows: IntArray, name: str, *, bins: int = 40) -> Histogram:
         """Count the values of a numeric field in bins of equal width. Whole numbers in a small range
-        get a bin each.
+        get a bin each; positive ones with a long tail, bins that grow by a factor.
         """
         self.numbers(name)
         values = self._of(rows, name)
@@ -177,6 +179,10 @@ class RowTable:
             counts = np.bincount((present - low).astype(np.int64), minlength=len(edges) - 1)
         elif low == high:
             return Histogram([low, high], [len(present)], absent)
+        elif low > 0 and high > _LONG_TAIL * float(np.median(present)):
+            edges = np.geomspace(low, high, bins + 1)
+            at = np.searchsorted(edges, present, side="right") - 1
+            counts = np.bincount(np.minimum(at, bins - 1), minlength=bins)
         else:
             edges = np.linspace(low, high, bins + 1)
             at = ((present - low) * (bins / (high - low))).astype(np.int64)

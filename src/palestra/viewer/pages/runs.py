@@ -222,7 +222,8 @@ def figures(request: PageRequest) -> RunFigures:
     try:
         run_figures = _figures(overview)
     except PalestraError as error:
-        absent = f"{error.message}. No number is joined from such files."
+        reason = "No number is joined from such files" if base.total_bytes else "Nothing is counted"
+        absent = f"{error.message}. {reason}."
         return RunFigures(figures=None, absent=absent, base=base, computed_at=overview.made_at)
     return RunFigures(figures=run_figures, absent="", base=base, computed_at=overview.made_at)
 
