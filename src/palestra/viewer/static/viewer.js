@@ -4053,12 +4053,43 @@
   }
 
   // src/parts/virtual.ts
+  var UNDER_HEADER = 56;
+  var MOVES = ["wheel", "touchmove", "pointerdown", "keydown"];
+  var useGoal = (view, list) => {
+    const goal = T2(null);
+    const [, redraw] = _2((turn) => turn + 1, 0);
+    A2(() => {
+      const forget = () => {
+        goal.current = null;
+      };
+      for (const move of MOVES) addEventListener(move, forget, { capture: true, passive: true });
+      return () => {
+        for (const move of MOVES) removeEventListener(move, forget, { capture: true });
+      };
+    }, []);
+    F2(() => {
+      if (!goal.current) return;
+      const { at, offset } = goal.current;
+      const [next] = view.getOffsetForIndex(at, "start") ?? [offset];
+      if (next !== offset) {
+        goal.current.offset = next;
+        view.scrollToIndex(at, { align: "start" });
+      }
+      const element = list.current?.querySelector(`[data-index="${at}"]`);
+      if (element && !element.contains(document.activeElement)) element.focus({ preventScroll: true });
+    });
+    return b((at) => {
+      goal.current = { at, offset: null };
+      redraw(0);
+    }, []);
+  };
   var useWindow = (count2, scrollMargin, estimate) => {
     const [, redraw] = _2((turn) => turn + 1, 0);
     const options = {
       count: count2,
       estimateSize: estimate,
       scrollMargin,
+      scrollPaddingStart: UNDER_HEADER,
       overscan: 6,
       getScrollElement: () => window,
       initialOffset: () => scrollY,
@@ -4119,16 +4150,7 @@
         askReply(request("outline", spot.places, { row: spot.row, start: page2 * OUTLINE })).then((reply) => setPages((before) => new Map(before).set(page2, reply.items))).catch((cause) => setError(cause instanceof ReplyError ? cause : new ReplyError(0, { message: String(cause) })));
       }
     }, [needed.join(","), spot]);
-    const open = (at) => {
-      view.scrollToIndex(at, { align: "start" });
-      let tries = 20;
-      const focus = () => {
-        const element = list.current?.querySelector(`[data-index="${at}"]`);
-        if (element) element.focus({ preventScroll: true });
-        else if ((tries -= 1) > 0) requestAnimationFrame(focus);
-      };
-      requestAnimationFrame(focus);
-    };
+    const open = useGoal(view, list);
     A2(() => {
       if (total && target !== null) open(Math.min(target, total - 1));
     }, [total > 0, target]);
@@ -4144,6 +4166,15 @@
       (first.error ?? error) && /* @__PURE__ */ a3(ErrorBox, { error: first.error ?? error }),
       late && !first.data && !first.error && /* @__PURE__ */ a3("p", { class: "quiet waiting", children: "Reading the transcript…" }),
       first.data && total === 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: "This row holds no conversation." }),
+      shown.length < total && /* @__PURE__ */ a3("p", { class: "print-only", children: [
+        "Items ",
+        (shown[0]?.index ?? 0) + 1,
+        " to ",
+        (shown[shown.length - 1]?.index ?? 0) + 1,
+        " of ",
+        count(total),
+        ": those near the screen. The download of the row has all."
+      ] }),
       /* @__PURE__ */ a3("ol", { class: "conversation", "aria-busy": first.loading, ref: list, style: { height: `${view.getTotalSize()}px` }, "aria-label": `Conversation of ${count(total)} items`, children: shown.map((place) => {
         const item = itemAt(place.index);
         return /* @__PURE__ */ a3(
@@ -4490,43 +4521,61 @@
       const cell = list.current?.querySelector(chosen === null ? ".begins" : '[aria-current="true"]');
       if (cell && list.current) list.current.scrollTop = cell.offsetTop - list.current.offsetTop - (chosen === null ? 60 : 200);
     }, [range, chosen]);
-    return /* @__PURE__ */ a3(
-      "ol",
-      {
-        class: "token-cells",
-        ref: list,
-        start: range.start,
-        tabIndex: 0,
-        role: "list",
-        "aria-label": `Tokens of turn ${turn}`,
-        onClick: (event) => {
-          const at = event.target.closest("[data-at]")?.getAttribute("data-at");
-          if (at) setParameters({ token: `${turn}.${at}` });
-        },
-        children: range.ids.map((id, at) => {
-          const position = range.start + at;
-          const value = range.log_probs[at];
-          const isTrained = range.mask[at] === 1;
-          const text = range.texts[at];
-          const tip = `position ${position}, id ${id ?? "none"}, log prob ${value === null || value === void 0 ? "none" : decimal(value)}, ${isTrained ? "trained on" : "not trained on"}`;
-          return /* @__PURE__ */ a3(
-            "li",
-            {
-              "data-at": position,
-              "data-tip": tip,
-              "aria-current": position === chosen ? "true" : void 0,
-              class: `token ${level(value)}${isTrained ? " trained" : ""}${position === range.prompt_ids ? " begins" : ""}`,
-              children: [
-                text !== void 0 && /* @__PURE__ */ a3("bdi", { class: "theirs", children: visible(text).replaceAll("\n", "⏎") }),
-                /* @__PURE__ */ a3("span", { children: id ?? "none" }),
-                /* @__PURE__ */ a3("small", { children: value === null || value === void 0 ? "" : number(Math.round(value * 100) / 100) })
-              ]
-            },
-            position
-          );
-        })
-      }
-    );
+    const last = range.start + range.ids.length - 1;
+    const choose = (event) => {
+      const at = chosen ?? Math.max(range.start, range.prompt_ids) - 1;
+      const places = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: range.start, End: last };
+      const next = places[event.key];
+      if (next === void 0) return;
+      event.preventDefault();
+      setParameters({ token: `${turn}.${Math.min(last, Math.max(range.start, next))}` });
+    };
+    return /* @__PURE__ */ a3($, { children: [
+      /* @__PURE__ */ a3(
+        "ol",
+        {
+          class: "token-cells",
+          ref: list,
+          start: range.start,
+          tabIndex: 0,
+          role: "list",
+          "aria-label": `Tokens of turn ${turn}; arrows choose one`,
+          onKeyDown: choose,
+          onClick: (event) => {
+            const at = event.target.closest("[data-at]")?.getAttribute("data-at");
+            if (at) setParameters({ token: `${turn}.${at}` });
+          },
+          children: range.ids.map((id, at) => {
+            const position = range.start + at;
+            const value = range.log_probs[at];
+            const isTrained = range.mask[at] === 1;
+            const text = range.texts[at];
+            const tip = tokenText(range, at);
+            return /* @__PURE__ */ a3(
+              "li",
+              {
+                "data-at": position,
+                "data-tip": tip,
+                "aria-current": position === chosen ? "true" : void 0,
+                class: `token ${level(value)}${isTrained ? " trained" : ""}${position === range.prompt_ids ? " begins" : ""}`,
+                children: [
+                  text !== void 0 && /* @__PURE__ */ a3("bdi", { class: "theirs", children: visible(text).replaceAll("\n", "⏎") }),
+                  /* @__PURE__ */ a3("span", { children: id ?? "none" }),
+                  /* @__PURE__ */ a3("small", { children: value === null || value === void 0 ? "" : number(Math.round(value * 100) / 100) })
+                ]
+              },
+              position
+            );
+          })
+        }
+      ),
+      /* @__PURE__ */ a3("p", { class: "quiet", role: "status", children: chosen !== null && chosen >= range.start && chosen <= last ? `Chosen: ${tokenText(range, chosen - range.start)}.` : "" })
+    ] });
+  };
+  var tokenText = (range, at) => {
+    const value = range.log_probs[at];
+    const logProb = value === null || value === void 0 ? "none" : decimal(value);
+    return `position ${range.start + at}, id ${range.ids[at] ?? "none"}, log prob ${logProb}, ${range.mask[at] === 1 ? "trained on" : "not trained on"}`;
   };
 
   // src/pages/rollout.tsx
