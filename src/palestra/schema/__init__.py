@@ -24,7 +24,14 @@ from palestra.schema.chat import (
     part_of_block,
     thought_in,
 )
-from palestra.schema.encoding import WIRE_TYPES, encode_json, fields_of, set_fields, to_plain
+from palestra.schema.encoding import (
+    WIRE_TYPES,
+    encodable,
+    encode_json,
+    fields_of,
+    set_fields,
+    to_plain,
+)
 from palestra.schema.items import (
     ContentPart,
     FunctionCall,
@@ -262,6 +269,7 @@ __all__ = [
     "completion_decoder",
     "decode_completion",
     "documented_answers",
+    "encodable",
     "encode_json",
     "field_of",
     "fields_of",

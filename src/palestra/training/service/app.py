@@ -32,6 +32,7 @@ from palestra.training.service.failures import error_to_json
 from palestra.training.service.interface import OPERATIONS, VERSION, Operation, openapi_document
 from palestra.training.service.wire import (
     LINES_TYPE,
+    PACKED_TYPE,
     SERVICE,
     BatchRequest,
     BatchState,
@@ -47,6 +48,9 @@ TOKEN_VARIABLE: Final = "PALESTRA_ROLLOUTS_TOKEN"  # noqa: S105 - a name
 LEASE_S: Final = 300.0
 MOST_BODY_BYTES: Final = 1024 * 1024 * 1024
 """The largest body of a submission. It is held in memory as bytes and as rows."""
+
+_ARRAY: Final = b"\xdd"
+"""The first byte of an array whose length has four bytes."""
 
 Answer = Callable[[Request], Awaitable[Any]]
 
@@ -206,12 +210,14 @@ class RolloutService:
 
     async def _stream(self, request: Request, way: str, page: Page, size: int = 0) -> Response:
         batch = self._batch(request)
-        batch.take(way, size)
+        batch.take(way, size, packed=page.packed)
         batch.acknowledge(page.after)
-        if page.follow:
+        if page.follow and not page.packed:
             return StreamingResponse(_followed(batch, page), media_type=LINES_TYPE)
         part = await batch.lines(page.after, page.limit, page.wait_s)
-        return Response(_joined(part.lines, part.last_line), media_type=LINES_TYPE)
+        if page.packed:
+            return Response(_packed(part.lines, part.last_line), media_type=PACKED_TYPE)
+        return Response(_joined([*part.lines, part.last_line]), media_type=LINES_TYPE)
 
     async def _cancel(self, request: Request) -> BatchState:
         body: CancelRequest = await self._body(request, CancelRequest)
@@ -268,14 +274,19 @@ async def _followed(batch: ServedBatch, page: Page) -> AsyncIterator[bytes]:
         part = await batch.lines(page.after + count, page.limit - count, page.wait_s)
         count += len(part.lines)
         if not part.lines or part.is_last or count >= page.limit or batch.is_full:
-            yield _joined(part.lines, part.last_line)
+            yield _joined([*part.lines, part.last_line])
             return
         yield _joined(part.lines)
 
 
-def _joined(lines: list[bytes], last_line: bytes | None = None) -> bytes:
-    all_lines = lines if last_line is None else [*lines, last_line]
-    return b"".join(line + b"\n" for line in all_lines)
+def _joined(lines: list[bytes]) -> bytes:
+    return b"\n".join([*lines, b""])
+
+
+def _packed(lines: list[bytes], last_line: bytes) -> bytes:
+    """Return a MessagePack array of lines that are packed already, and the last line as bytes."""
+    head = _ARRAY + (len(lines) + 1).to_bytes(4, "big")
+    return b"".join([head, *lines, msgspec.msgpack.encode(last_line)])
 
 
 def _query(request: Request, kind: type[Any]) -> Any:

@@ -11,6 +11,7 @@ from palestra.training.health import Health
 from palestra.training.raw import RawRow
 from palestra.training.service.wire import (
     LINES_TYPE,
+    PACKED_TYPE,
     SERVICE,
     BatchRequest,
     BatchState,
@@ -156,11 +157,7 @@ def openapi_document() -> JsonDict:
 
 def _described(item: Operation) -> JsonDict:
     problem = {"content": {JSON_TYPE: {"schema": _schema(Problem)}}}
-    media = LINES_TYPE if item.answer is Line else JSON_TYPE
-    success = {
-        "description": item.summary,
-        "content": {media: {"schema": _schema(item.answer)}},
-    }
+    success = {"description": item.summary, "content": _content(item.answer)}
     failures = {str(status): {"description": text, **problem} for status, text in STATUSES.items()}
     described: JsonDict = {
         "operationId": item.name,
@@ -172,6 +169,13 @@ def _described(item: Operation) -> JsonDict:
         content = {JSON_TYPE: {"schema": _schema(item.body)}}
         described["requestBody"] = {"required": True, "content": content}
     return described
+
+
+def _content(answer: Any) -> JsonDict:
+    if answer is not Line:
+        return {JSON_TYPE: {"schema": _schema(answer)}}
+    packed = {"type": "array", "items": {"description": "A line, or the last line as bytes."}}
+    return {LINES_TYPE: {"schema": _schema(answer)}, PACKED_TYPE: {"schema": packed}}
 
 
 def _schema(kind: Any) -> JsonDict:

@@ -37,8 +37,8 @@ from palestra.training.service.wire import (
     BatchState,
     CancelRequest,
     GroupReadLine,
+    PackedLine,
     PageEnd,
-    ReadLine,
     StreamEnd,
     WeightVersion,
     group_of,
@@ -56,7 +56,8 @@ WAIT_S: Final = 20.0
 RENEWALS: Final = 3
 """How often a lease is renewed while it lasts."""
 
-_READER: Final = msgspec.json.Decoder(type=ReadLine)
+_PAGE: Final = msgspec.msgpack.Decoder(type=list[PackedLine])
+_LAST_LINE: Final = msgspec.json.Decoder(type=PageEnd | StreamEnd)
 
 Order = Callable[[], Awaitable[Any]]
 
@@ -316,13 +317,13 @@ class RemoteSubmission:
         """Ask for the lines after those that arrived."""
         try:
             await self._orders.flush()
-            text = await self._page(size)
+            page = await self._page(size)
         except (CallError, BatchGone) as error:
             self._error = self._lost(error)
         except PalestraError as error:
             self._error = error
         else:
-            self._take(text)
+            self._take(page)
         if self._end is not None or self._error is not None:
             await self.aclose()
 
@@ -332,7 +333,7 @@ class RemoteSubmission:
             "after": self._received,
             "limit": LINES_AT_ONCE,
             "wait_s": WAIT_S,
-            "follow": False,
+            "packed": True,
         }
         if self._way == "groups":
             return operations.take_groups(self.name, size=size, **page)
@@ -340,20 +341,21 @@ class RemoteSubmission:
             return operations.gather(self.name, **page)
         return operations.take_outcomes(self.name, **page)
 
-    def _take(self, text: bytes) -> None:
-        for encoded in text.splitlines():
-            line = _READER.decode(encoded)
-            if isinstance(line, StreamEnd):
-                self._summary, self._end = line.summary, line
-                self._error = error_from_json(line.error)
-            elif isinstance(line, PageEnd):
-                self._summary = line.summary
+    def _take(self, page: bytes) -> None:
+        for line in _PAGE.decode(page):
+            if isinstance(line, bytes):
+                self._take_end(_LAST_LINE.decode(line))
             else:
                 self._received += 1
                 item = group_of(line) if isinstance(line, GroupReadLine) else outcome_of(line)
                 self._lines.append(item)
                 for outcome in item.completed if isinstance(item, Group) else [item]:
                     self._note(outcome)
+
+    def _take_end(self, end: PageEnd | StreamEnd) -> None:
+        self._summary = end.summary
+        if isinstance(end, StreamEnd):
+            self._end, self._error = end, error_from_json(end.error)
 
     def _note(self, outcome: Outcome) -> None:
         if isinstance(outcome, Completed):
