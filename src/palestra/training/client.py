@@ -11,10 +11,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Self, final
+from typing import Any, Self, final
 
 from palestra.config import ResolvedConfig
 from palestra.errors import (
@@ -258,10 +258,27 @@ class RolloutClient:
         """
         inside = self._running
         inside.pool.set_weights(checked_version(version, inside.pool.weights))
+        await self._tell_models(inside, inside.models.open(version))
+
+    async def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`.
+
+        Calls that run go on. Raises CallError: a model server cannot be reached.
+        """
+        inside = self._running
+        await self._tell_models(inside, inside.models.hold())
+
+    @property
+    def weight_version(self) -> int | None:
+        """The weight version that was set last; None before the first."""
+        return None if self._inside is None else self._inside.pool.weights
+
+    async def _tell_models(self, inside: "_Inside", order: Coroutine[Any, Any, None]) -> None:
         if inside.pool.death is not None:
+            order.close()
             return  # nobody is there to be told, and the next outcome says so
         try:
-            await inside.models.open(version)
+            await order
         except CallError:
             await inside.watch.settled()
             if inside.pool.death is None:

@@ -255,7 +255,19 @@ class FleetPool:
         """
         pool = self._running
         pool.set_weights(checked_version(version, pool.weights))
-        await asyncio.gather(*(fleet.look(version) for fleet in self._fleets))
+        await asyncio.gather(*(fleet.set_weights(version) for fleet in self._fleets))
+
+    async def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`, on all fleets.
+
+        A fleet that cannot be told gets no rollout until then. Calls that run go on.
+        """
+        await asyncio.gather(*(fleet.hold() for fleet in self._fleets))
+
+    @property
+    def weight_version(self) -> int | None:
+        """The weight version that was set last; None before the first."""
+        return None if self._pool is None else self._pool.weights
 
     @property
     def _running(self) -> Pool:

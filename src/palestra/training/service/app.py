@@ -126,6 +126,7 @@ class RolloutService:
             "close_batch": self._close,
             "pause": self._pause,
             "resume": self._resume,
+            "hold_calls": self._hold,
             "set_weight_version": self._set_weights,
         }
         described = Route("/openapi.json", self._document, methods=["GET"])
@@ -176,7 +177,9 @@ class RolloutService:
     async def _status(self, request: Request) -> ServiceStatus:
         del request
         settings: JsonDict = msgspec.to_builtins(self._source.settings)
-        return ServiceStatus(SERVICE, VERSION, self._batches.lease_s, settings)
+        return ServiceStatus(
+            SERVICE, VERSION, self._batches.lease_s, settings, self._source.weight_version
+        )
 
     async def _health(self, request: Request) -> Any:
         del request
@@ -236,6 +239,11 @@ class RolloutService:
     async def _resume(self, request: Request) -> Nothing:
         del request
         self._source.resume()
+        return Nothing()
+
+    async def _hold(self, request: Request) -> Nothing:
+        del request
+        await self._source.hold_calls()
         return Nothing()
 
     async def _set_weights(self, request: Request) -> Nothing:

@@ -110,6 +110,12 @@ OPERATIONS: Final = (
     Operation("pause", "POST", "/v1/pause", "Start no more rollouts until `resume`."),
     Operation("resume", "POST", "/v1/resume", "Start rollouts again."),
     Operation(
+        "hold_calls",
+        "POST",
+        "/v1/hold",
+        "Let no rollout begin a call of the model until the weight version is set.",
+    ),
+    Operation(
         "set_weight_version",
         "PUT",
         "/v1/weights",

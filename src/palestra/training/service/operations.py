@@ -154,6 +154,10 @@ class RolloutOperations:
         """Start rollouts again."""
         return await self._send("POST", "/v1/resume", Nothing)
 
+    async def hold_calls(self) -> Nothing:
+        """Let no rollout begin a call of the model until the weight version is set."""
+        return await self._send("POST", "/v1/hold", Nothing)
+
     async def set_weight_version(self, body: WeightVersion) -> Nothing:
         """Set the version of the model's weights from now on."""
         return await self._send("PUT", "/v1/weights", Nothing, body=body)

@@ -91,6 +91,8 @@ class RemoteRolloutClient:
             token = os.environ.get(TOKEN_VARIABLE, "")
         self._calls = ServiceCalls(self._http, url, token, patience_s=patience_s)
         self._lease_s = 0.0
+        self.weight_version: int | None = None
+        """The weight version that the service had at the start, or that this client set last."""
         self._open: dict[str, RemoteSubmission] = {}
         self._orders = _Orders()
         self._keeper: asyncio.Task[None] | None = None
@@ -105,7 +107,7 @@ class RemoteRolloutClient:
         except BaseException:
             await self._http.aclose()
             raise
-        self._lease_s = status.lease_s
+        self._lease_s, self.weight_version = status.lease_s, status.weight_version
         self._keeper = asyncio.create_task(self._keep_leases(), name="leases of batches")
         return self
 
@@ -187,6 +189,15 @@ class RemoteRolloutClient:
         """
         await self._orders.flush()
         await self._calls.operations.set_weight_version(WeightVersion(version))
+        self.weight_version = version
+
+    async def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`.
+
+        Raises CallError: the service does not answer, or a model server cannot be reached.
+        """
+        await self._orders.flush()
+        await self._calls.operations.hold_calls()
 
     async def _keep_leases(self) -> None:
         while True:

@@ -34,6 +34,8 @@ class ServiceStatus(msgspec.Struct, frozen=True):
     """The time in seconds after which a batch whose client is silent is cancelled."""
     settings: JsonDict
     """The fields of `ClientSettings`."""
+    weight_version: int | None = None
+    """The weight version that was set last; null before the first."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
