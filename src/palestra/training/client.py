@@ -23,6 +23,7 @@ from palestra.errors import (
     PalestraError,
     mask_error,
 )
+from palestra.system import background
 from palestra.training.batch import Halt
 from palestra.training.capture import ModelServers
 from palestra.training.errors import Cause
@@ -128,14 +129,13 @@ class RolloutClient:
         self._stack.push_async_callback(watch.stop)
         # Whatever still runs at the end is cancelled, and left behind when it will not stop.
         self._stack.push_async_callback(pool.close)
-        watching = asyncio.create_task(pool.watch(), name="watch over rollouts")
-        self._stack.push_async_callback(_cancelled, watching)
-        keeping = asyncio.create_task(self._keep_order(pool, models), name="order among rollouts")
-        self._stack.push_async_callback(_cancelled, keeping)
-        leasing = asyncio.create_task(models.keep_open(), name="lease on captured turns")
-        self._stack.push_async_callback(_cancelled, leasing)
-        asking = asyncio.create_task(unresponsive.watch(), name="asking servers")
-        self._stack.push_async_callback(_cancelled, asking)
+        for work, name in (
+            (pool.watch(), "watch over rollouts"),
+            (self._keep_order(pool, models), "order among rollouts"),
+            (models.keep_open(), "lease on captured turns"),
+            (unresponsive.watch(), "asking servers"),
+        ):
+            await self._stack.enter_async_context(background(work, name))
         self._stack.callback(runner.close)
         return _Inside(
             servers,
@@ -302,9 +302,3 @@ class _Inside:
 async def _close(models: ModelServers, pool: Pool) -> None:
     if not pool.halted:  # else nobody is there to be told
         await models.close()
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

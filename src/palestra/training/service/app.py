@@ -4,9 +4,9 @@ Without a token, the service accepts only Host headers that name this machine, a
 content type that no HTML form can send: a web page in a browser on this machine must not reach it.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, Final, Self, final
 
 import msgspec
@@ -18,7 +18,7 @@ from starlette.routing import Route
 from palestra.errors import BadInput, ConfigError, InputDataError, KnownCause, PalestraError
 from palestra.fleet import LOOPBACK
 from palestra.schema import JSON_TYPE, JsonDict
-from palestra.system import bears_token, names_this_machine
+from palestra.system import background, bears_token, names_this_machine
 from palestra.training.contract import RolloutSource
 from palestra.training.outcomes import json_of
 from palestra.training.service.batches import (
@@ -95,17 +95,16 @@ class RolloutService:
         self._token = token
         self._most_body_bytes = most_body_bytes
         self._batches = ServedBatches(lease_s=lease_s)
-        self._watch: asyncio.Task[None] | None = None
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._watch = asyncio.create_task(self._batches.watch(), name="leases of batches")
+        watch = background(self._batches.watch(), "leases of batches")
+        await self._stack.enter_async_context(watch)
         return self
 
     async def __aexit__(self, *raised: object) -> None:
         del raised
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.wait({self._watch})
+        await self._stack.aclose()
         await self.stop("the rollout service was stopped")
 
     async def stop(self, reason: str) -> None:

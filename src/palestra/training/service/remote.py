@@ -13,6 +13,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, Final, Self, final
 
 import msgspec
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 
 from palestra.errors import CallError, ConfigError, PalestraError
 from palestra.schema import encode_json
+from palestra.system import background
 from palestra.training.checks import SECONDS, require
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts
 from palestra.training.groups import Group
@@ -95,8 +97,9 @@ class RemoteRolloutClient:
         """The weight version that the service had at the start, or that this client set last."""
         self._open: dict[str, RemoteSubmission] = {}
         self._orders = _Orders()
-        self._keeper: asyncio.Task[None] | None = None
-        self._closed = False
+        self._stack = AsyncExitStack()
+        self._unusable = "has not been entered"
+        """Why nothing can be submitted; empty when it can."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -108,19 +111,18 @@ class RemoteRolloutClient:
             await self._http.aclose()
             raise
         self._lease_s, self.weight_version = status.lease_s, status.weight_version
-        self._keeper = asyncio.create_task(self._keep_leases(), name="leases of batches")
+        self._stack.push_async_callback(self._http.aclose)
+        await self._stack.enter_async_context(background(self._keep_leases(), "leases of batches"))
+        self._unusable = ""
         return self
 
     async def __aexit__(self, *raised: object) -> None:
         del raised
-        self._closed = True
+        self._unusable = "is closed"
         try:
             await asyncio.gather(*(batch.aclose() for batch in list(self._open.values())))
         finally:
-            if self._keeper is not None:
-                self._keeper.cancel()
-                await asyncio.wait({self._keeper})
-            await self._http.aclose()
+            await self._stack.aclose()
 
     def submit(
         self,
@@ -135,9 +137,8 @@ class RemoteRolloutClient:
         Rows that a server of the fleet rejects are refused by the service, so that error is raised
         when the first outcome is taken.
         """
-        if self._keeper is None or self._closed:
-            state = "is closed" if self._closed else "has not been entered"
-            raise RuntimeError(f"the client {state}: `async with RemoteRolloutClient(…)`")
+        if self._unusable:
+            raise RuntimeError(f"the client {self._unusable}: `async with RemoteRolloutClient(…)`")
         require("deadline_s", deadline_s, SECONDS.or_none())
         settings = self.settings.for_batch(on_incomplete, min_fraction)
         accepted, problems = distinct_requests(requests)
