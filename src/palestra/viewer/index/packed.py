@@ -177,8 +177,8 @@ class PieceReader:
             del self._waiting[: unpacked - self._start]
         self._start, self._packed_start, self._whole = unpacked, packed, None
 
-    def _copy(self, most: int) -> None:
-        data = bytes(self._waiting[: min(most, PIECE_BYTES)])
+    def _copy(self, limit: int) -> None:
+        data = bytes(self._waiting[: min(limit, PIECE_BYTES)])
         copy = zlib.compress(data, _LEVEL)
         if self._copied + len(copy) > self._most_copied:
             self.copies = False
