@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -60,6 +61,23 @@ async def test_a_trainer_of_ones_own_trains_over_http() -> None:
         await names["train"](url, [ROW, ROW], lambda _, rewards: trained.append(rewards))
 
     assert trained == [[1.0] * 4] * 6
+
+
+async def test_a_program_with_curl_takes_groups(tmp_path: Path) -> None:
+    shown = re.search(r"^```sh\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    asked = [{"row": ROW, "task_id": 0, "rollout_index": index} for index in range(2)]
+    (tmp_path / "batch.json").write_text(json.dumps({"requests": asked}))
+    async with service_over(client_of(ToldAgent(lambda *_: 1.0)), token="right") as url:
+        names = os.environ | {"SERVICE": url, "PALESTRA_ROLLOUTS_TOKEN": "right"}
+        shell = await asyncio.create_subprocess_exec(
+            "sh", "-e", "-c", shown[1], cwd=tmp_path, env=names
+        )
+        status = await asyncio.wait_for(shell.wait(), 30)
+
+    group, end = map(json.loads, (tmp_path / "groups.jsonl").read_text().splitlines())
+    assert (status, end["outcome"]) == (0, "stream_end")
+    assert [member["reward"] for member in group["outcomes"]] == [1.0, 1.0]
 
 
 async def test_several_fleets_are_trained_on_as_shown() -> None:
