@@ -16,7 +16,7 @@ from palestra.analysis import (
     matches_query,
     parse_query,
 )
-from palestra.viewer.index import Snapshot
+from palestra.viewer.index import IndexSnapshot
 from palestra.viewer.query import TextHit, search_text
 from profiled_runs import Run, failed, materialized, scored
 
@@ -203,7 +203,7 @@ def test_a_query_selects_rollouts(
         assert keys(snapshot, query) == expected
 
 
-def hits(snapshot: Snapshot, text: str) -> list[TextHit]:
+def hits(snapshot: IndexSnapshot, text: str) -> list[TextHit]:
     query = parse_query(text)
     found = search_text(snapshot, query, snapshot.rollouts.select(query))
     return [hit for hit in found if isinstance(hit, TextHit)]

@@ -7,10 +7,11 @@ from typing import Any, Literal, Self
 
 from palestra import api
 from palestra.api import FleetChoice, OwnFleet, find, how_to_continue, verified_by, with_file_rows
-from palestra.cli.console import command_line, masking, notice, say, say_json, warn_all
+from palestra.cli.console import command_line, masking, notice, say, say_json, show_error, warn_all
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
+from palestra.cli.spelling import command_words, typed_program
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ConfigTree, ResolvedConfig
@@ -61,6 +62,7 @@ def collect(
     settings = replace(
         args.settings(config, overwrite=True if ng and not args.resume_from_cache else None),
         verified_by=verified_by(overrides, config.secrets),
+        reverify_words=command_words("reverify", typed_program()),
         command=command_line(config.secrets),
     )
     settings = with_file_rows(settings, config, notice)
@@ -118,7 +120,7 @@ async def _collect(
         if must_run and isinstance(fleet, OwnFleet):
             raise NoFleet(
                 "the servers of the configuration are not running",
-                hint="start the servers with `gym env start`, or leave --no-serve out",
+                hint="start the servers with `palestra run`, or leave --no-serve out",
             )
         return await collect_with(fleet, settings, watch)
 
@@ -162,9 +164,7 @@ def report(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
         hint=f"{failures.where(prepared.paths)}; {failures.unscored.what_helps()}",
     )
-    notice(f"error: {error.message}")
-    notice(f"hint: {error.hint}")
-    return error.exit_code
+    return show_error(error)
 
 
 @dataclass(frozen=True, slots=True)

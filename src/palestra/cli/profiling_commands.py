@@ -181,7 +181,7 @@ def _one_plain_file(files: Sequence[Path]) -> Path:
     if len(files) > 1 or is_compressed(files[0]):
         raise InputDataError(
             "aggregate metrics need exactly one rollouts file, not compressed",
-            hint="`palestra merge OUT SHARD…` merges shards and computes the metrics too; unpack "
-            "a compressed file first",
+            hint="`palestra merge` merges shards and computes the metrics too; unpack a compressed "
+            "file first",
         )
     return files[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, final
 
 import palestra
-from palestra.cli.console import notice
+from palestra.cli.console import notice, warn_of_setting
 from palestra.cli.guard import tell_guard
 from palestra.cli.progress import choose_kind, live_view
 from palestra.config import redact
@@ -113,9 +113,7 @@ def watching(
         if json_events == "-":
             # Standard output is the machine's then; what people read goes beside it.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        events = stack.enter_context(
-            EventFile(fd, on_problem=lambda text: notice(f"warning: {text}"))
-        )
+        events = stack.enter_context(EventFile(fd, on_problem=warn_of_setting))
         watch = Watch(view, events, lag_threshold_s, events_target=json_events)
         try:
             yield watch

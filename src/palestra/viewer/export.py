@@ -10,7 +10,7 @@ from palestra.metrics import IntArray
 from palestra.system import replacing
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.conversation import conversation_of
-from palestra.viewer.index import Snapshot
+from palestra.viewer.index import IndexSnapshot
 from palestra.viewer.matching import matching_values
 
 MOST_BYTES: Final = 10_000_000
@@ -28,7 +28,7 @@ _STYLE: Final = (
 
 def export(
     run: OpenRun,
-    snapshot: Snapshot,
+    snapshot: IndexSnapshot,
     rows: IntArray,
     path: Path,
     *,
@@ -66,7 +66,9 @@ def _head(run: OpenRun, count: int, query: str, mask: Callable[[str], str]) -> s
     )
 
 
-def _blocks(snapshot: Snapshot, rows: IntArray, mask: Callable[[str], str]) -> Iterator[Markup]:
+def _blocks(
+    snapshot: IndexSnapshot, rows: IntArray, mask: Callable[[str], str]
+) -> Iterator[Markup]:
     for row, values in zip(rows.tolist(), matching_values(snapshot, rows), strict=True):
         name = f"{values.get('task')}:{values.get('rollout')}"
         reward = "" if values.get("reward") is None else f", reward {values['reward']:g}"
@@ -74,7 +76,7 @@ def _blocks(snapshot: Snapshot, rows: IntArray, mask: Callable[[str], str]) -> I
         yield together(tag("h2", heading), *_entries(snapshot, row, mask))
 
 
-def _entries(snapshot: Snapshot, row: int, mask: Callable[[str], str]) -> Iterator[Markup]:
+def _entries(snapshot: IndexSnapshot, row: int, mask: Callable[[str], str]) -> Iterator[Markup]:
     try:
         talk = conversation_of(snapshot, row)
         for item, text in talk.texts(talk.items):

@@ -8,7 +8,7 @@ import { ColumnChart, CurveChart, Figure, LengthChart, Meter, type Share, ShareB
 import { Facts, Notes, Panel, Scrolling, Theirs, WithOptions } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { keyText, rolloutPlace, tablePlace } from "../places";
-import type { Bar, ComponentLine, Figures, GroupLine, Live, OutcomeLine, RunPage } from "../replies";
+import type { FigureBar, ComponentLine, Figures, GroupFigures, Live, OutcomeLine, RunPage } from "../replies";
 import { visible, visibleLine } from "../text";
 import type { RunView } from "./layout";
 
@@ -25,7 +25,7 @@ export const RunOverview = ({ view }: { view: RunView }) => {
   }, [live, again]);
   return (
     <>
-      {page.data && <Head page={page.data} />}
+      {page.data ? <Head page={page.data} /> : <h1>{view.name}</h1>}
       {isRunning && <LivePanel live={live} run={id} />}
       <Panel reply={figures} class="first">
         {(data) =>
@@ -238,10 +238,10 @@ const Solved = ({ figures, run }: { figures: Figures; run: string }) => {
   );
 };
 
-const barRows = (bars: readonly Bar[]): string[][] => bars.map((bar) => [bar.label, count(bar.count)]);
+const barRows = (bars: readonly FigureBar[]): string[][] => bars.map((bar) => [bar.label, count(bar.count)]);
 
 const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
-  const link = (bar: Bar) => (bar.query ? tablePlace(run, bar.of, bar.query) : null);
+  const link = (bar: FigureBar) => (bar.query ? tablePlace(run, bar.of, bar.query) : null);
   const last = figures.pass_rates.length - 1;
   return (
     <>
@@ -340,7 +340,7 @@ const Outcomes = ({ lines, run, isRunning }: { lines: readonly OutcomeLine[]; ru
 );
 
 interface GroupsProps {
-  groups: readonly GroupLine[];
+  groups: readonly GroupFigures[];
   run: string;
   binary: boolean;
   title: string;

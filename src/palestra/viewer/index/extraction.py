@@ -50,7 +50,7 @@ from palestra.schema import (
     reverify_in,
 )
 from palestra.viewer.index.heaps import HeapWriter
-from palestra.viewer.index.storage import Columns
+from palestra.viewer.index.storage import StoredColumns
 
 NO_TASK: Final = -1
 NO_TEXT: Final = -1
@@ -196,7 +196,7 @@ class FieldStates(msgspec.Struct):
 class TableWriter:
     """Collects the columns of one table until `flush`."""
 
-    def __init__(self, columns: Columns, name: str) -> None:
+    def __init__(self, columns: StoredColumns, name: str) -> None:
         self._columns, self._name = columns, name
         self._parts: dict[str, list[Any]] = {}
         self.rows = 0
@@ -222,7 +222,7 @@ class Extraction:
     """
 
     def __init__(
-        self, columns: Columns, fields: FieldStates, *, family: Sequence[str], rows: int
+        self, columns: StoredColumns, fields: FieldStates, *, family: Sequence[str], rows: int
     ) -> None:
         self._columns, self.fields = columns, fields
         self._texts = HeapWriter(columns, "texts")

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from palestra.metrics import IntArray
 from palestra.viewer.index.folding import FoldedText
-from palestra.viewer.index.storage import Columns
+from palestra.viewer.index.storage import StoredColumns
 
 SEPARATOR: Final = b"\0"
 
@@ -21,7 +21,7 @@ def heap_bytes(text: str) -> bytes:
 class HeapWriter:
     """Collects texts until `flush` appends them to the columns `NAME.heap` and `NAME.ends`."""
 
-    def __init__(self, columns: Columns, name: str) -> None:
+    def __init__(self, columns: StoredColumns, name: str) -> None:
         self._columns, self._name = columns, name
         self._texts: list[str] = []
         sizes = columns.states

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from palestra.errors import InputDataError
 from palestra.metrics import IntArray
 from palestra.schema import open_packed
-from palestra.viewer.index.storage import Columns
+from palestra.viewer.index.storage import StoredColumns
 
 FRAME_BYTES: Final = 1 << 20
 """How much of the uncompressed file is in one frame."""
@@ -27,7 +27,7 @@ class ReadFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Frames:
+class PackedFrames:
     """The frames of one packed file. `ends`: where each ends in `data`."""
 
     data: npt.NDArray[Any]
@@ -55,7 +55,7 @@ class Frames:
 class CopyingReader:
     """Reads a packed file and copies it to the columns `NAME.frames` and `NAME.ends`."""
 
-    def __init__(self, path: Path, columns: Columns, name: str) -> None:
+    def __init__(self, path: Path, columns: StoredColumns, name: str) -> None:
         self._file = open_packed(path)
         self._columns, self._name = columns, name
         self._waiting = b""

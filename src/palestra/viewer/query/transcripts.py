@@ -15,9 +15,9 @@ import numpy as np
 from palestra.analysis import Query, WordTerm, decide_query, decode_value, split_row
 from palestra.metrics import BoolArray, IntArray
 from palestra.schema import CREATE_PARAMS
-from palestra.viewer.index import Part, RowPlace, Snapshot, read_row, row_of_outcome
+from palestra.viewer.index import IndexedPlace, IndexSnapshot, RunPart, read_row, row_of_outcome
 from palestra.viewer.index.folding import FoldedText
-from palestra.viewer.index.outline import Conversation, RawText
+from palestra.viewer.index.outline import RawText, SplitRow
 
 PROGRESS_BYTES: Final = 64 << 20
 READ_BYTES: Final = 4 << 20
@@ -41,10 +41,12 @@ class TextHit:
     row: int
     item: int
     excerpt: str
-    part: Part = Part.RESULT
+    part: RunPart = RunPart.RESULT
 
 
-def search_text(snapshot: Snapshot, query: Query, candidates: IntArray) -> Iterator[TextHit | int]:
+def search_text(
+    snapshot: IndexSnapshot, query: Query, candidates: IntArray
+) -> Iterator[TextHit | int]:
     """Yield hits among the rollouts `candidates`, in file order. Texts are compared without case.
 
     `candidates`: what `Table.select` returned for this query. After each 64 MB the number of bytes
@@ -67,14 +69,14 @@ class _Read:
     bytes of `place`.
     """
 
-    part: Part
-    place: RowPlace
+    part: RunPart
+    place: IndexedPlace
     rows: IntArray
     starts: IntArray
     ends: IntArray
 
 
-def _reads(snapshot: Snapshot, candidates: IntArray) -> Iterator[_Read]:
+def _reads(snapshot: IndexSnapshot, candidates: IntArray) -> Iterator[_Read]:
     """Yield the rows to read, in the order of the files."""
     for part, rows, offsets, lengths in snapshot.by_place(candidates):
         ends = offsets + lengths
@@ -106,7 +108,7 @@ def _breaks(offsets: Sequence[int], ends: Sequence[int]) -> Iterator[int]:
 class _Search:
     """Searches reads for the texts of one query."""
 
-    def __init__(self, snapshot: Snapshot, query: Query) -> None:
+    def __init__(self, snapshot: IndexSnapshot, query: Query) -> None:
         self._snapshot, self._query = snapshot, query
         self._words = {word: _Pattern.of(word) for word in query.texts}
         selecting = snapshot.rollouts.selecting()
@@ -137,13 +139,13 @@ class _Search:
         self, batch: _Read, data: bytes, where: dict[int, dict[str, TextHit]]
     ) -> None:
         """Search the prompts of rows that do not repeat them."""
-        if batch.part is Part.INPUT:
+        if batch.part is RunPart.INPUT:
             return
         with_prompt = _rows_of(
             batch, np.fromiter((match.start() for match in _PARAMS.finditer(data)), np.int64)
         )
         for at in np.setdiff1d(np.arange(len(batch.rows)), with_prompt).tolist():
-            row_place = self._snapshot.place(int(batch.rows[at]), Part.INPUT)
+            row_place = self._snapshot.place(int(batch.rows[at]), RunPart.INPUT)
             missing = [word for word in self._words if word not in where.get(at, {})]
             if row_place is None or not missing:
                 continue
@@ -151,7 +153,7 @@ class _Search:
             self.bytes_read += len(prompt)
             for word in missing:
                 if self._words[word].is_in(memoryview(prompt)):
-                    hit = _hit(int(batch.rows[at]), Part.INPUT, prompt, self._words[word])
+                    hit = _hit(int(batch.rows[at]), RunPart.INPUT, prompt, self._words[word])
                     if hit is not None:
                         where.setdefault(at, {})[word] = hit
 
@@ -179,9 +181,9 @@ def _is_text(leaf: Any) -> bool:
     return isinstance(leaf, WordTerm) and leaf.whole_transcript
 
 
-def _hit(row: int, part: Part, data: bytes, pattern: "_Pattern") -> TextHit | None:
+def _hit(row: int, part: RunPart, data: bytes, pattern: "_Pattern") -> TextHit | None:
     """Return the first item of a row that contains the text; None when no text of it does."""
-    conversation = Conversation(data)
+    conversation = SplitRow(data)
     for number in range(len(conversation)):
         if not pattern.is_in(memoryview(conversation.raw(number))):
             continue
@@ -190,7 +192,7 @@ def _hit(row: int, part: Part, data: bytes, pattern: "_Pattern") -> TextHit | No
             if excerpt is not None:
                 return TextHit(row, number, excerpt, part)
     message = (split_row(data) or {}).get("message")
-    if part is Part.FAILURE and message is not None:
+    if part is RunPart.FAILURE and message is not None:
         excerpt = pattern.excerpt(str(decode_value(message)))
         return None if excerpt is None else TextHit(row, -1, excerpt, part)
     return None

@@ -442,6 +442,7 @@
 
   // src/api.ts
   var KEY = "palestra-token";
+  var ASK_AGAIN_MS = 500;
   var request = (name, places = {}, parameters = {}) => {
     const path = ENDPOINTS[name].path.replace(/\{(\w+)\}/g, (_3, place) => encodeURIComponent(String(places[place])));
     const search = new URLSearchParams();
@@ -490,7 +491,24 @@
       return new ReplyError(response.status, { message: text.slice(0, 500) || `HTTP ${response.status}` });
     }
   };
-  var askReply = async (wanted, signal) => (await ask(wanted.path, signal)).json();
+  var askReply = async (wanted, signal, behind) => {
+    for (; ; ) {
+      try {
+        return await (await ask(wanted.path, signal)).json();
+      } catch (error) {
+        const indexed = error instanceof ReplyError ? error.reply.indexed : null;
+        if (!indexed) throw error;
+        behind?.(indexed);
+      }
+      await visibleAfter(ASK_AGAIN_MS, signal);
+    }
+  };
+  var visibleAfter = async (ms, signal) => {
+    do {
+      await new Promise((resolve) => setTimeout(resolve, ms));
+      signal?.throwIfAborted();
+    } while (document.visibilityState === "hidden");
+  };
   var askBlob = async (wanted, signal) => (await ask(wanted.path, signal)).blob();
   var lineOf = (text) => {
     const line = JSON.parse(text);
@@ -689,13 +707,16 @@
       error: null,
       path: null
     });
+    const [behind, setBehind] = d2(null);
     const [turn, setTurn] = d2(0);
     const again = b(() => setTurn((before) => before + 1), []);
     A2(() => {
       if (path === null) return void 0;
       const stop = new AbortController();
-      askReply({ path }, stop.signal).then((data) => setReply({ data, error: null, path })).catch((cause) => {
+      askReply({ path }, stop.signal, (indexed2) => setBehind({ indexed: indexed2, path })).then((data) => setReply({ data, error: null, path })).catch((cause) => {
         if (!stop.signal.aborted) setReply((before) => ({ data: before.data, error: asError(cause), path }));
+      }).finally(() => {
+        if (!stop.signal.aborted) setBehind(null);
       });
       return () => stop.abort();
     }, [path, turn, tick]);
@@ -704,7 +725,8 @@
       const timer = setInterval(() => document.visibilityState === "visible" && again(), everyMs);
       return () => clearInterval(timer);
     }, [everyMs, path, again]);
-    return { data: reply.data, error: reply.error, loading: path !== null && reply.path !== path, again };
+    const indexed = behind?.path === path ? behind.indexed : null;
+    return { data: reply.data, error: reply.error, indexed, loading: path !== null && reply.path !== path, again };
   };
   var useLines = (wanted, receive, { once = false } = {}) => {
     const path = wanted?.path ?? null;
@@ -837,6 +859,7 @@
     return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
   };
   var visible = (text) => text.replaceAll("\r\n", "\n").replace(HIDDEN, named).replace(MARKS, (_3, kept, more) => `${kept}⟨${[...more].length} more marks⟩`);
+  var sentence = (text) => text.replace(/^\p{Ll}/u, (letter) => letter.toUpperCase());
   var visibleLine = (text, limit) => {
     const line = text.slice(0, 4 * limit).split(/\s+/u).filter(Boolean).join(" ");
     return visible(line.length <= limit ? line : `${line.slice(0, limit - 1)}…`);
@@ -882,6 +905,7 @@
 
   // src/parts/common.tsx
   var Theirs = ({ text, limit = 200 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > limit ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit) });
+  var FilePath = ({ text, limit = 300 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > limit ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit).split("/").flatMap((part2, at) => at ? ["/", /* @__PURE__ */ a3("wbr", {}, at), part2] : [part2]) });
   var WithOptions = ({ text }) => /* @__PURE__ */ a3($, { children: text.split(/(--[a-z][a-z-]*)/).map((part2, at) => at % 2 ? /* @__PURE__ */ a3("code", { class: "option", children: part2 }, at) : part2) });
   var TheirBlock = ({ text, label }) => /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", tabIndex: 0, role: "region", "aria-label": label, children: visible(text) });
   var ErrorBox = ({ error }) => {
@@ -889,7 +913,7 @@
     const facts = [where, layer, position !== null && position !== void 0 && `at character ${position + 1}`].filter(Boolean);
     return /* @__PURE__ */ a3("div", { class: "error", role: "alert", children: [
       /* @__PURE__ */ a3("p", { children: [
-        /* @__PURE__ */ a3("b", { children: visible(error.message) }),
+        /* @__PURE__ */ a3("b", { children: sentence(visible(error.message)) }),
         facts.length > 0 && /* @__PURE__ */ a3("span", { class: "quiet", children: [
           " ",
           visible(facts.join(", "))
@@ -900,7 +924,7 @@
         visible(nearest),
         "."
       ] }),
-      hint && /* @__PURE__ */ a3("p", { children: visible(hint) }),
+      hint && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(WithOptions, { text: sentence(visible(hint)) }) }),
       error.status === 409 && /* @__PURE__ */ a3("button", { type: "button", onClick: () => location.reload(), children: "Load again" })
     ] });
   };
@@ -921,10 +945,11 @@
       title2 && /* @__PURE__ */ a3("h2", { children: title2 }),
       lead && /* @__PURE__ */ a3("p", { class: "section-lead", children: lead }),
       reply.error && /* @__PURE__ */ a3(ErrorBox, { error: reply.error }),
-      !reply.data && !reply.error && late && /* @__PURE__ */ a3("p", { class: "quiet waiting", children: "Loading…" }),
+      !reply.data && !reply.error && late && /* @__PURE__ */ a3(Waiting, { indexed: reply.indexed }),
       reply.data && /* @__PURE__ */ a3(Boundary, { name: title2 ?? id ?? "panel", children: /* @__PURE__ */ a3(Drawn, { draw: children, data: reply.data }) })
     ] });
   };
+  var Waiting = ({ indexed }) => /* @__PURE__ */ a3("p", { class: "quiet waiting", role: indexed ? "status" : void 0, children: indexed ? `Not read yet: ${bytes(indexed.indexed_bytes)} of ${bytes(indexed.total_bytes)} so far. This part appears as soon as its row is read.` : "Loading…" });
   var Drawn = ({ draw, data }) => /* @__PURE__ */ a3($, { children: draw(data) });
   var copyText = async (text) => {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
@@ -959,7 +984,7 @@
     return /* @__PURE__ */ a3("p", { class: text ? "status shown" : "status", role: "status", children: text });
   };
   var Command = ({ name, text }) => /* @__PURE__ */ a3("div", { class: "copyable", children: [
-    /* @__PURE__ */ a3("code", { tabIndex: 0, role: "region", "aria-label": name, children: visible(text) }),
+    /* @__PURE__ */ a3("code", { tabIndex: 0, role: "region", "aria-label": name, children: /* @__PURE__ */ a3(WithOptions, { text: visible(text) }) }),
     /* @__PURE__ */ a3("button", { type: "button", disabled: !isPlain(text), onClick: () => copyAndSay(text, name), "aria-label": `Copy: ${name}`, children: "Copy" })
   ] });
   var Scrolling = ({ label, children }) => /* @__PURE__ */ a3("div", { class: "scrolling", tabIndex: 0, role: "region", "aria-label": label, children });
@@ -972,7 +997,7 @@
       title2,
       " "
     ] }),
-    /* @__PURE__ */ a3(WithOptions, { text: visible(text) })
+    /* @__PURE__ */ a3(WithOptions, { text: sentence(visible(text)) })
   ] }, text)) });
   var Tip = () => {
     const [tip, setTip] = d2(null);
@@ -1092,22 +1117,25 @@
       /* @__PURE__ */ a3(TheirBlock, { text: about.manifest, label: "Manifest" })
     ] })
   ] });
-  var Files = ({ about }) => /* @__PURE__ */ a3(Scrolling, { label: "Files", children: /* @__PURE__ */ a3("table", { children: [
-    /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
-      /* @__PURE__ */ a3("th", { scope: "col", children: "File" }),
-      /* @__PURE__ */ a3("th", { scope: "col", children: "Path" }),
-      /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Size" }),
-      /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Lines" }),
-      /* @__PURE__ */ a3("th", { scope: "col", children: "Changed" })
-    ] }) }),
-    /* @__PURE__ */ a3("tbody", { children: about.files.map((file) => /* @__PURE__ */ a3("tr", { children: [
-      /* @__PURE__ */ a3("th", { scope: "row", children: visible(file.role) }),
-      /* @__PURE__ */ a3("td", { class: "text", children: /* @__PURE__ */ a3(Theirs, { text: file.path, limit: 300 }) }),
-      /* @__PURE__ */ a3("td", { class: "n", children: file.bytes === null ? /* @__PURE__ */ a3("span", { class: "quiet", children: "not there" }) : bytes(file.bytes) }),
-      /* @__PURE__ */ a3("td", { class: "n", children: file.lines === null ? "" : count(file.lines) }),
-      /* @__PURE__ */ a3("td", { class: "nowrap", children: file.modified_at === null ? "" : moment(file.modified_at) })
-    ] }, `${file.role} ${file.path}`)) })
-  ] }) });
+  var Files = ({ about }) => {
+    const hasLines = about.files.some((file) => file.lines !== null);
+    return /* @__PURE__ */ a3(Scrolling, { label: "Files", children: /* @__PURE__ */ a3("table", { children: [
+      /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
+        /* @__PURE__ */ a3("th", { scope: "col", children: "File" }),
+        /* @__PURE__ */ a3("th", { scope: "col", children: "Path" }),
+        /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Size" }),
+        hasLines && /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Lines" }),
+        /* @__PURE__ */ a3("th", { scope: "col", children: "Changed" })
+      ] }) }),
+      /* @__PURE__ */ a3("tbody", { children: about.files.map((file) => /* @__PURE__ */ a3("tr", { children: [
+        /* @__PURE__ */ a3("th", { scope: "row", children: visible(file.role) }),
+        /* @__PURE__ */ a3("td", { class: "text", children: /* @__PURE__ */ a3(FilePath, { text: file.path }) }),
+        /* @__PURE__ */ a3("td", { class: "n", children: file.bytes === null ? /* @__PURE__ */ a3("span", { class: "quiet", children: "not there" }) : bytes(file.bytes) }),
+        hasLines && /* @__PURE__ */ a3("td", { class: "n", children: file.lines === null ? "" : count(file.lines) }),
+        /* @__PURE__ */ a3("td", { class: "nowrap", children: file.modified_at === null ? "" : moment(file.modified_at) })
+      ] }, `${file.role} ${file.path}`)) })
+    ] }) });
+  };
   var BadLines = ({ about }) => /* @__PURE__ */ a3($, { children: [
     /* @__PURE__ */ a3("h2", { class: "section", children: [
       "Lines that cannot be read: ",
@@ -1161,7 +1189,7 @@
       setParameters({ offset: next ? String(next) : null }, { replace: false });
       document.querySelector(".tasks")?.scrollIntoView({ block: "nearest" });
     };
-    const text = matches === 0 ? `no ${noun} of ${count(total)} match` : `${count(offset + 1)} to ${count(Math.min(offset + size, matches))} of ${count(matches)}${matches < total ? ` that match, of ${count(total)}` : ""} ${noun}`;
+    const text = total === 0 ? `no ${noun} yet` : matches === 0 ? `no ${noun} of ${count(total)} match` : `${count(offset + 1)} to ${count(Math.min(offset + size, matches))} of ${count(matches)}${matches < total ? ` that match, of ${count(total)}` : ""} ${noun}`;
     return /* @__PURE__ */ a3("nav", { class: "pages", "aria-label": below ? "Pages, below the table" : "Pages of the table", children: [
       /* @__PURE__ */ a3("button", { type: "button", disabled: offset === 0, onClick: () => to(Math.max(0, offset - size)), children: "Previous" }),
       /* @__PURE__ */ a3("p", { role: below ? void 0 : "status", children: text }),
@@ -1197,12 +1225,12 @@
   var Standing = ({ cluster }) => /* @__PURE__ */ a3($, { children: [
     /* @__PURE__ */ a3("h1", { class: "small", children: /* @__PURE__ */ a3(Theirs, { text: cluster.name }) }),
     /* @__PURE__ */ a3("p", { class: "lead", children: [
-      /* @__PURE__ */ a3(Theirs, { text: cluster.output_dir }),
+      /* @__PURE__ */ a3(FilePath, { text: cluster.output_dir }),
       ", as of ",
       moment(cluster.asked_at),
       " (",
-      duration(Math.max(0, Date.now() / 1e3 - cluster.asked_at)),
-      " ago)"
+      ago(cluster.asked_at),
+      ")"
     ] }),
     cluster.problem && /* @__PURE__ */ a3("p", { class: "error", children: visible(cluster.problem) }),
     /* @__PURE__ */ a3("dl", { class: "key-figures", children: [...cluster.counts, ...cluster.rollouts].map((line, at) => /* @__PURE__ */ a3("div", { children: [
@@ -1227,10 +1255,19 @@
       /* @__PURE__ */ a3("tbody", { children: cluster.units.map((unit) => /* @__PURE__ */ a3(UnitRow, { unit }, unit.name)) })
     ] }) })
   ] });
+  var ago = (at) => {
+    const seconds = Date.now() / 1e3 - at;
+    return seconds < 1 ? "now" : `${duration(seconds)} ago`;
+  };
+  var SIGNS = { good: "✓", bad: "✕", open: "…" };
   var or = (value) => value === null ? "–" : count(value);
   var UnitRow = ({ unit }) => /* @__PURE__ */ a3("tr", { "data-row": true, id: unitId(unit), tabIndex: -1, children: [
     /* @__PURE__ */ a3("th", { scope: "row", children: unit.run ? /* @__PURE__ */ a3("a", { href: runPlace(unit.run), children: /* @__PURE__ */ a3(Theirs, { text: unit.name }) }) : /* @__PURE__ */ a3(Theirs, { text: unit.name }) }),
-    /* @__PURE__ */ a3("td", { children: /* @__PURE__ */ a3("span", { class: `standing ${toneOf(unit)}`, children: visible(unit.standing) }) }),
+    /* @__PURE__ */ a3("td", { class: "nowrap", children: /* @__PURE__ */ a3("span", { class: `standing ${toneOf(unit)}`, children: [
+      SIGNS[toneOf(unit)],
+      " ",
+      visible(unit.standing)
+    ] }) }),
     /* @__PURE__ */ a3("td", { class: "n", children: [
       or(unit.scored),
       unit.expected !== null && /* @__PURE__ */ a3("small", { children: [
@@ -1240,14 +1277,14 @@
     ] }),
     /* @__PURE__ */ a3("td", { class: "n", children: or(unit.failed) }),
     /* @__PURE__ */ a3("td", { class: "n", children: or(unit.left) }),
-    /* @__PURE__ */ a3("td", { children: [
+    /* @__PURE__ */ a3("td", { children: unit.job || unit.job_id ? /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3(Theirs, { text: unit.job, limit: 60 }),
       " ",
       /* @__PURE__ */ a3("small", { children: visible(unit.job_id) })
-    ] }),
+    ] }) : "–" }),
     /* @__PURE__ */ a3("td", { class: "n", children: count(unit.restarts) }),
     /* @__PURE__ */ a3("td", { class: "text", children: [
-      unit.reason && /* @__PURE__ */ a3(Theirs, { text: unit.reason, limit: 200 }),
+      unit.reason ? /* @__PURE__ */ a3(Theirs, { text: unit.reason, limit: 200 }) : unit.log.length === 0 && "–",
       unit.log.length > 0 && /* @__PURE__ */ a3("details", { children: [
         /* @__PURE__ */ a3("summary", { children: "Last log lines" }),
         /* @__PURE__ */ a3(TheirBlock, { text: unit.log.join("\n"), label: `Last log lines of ${visible(unit.name)}` })
@@ -1260,7 +1297,6 @@
     const seeds = [...new Set(units.filter((unit) => unit.seed).map((unit) => unit.seed))];
     const chunks = [...new Set(units.filter((unit) => unit.chunk).map((unit) => unit.chunk))];
     if (seeds.length * chunks.length < 2) return null;
-    const signs = { good: "✓", bad: "✕", open: "…" };
     return /* @__PURE__ */ a3(Scrolling, { label: "Seeds by chunks", children: /* @__PURE__ */ a3("table", { class: "grid-table", children: [
       /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
         /* @__PURE__ */ a3("th", { scope: "col", children: "Seed" }),
@@ -1272,7 +1308,7 @@
           const unit = units.find((candidate) => candidate.seed === seed && candidate.chunk === chunk);
           if (!unit) return /* @__PURE__ */ a3("td", {}, chunk);
           const tip = `${unit.standing}: ${or(unit.scored)} of ${or(unit.expected)} scored`;
-          return /* @__PURE__ */ a3("td", { class: toneOf(unit), children: /* @__PURE__ */ a3("a", { href: `#${unitId(unit)}`, "data-tip": visible(tip), "aria-label": `Seed ${visible(seed)}, chunk ${visible(chunk)}: ${visible(tip)}`, children: signs[toneOf(unit)] }) }, chunk);
+          return /* @__PURE__ */ a3("td", { class: toneOf(unit), children: /* @__PURE__ */ a3("a", { href: `#${unitId(unit)}`, "data-tip": visible(tip), "aria-label": `Seed ${visible(seed)}, chunk ${visible(chunk)}: ${visible(tip)}`, children: SIGNS[toneOf(unit)] }) }, chunk);
         })
       ] }, seed)) })
     ] }) });
@@ -1292,7 +1328,8 @@
     if (whole && step <= 1) return 1;
     const power = 10 ** Math.floor(Math.log10(step));
     const distance = (nice) => Math.abs(Math.log10(power * nice / step));
-    return power * [1, 2, 2.5, 5, 10].reduce((best, nice) => distance(nice) < distance(best) ? nice : best);
+    const factors = whole && power === 1 ? [1, 2, 3, 5, 10] : [1, 2, 2.5, 5, 10];
+    return power * factors.reduce((best, nice) => distance(nice) < distance(best) ? nice : best);
   };
   var niceTicks = (largest) => {
     const step = niceStep(largest / 4, true);
@@ -1474,6 +1511,10 @@
       /* @__PURE__ */ a3("path", { d: shapes[1] })
     ] });
   };
+  var isLogarithmic = (edges) => {
+    const widths = edges.slice(1).map((edge, at) => edge - (edges[at] ?? 0));
+    return (widths[widths.length - 1] ?? 0) > 2 * (widths[0] ?? 0);
+  };
   var rounded = (value) => Number(value.toPrecision(6));
   var Brush = ({ histogram, label, chosen, onChoose }) => {
     const { edges, counts, all_counts: all } = histogram;
@@ -1506,6 +1547,7 @@
     return /* @__PURE__ */ a3("fieldset", { class: "brush", children: [
       /* @__PURE__ */ a3("legend", { children: [
         label,
+        isLogarithmic(edges) && /* @__PURE__ */ a3("span", { class: "scale", children: ", log scale" }),
         " ",
         histogram.missing > 0 && /* @__PURE__ */ a3("small", { children: [
           count(histogram.missing),
@@ -1637,7 +1679,7 @@
               /* @__PURE__ */ a3("mark", { children: visible(query.slice(bad.position)) || " " })
             ] }),
             /* @__PURE__ */ a3("p", { children: [
-              visible(bad.message ?? ""),
+              sentence(visible(bad.message ?? "")),
               " ",
               visible(bad.hint ?? ""),
               " ",
@@ -1836,7 +1878,8 @@
         /* @__PURE__ */ a3("h2", { class: "section", children: "Tasks, the largest regressions first" }),
         /* @__PURE__ */ a3(QueryBox, { query, error: tasks.error, place: "compared tasks" }),
         tasks.error && tasks.error.status !== 400 && /* @__PURE__ */ a3(ErrorBox, { error: tasks.error }),
-        tasks.data && tasks.error?.status !== 400 && /* @__PURE__ */ a3($, { children: [
+        tasks.data?.total === 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: "No task has a score in both runs." }),
+        tasks.data && tasks.data.total > 0 && tasks.error?.status !== 400 && /* @__PURE__ */ a3($, { children: [
           /* @__PURE__ */ a3(Pages, { offset: tasks.data.offset, size: SIZE, matches: tasks.data.matches, total: tasks.data.total, noun: "tasks" }),
           /* @__PURE__ */ a3(Table, { label: "Compared tasks", sort, heads: HEADS, children: tasks.data.tasks.map((task) => /* @__PURE__ */ a3(TaskLine, { task, a: a4, b: b2 }, task.task)) })
         ] })
@@ -1879,7 +1922,7 @@
     ] });
   };
   var Said = ({ comparison }) => /* @__PURE__ */ a3($, { children: [
-    /* @__PURE__ */ a3("p", { class: `verdict-line ${comparison.passed ? "" : "bad"}`, children: visible(comparison.verdict) }),
+    /* @__PURE__ */ a3("p", { class: `verdict-line ${comparison.passed ? "" : "bad"}`, children: sentence(visible(comparison.verdict)) }),
     /* @__PURE__ */ a3("div", { class: "sides", children: [
       /* @__PURE__ */ a3(Side2, { name: "A", side: comparison.a }),
       /* @__PURE__ */ a3(Side2, { name: "B", side: comparison.b }),
@@ -1913,7 +1956,7 @@
       /* @__PURE__ */ a3("a", { href: runPlace(side.run.id), children: /* @__PURE__ */ a3(Theirs, { text: side.run.model || side.run.name, limit: 60 }) })
     ] }),
     /* @__PURE__ */ a3("p", { class: "quiet", children: [
-      /* @__PURE__ */ a3(Theirs, { text: side.run.path, limit: 90 }),
+      /* @__PURE__ */ a3(FilePath, { text: side.run.path }),
       ", ",
       moment(side.run.started_at)
     ] }),
@@ -1991,10 +2034,10 @@
       ] })
     ] }),
     /* @__PURE__ */ a3("div", { class: "node-body", children: [
-      node.likely_cause && node.likely_cause !== parent?.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: node.likely_cause, limit: 1e3 }) }),
+      node.likely_cause && node.likely_cause !== parent?.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Said2, { text: node.likely_cause }) }),
       node.next_action && node.next_action !== parent?.next_action && /* @__PURE__ */ a3("p", { children: [
         /* @__PURE__ */ a3("b", { children: "Next: " }),
-        /* @__PURE__ */ a3(Theirs, { text: node.next_action, limit: 1e3 })
+        /* @__PURE__ */ a3(Said2, { text: node.next_action })
       ] }),
       node.query && node.level !== "message" && node.attempts !== parent?.attempts && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", node.query), children: "All its rollouts" }) }),
       node.nodes.map((inner) => /* @__PURE__ */ a3(Node, { node: inner, parent: node, run, isOpen: node.nodes.length <= 3 }, `${inner.level} ${inner.name}`)),
@@ -2011,6 +2054,7 @@
       ] })
     ] })
   ] });
+  var Said2 = ({ text }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", children: /* @__PURE__ */ a3(WithOptions, { text: sentence(visibleLine(text, 1e3)) }) });
   var Finding = ({ finding, run }) => /* @__PURE__ */ a3("li", { class: finding.severity, children: [
     /* @__PURE__ */ a3("p", { children: [
       /* @__PURE__ */ a3("span", { class: `severity ${finding.severity}`, children: finding.severity }),
@@ -2023,10 +2067,10 @@
         visible(finding.cause)
       ] })
     ] }),
-    finding.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: finding.likely_cause, limit: 1e3 }) }),
+    finding.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Said2, { text: finding.likely_cause }) }),
     finding.next_action && /* @__PURE__ */ a3("p", { children: [
       /* @__PURE__ */ a3("b", { children: "Next: " }),
-      /* @__PURE__ */ a3(Theirs, { text: finding.next_action, limit: 1e3 })
+      /* @__PURE__ */ a3(Said2, { text: finding.next_action })
     ] }),
     finding.task !== null && finding.rollout !== null && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3("a", { href: rolloutPlace(run, finding.task, finding.rollout), children: visible(keyText(finding.task, finding.rollout)) }) }),
     finding.evidence.length > 0 && /* @__PURE__ */ a3("details", { children: [
@@ -4315,7 +4359,7 @@
           " to ",
           count(range.end),
           " of ",
-          bytes(range.size)
+          count(range.size)
         ] }),
         /* @__PURE__ */ a3("button", { type: "button", disabled: range.end >= range.size, onClick: () => setStart(range.end), children: "Next" })
       ] }),
@@ -4345,12 +4389,12 @@
     const [isOpen, setOpen] = d2(false);
     const key = /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", children: visible(entry.key) });
     if (entry.kind === "object" || entry.kind === "array") {
-      const noun = entry.kind === "object" ? "members" : "entries";
+      const size = entry.kind === "object" ? amount(entry.size, "member") : `${count(entry.size)} ${entry.size === 1 ? "entry" : "entries"}`;
       return /* @__PURE__ */ a3("details", { onToggle: (event) => setOpen(event.currentTarget.open), children: [
         /* @__PURE__ */ a3("summary", { children: [
           key,
           " ",
-          /* @__PURE__ */ a3("span", { class: "quiet", children: `${count(entry.size)} ${noun}` })
+          /* @__PURE__ */ a3("span", { class: "quiet", children: size })
         ] }),
         isOpen && /* @__PURE__ */ a3(Members, { spot, path: entry.path })
       ] });
@@ -4628,7 +4672,7 @@
     ] });
   };
   var Rest = ({ spot, name }) => {
-    const [opened, setOpened] = d2(() => matchMedia("(min-width: 60rem)").matches);
+    const [opened, setOpened] = d2(() => matchMedia("(min-width: 52rem)").matches);
     return /* @__PURE__ */ a3("details", { class: "rest", open: opened, onToggle: (event) => setOpened(event.currentTarget.open), children: [
       /* @__PURE__ */ a3("summary", { children: "Times and commands" }),
       opened && /* @__PURE__ */ a3($, { children: [
@@ -4764,7 +4808,7 @@
   var TimeList = ({ spot }) => {
     const reply = useReply(request("times", spot.places));
     return /* @__PURE__ */ a3(Panel, { reply, title: "Time", class: "side-panel", children: (times) => {
-      if (times.spans.length === 0) return /* @__PURE__ */ a3("p", { class: "quiet", children: visible(times.absent || "The rows hold no times.") });
+      if (times.spans.length === 0) return /* @__PURE__ */ a3("p", { class: "quiet", children: sentence(visible(times.absent || "The rows hold no times.")) });
       const end = Math.max(...times.spans.map((span) => span.end_s), 1e-9);
       return /* @__PURE__ */ a3($, { children: [
         /* @__PURE__ */ a3("ol", { class: "spans", children: times.spans.map((span, at) => /* @__PURE__ */ a3("li", { "data-tip": `${span.name}: from ${duration(span.start_s)} to ${duration(span.end_s)}`, children: [
@@ -4828,7 +4872,7 @@
     const base = live?.base ?? page2.data?.base ?? null;
     useLines(page2.data ? request("live", { run }) : null, setLive);
     const tick = useGrowth(base?.indexed_bytes ?? null);
-    const name = visibleLine(page2.data?.title || page2.data?.run.name || "run", 80);
+    const name = visibleLine(page2.data?.title || page2.data?.run.name || (page2.error ? "no run" : "…"), 80);
     useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
     return /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3("nav", { class: "parts", "aria-label": "Parts of the run", children: [
@@ -4844,10 +4888,10 @@
         /* @__PURE__ */ a3("ul", { children: PARTS.map(([key, title2]) => /* @__PURE__ */ a3("li", { children: /* @__PURE__ */ a3("a", { href: placeOfPart(run, key), "aria-current": key === part2 ? "page" : void 0, children: title2 }) }, key)) }),
         live && live.run.state === "running" && /* @__PURE__ */ a3(LiveBadge, { live })
       ] }),
-      /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, class: part2 === "t" && rollout !== void 0 ? "wide" : void 0, children: [
+      /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, "aria-busy": page2.loading && !page2.data, class: part2 === "t" && rollout !== void 0 ? "wide" : void 0, children: [
         page2.error && /* @__PURE__ */ a3(ErrorBox, { error: page2.error }),
         base && isUnread(base) && /* @__PURE__ */ a3(Indexing, { base }),
-        children({ id: run, name, page: page2, live, tick })
+        !page2.error && children({ id: run, name, page: page2, live, tick })
       ] })
     ] });
   };
@@ -4888,7 +4932,7 @@
       if (live?.changed) again();
     }, [live, again]);
     return /* @__PURE__ */ a3($, { children: [
-      page2.data && /* @__PURE__ */ a3(Head, { page: page2.data }),
+      page2.data ? /* @__PURE__ */ a3(Head, { page: page2.data }) : /* @__PURE__ */ a3("h1", { children: view.name }),
       isRunning && /* @__PURE__ */ a3(LivePanel, { live, run: id }),
       /* @__PURE__ */ a3(Panel, { reply: figures, class: "first", children: (data) => data.figures ? /* @__PURE__ */ a3(FigureParts, { figures: data.figures, run: id, isRunning }) : /* @__PURE__ */ a3(Notes, { texts: [data.absent || "Nothing is scored yet."], title: "No figures." }) })
     ] });
@@ -5180,18 +5224,27 @@
     return /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, children: [
       /* @__PURE__ */ a3("h1", { children: "Runs" }),
       session && /* @__PURE__ */ a3("p", { class: "lead", children: [
-        "In ",
-        session.paths.map((path) => visible(path)).join(", "),
+        "In",
+        " ",
+        session.paths.map((path, at) => /* @__PURE__ */ a3("span", { children: [
+          at > 0 && ", ",
+          /* @__PURE__ */ a3(FilePath, { text: path })
+        ] }, path)),
         "."
       ] }),
       session && session.clusters.length > 0 && /* @__PURE__ */ a3("section", { class: "clusters", "aria-label": "Runs over many jobs", children: [
         /* @__PURE__ */ a3("h2", { children: "Over many jobs" }),
         /* @__PURE__ */ a3("ul", { class: "links", children: session.clusters.map((cluster) => /* @__PURE__ */ a3("li", { children: /* @__PURE__ */ a3("a", { href: `/k/${cluster.id}`, "data-row": true, children: /* @__PURE__ */ a3(Theirs, { text: cluster.name }) }) }, cluster.id)) })
       ] }),
-      /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (data) => /* @__PURE__ */ a3(RunTable, { runs: (latest ?? data).runs, first }) })
+      /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (data) => /* @__PURE__ */ a3(RunTable, { runs: (latest ?? data).runs, first, paths: session?.paths ?? [] }) })
     ] });
   };
-  var RunTable = ({ runs, first }) => {
+  var shortPath = (path, folders) => {
+    const folder = folders.filter((candidate) => path.startsWith(`${candidate}/`)).sort((a4, b2) => b2.length - a4.length)[0];
+    return folder ? `…${path.slice(folder.length)}` : path;
+  };
+  var RunTable = ({ runs, first, paths }) => {
+    const hasModels = runs.some((run) => run.model);
     const chosen = runs.find((run) => run.id === first);
     return /* @__PURE__ */ a3($, { children: [
       chosen && /* @__PURE__ */ a3("p", { class: "picking", role: "status", children: [
@@ -5204,7 +5257,7 @@
       /* @__PURE__ */ a3("div", { class: "scrolling", tabIndex: 0, role: "region", "aria-label": "Runs", children: /* @__PURE__ */ a3("table", { class: "runs", children: [
         /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
           /* @__PURE__ */ a3("th", { scope: "col", children: "Run" }),
-          /* @__PURE__ */ a3("th", { scope: "col", class: "model", children: "Model" }),
+          hasModels && /* @__PURE__ */ a3("th", { scope: "col", children: "Model" }),
           /* @__PURE__ */ a3("th", { scope: "col", children: "State" }),
           /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Scored" }),
           /* @__PURE__ */ a3("th", { scope: "col", class: "meter-cell", children: /* @__PURE__ */ a3("span", { class: "hidden", children: "Coverage" }) }),
@@ -5213,7 +5266,7 @@
           /* @__PURE__ */ a3("th", { scope: "col", children: "Started" }),
           /* @__PURE__ */ a3("th", { scope: "col", children: "Compare" })
         ] }) }),
-        /* @__PURE__ */ a3("tbody", { children: runs.map((run) => /* @__PURE__ */ a3(RunRow, { run, first, alone: runs.length < 2 }, run.id)) })
+        /* @__PURE__ */ a3("tbody", { children: runs.map((run) => /* @__PURE__ */ a3(RunRow, { run, path: shortPath(run.path, paths), first, hasModels, alone: runs.length < 2 }, run.id)) })
       ] }) }),
       runs.length > 8 && /* @__PURE__ */ a3("p", { class: "quiet", children: [
         count(runs.length),
@@ -5223,15 +5276,15 @@
       ] })
     ] });
   };
-  var RunRow = ({ run, first, alone }) => {
+  var RunRow = ({ run, path, first, hasModels, alone }) => {
     const ended = run.scored + run.failed;
     return /* @__PURE__ */ a3("tr", { "data-row": true, class: run.state, children: [
       /* @__PURE__ */ a3("th", { scope: "row", children: [
-        /* @__PURE__ */ a3("a", { href: runPlace(run.id), children: /* @__PURE__ */ a3(Theirs, { text: run.environment || run.name, limit: 60 }) }),
-        /* @__PURE__ */ a3("small", { children: /* @__PURE__ */ a3(Theirs, { text: run.path, limit: 90 }) }),
-        run.problem && /* @__PURE__ */ a3("small", { class: "problem", children: visible(run.problem) })
+        /* @__PURE__ */ a3("a", { href: runPlace(run.id), children: /* @__PURE__ */ a3(Theirs, { text: run.environment || run.name, limit: 80 }) }),
+        /* @__PURE__ */ a3("small", { children: /* @__PURE__ */ a3(FilePath, { text: path, limit: 120 }) }),
+        run.problem && /* @__PURE__ */ a3("small", { class: "problem", children: sentence(visible(run.problem)) })
       ] }),
-      /* @__PURE__ */ a3("td", { class: "model", children: /* @__PURE__ */ a3(Theirs, { text: run.model || "–", limit: 40 }) }),
+      hasModels && /* @__PURE__ */ a3("td", { children: /* @__PURE__ */ a3(Theirs, { text: run.model || "–", limit: 40 }) }),
       /* @__PURE__ */ a3("td", { children: [
         /* @__PURE__ */ a3("span", { class: `state ${run.state}`, children: STATES[run.state] }),
         run.state === "running" && /* @__PURE__ */ a3("small", { children: [
@@ -5384,7 +5437,7 @@
     ] }) }),
     /* @__PURE__ */ a3("tbody", { children: tasks.map((task) => /* @__PURE__ */ a3("tr", { "data-row": true, children: [
       /* @__PURE__ */ a3("th", { scope: "row", children: /* @__PURE__ */ a3("a", { href: taskPlace(run, task.task), children: visible(String(task.task)) }) }),
-      /* @__PURE__ */ a3("td", { children: visible(task.verdict) }),
+      /* @__PURE__ */ a3("td", { class: "nowrap", children: visible(task.verdict) }),
       /* @__PURE__ */ a3("td", { class: "n", children: percent(task.pass_rate) }),
       /* @__PURE__ */ a3("td", { class: "wide", children: /* @__PURE__ */ a3(Meter, { share: task.pass_rate ?? 0, tone: task.verdict === "kept" ? "sometimes" : "plain" }) }),
       /* @__PURE__ */ a3("td", { class: "n", children: task.low === null ? "" : `${percent(task.low)} to ${percent(task.high)}` }),
@@ -5465,18 +5518,21 @@
       table.error && !isOld && /* @__PURE__ */ a3(ErrorBox, { error: table.error }),
       /* @__PURE__ */ a3("div", { class: "with-facets", children: [
         /* @__PURE__ */ a3("aside", { "aria-label": "Filters", children: [
-          /* @__PURE__ */ a3(Filters, { facets: facets.data, histograms: histograms.data, query }),
+          !isOld && /* @__PURE__ */ a3(Filters, { facets: facets.data, histograms: histograms.data, query }),
           facets.error && facets.error.status !== 400 && /* @__PURE__ */ a3(ErrorBox, { error: facets.error })
         ] }),
-        /* @__PURE__ */ a3("div", { class: "table-part", "aria-busy": table.loading, children: data && !isOld && /* @__PURE__ */ a3($, { children: [
-          !isSearch && /* @__PURE__ */ a3("div", { class: "table-tools", children: [
-            /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of }),
-            all.length > 0 && /* @__PURE__ */ a3(Chooser, { columns: all, shown: data.columns })
-          ] }),
-          isSearch ? /* @__PURE__ */ a3(Search, { run: id, query }) : /* @__PURE__ */ a3(Table, { label: of, sort, heads: of === "tasks" ? taskHeads(data.columns) : rolloutHeads(data.columns), children: "streaming" in data ? /* @__PURE__ */ a3(RolloutRows, { table: data, run: id, query, sort }) : /* @__PURE__ */ a3(TaskRows, { table: data, run: id }) }),
-          data.matches === 0 && /* @__PURE__ */ a3(QueryExamples, {}),
-          !isSearch && data.matches > SIZE4 && /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of, below: true })
-        ] }) })
+        /* @__PURE__ */ a3("div", { class: "table-part", "aria-busy": table.loading, children: [
+          isOld && /* @__PURE__ */ a3(QueryExamples, {}),
+          data && !isOld && /* @__PURE__ */ a3($, { children: [
+            !isSearch && /* @__PURE__ */ a3("div", { class: "table-tools", children: [
+              /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of }),
+              all.length > 0 && /* @__PURE__ */ a3(Chooser, { columns: all, shown: data.columns })
+            ] }),
+            isSearch ? /* @__PURE__ */ a3(Search, { run: id, query }) : /* @__PURE__ */ a3(Table, { label: of, sort, heads: of === "tasks" ? taskHeads(data.columns) : rolloutHeads(data.columns), children: "streaming" in data ? /* @__PURE__ */ a3(RolloutRows, { table: data, run: id, query, sort }) : /* @__PURE__ */ a3(TaskRows, { table: data, run: id }) }),
+            data.matches === 0 && query && /* @__PURE__ */ a3(QueryExamples, {}),
+            !isSearch && data.matches > SIZE4 && /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of, below: true })
+          ] })
+        ] })
       ] })
     ] });
   };
@@ -5576,7 +5632,7 @@
     return /* @__PURE__ */ a3($, { children: [
       error && /* @__PURE__ */ a3(ErrorBox, { error }),
       /* @__PURE__ */ a3("p", { class: "quiet", role: "status", children: [
-        last ? `${amount(hits.length, "hit")}; ${bytes(last.searched)} of ${amount(last.candidates, "transcript")} are read` : "Searching…",
+        last ? `${amount(hits.length, "hit")} in ${bytes(last.searched)} of ${amount(last.candidates, "transcript")}` : "Searching…",
         last?.limit_reached && "; there are more: narrow the query",
         last && !last.done && " …"
       ] }),
@@ -5633,7 +5689,7 @@
         /* @__PURE__ */ a3("span", { children: [
           "mean ",
           /* @__PURE__ */ a3("b", { children: decimal(group.mean) }),
-          " ± ",
+          ", standard deviation ",
           decimal(group.std)
         ] }),
         /* @__PURE__ */ a3("span", { children: [
@@ -5664,6 +5720,7 @@
       /* @__PURE__ */ a3("ol", { class: "members", children: group.members.map((member) => /* @__PURE__ */ a3(Member, { member, group, run, picked, tone: toneOf2(member, best, worst) }, member.row)) })
     ] });
   };
+  var NOTHING = "nothing";
   var toneOf2 = (member, best, worst) => {
     if (!best || !worst || best.reward === worst.reward) return "";
     return member.reward === best.reward ? "best" : member.reward === worst.reward ? "worst" : "";
@@ -5677,7 +5734,7 @@
       " of the output:"
     ] }),
     /* @__PURE__ */ a3("table", { children: /* @__PURE__ */ a3("tbody", { children: difference.variants.map((variant) => /* @__PURE__ */ a3("tr", { children: [
-      /* @__PURE__ */ a3("th", { scope: "row", children: /* @__PURE__ */ a3(Theirs, { text: variant.name, limit: 60 }) }),
+      /* @__PURE__ */ a3("th", { scope: "row", children: variant.name === NOTHING ? "no output there" : /* @__PURE__ */ a3(Theirs, { text: variant.name, limit: 60 }) }),
       /* @__PURE__ */ a3("td", { class: "wide", children: /* @__PURE__ */ a3(Meter, { share: variant.count / total, tone: "plain" }) }),
       /* @__PURE__ */ a3("td", { class: "n", children: amount(variant.count, "rollout") })
     ] }, variant.name)) }) }),
