@@ -22,8 +22,8 @@ from palestra.errors import InputDataError, PalestraError, RunFailed
 from palestra.training.contract import Submission
 from palestra.training.groups import Group
 from palestra.training.outcomes import Outcome, json_of
-from palestra.training.service.failures import error_to_json
 from palestra.training.rows import check_group_sizes
+from palestra.training.service.failures import error_to_json
 from palestra.training.service.wire import (
     NO_ERROR,
     BatchRequest,
