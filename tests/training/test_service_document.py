@@ -113,7 +113,8 @@ async def test_openrlhf_gets_what_its_executor_returns(monkeypatch: pytest.Monke
     stand_in(monkeypatch, "openrlhf.utils.agent", AgentExecutorBase=object)
     async with client_of(ToldAgent(conversation)) as client:
         executor = program("OpenRLHF", the_client=the_client(client))["AgentExecutor"]()
-        found = await executor.execute("1 + 1 =", json.dumps(ROW), None, 100, None, None)
+        sampling = SimpleNamespace(temperature=0.7, top_p=1.0, top_k=-1, max_tokens=9)
+        found = await executor.execute("1 + 1 =", json.dumps(ROW), sampling, 100, None, None)
 
     assert found["observation_tokens"] == [1, 2, 3, 4]
     assert found["action_ranges"] == [(2, 4)]
@@ -143,10 +144,12 @@ async def test_tinkers_data_are_shifted_by_one(monkeypatch: pytest.MonkeyPatch) 
         trained.extend(data)
         assert loss_fn == "importance_sampling"
 
-    group = Group(0, [completed(reward=1.0), completed(rollout=1, reward=0.0)])
+    masked = completed(rollout=2, reward=1.0, masked=True)
+    group = Group(0, [completed(reward=1.0), completed(rollout=1, reward=0.0), masked])
     client = SimpleNamespace(forward_backward_async=forward_backward)
     await program("Tinker")["learn"](client, group)
 
+    assert len(trained) == 2
     first = trained[0]
     assert first.model_input == [1, 2, 3, 4, 5, 6, 7]
     assert first.loss_fn_inputs["target_tokens"] == [2, 3, 4, 5, 6, 7, 8]
@@ -166,6 +169,8 @@ def test_arts_trajectories_have_choices_for_what_was_sampled(
     assert (first["role"], found.reward) == ("user", 0.5)
     assert isinstance(second, openai.Choice)
     assert second.message.content == "hello"
+    assert second.model_extra == {"prompt_token_ids": [1, 2], "token_ids": [3, 4]}
+    assert [token.logprob for token in second.logprobs.content] == [-0.1, -0.2]
 
 
 async def test_what_an_environment_of_verifiers_cannot_read_is_named() -> None:
