@@ -282,9 +282,9 @@ async def _no_operation(request: Request, error: Exception) -> Response:
 
 
 def _wrong_token(credentials: str) -> ConfigError:
-    sent = "another one" if credentials else "none"
+    token = "another token" if credentials else "no token"
     return ConfigError(
-        f"the rollout service requires its token, and the request has {sent}",
+        f"the rollout service requires its token, and the request has {token}",
         hint=f"set {TOKEN_VARIABLE} to the token of the service; programs without our client send "
         "it as the header `Authorization: Bearer TOKEN`",
         cause=KnownCause.NO_TOKEN,
