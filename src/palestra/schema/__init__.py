@@ -151,6 +151,7 @@ from palestra.schema.tokens import (
     says_nothing,
     tokens_on,
     turn_ends,
+    turns_of,
 )
 from palestra.schema.unchecked import changed, maker
 
@@ -298,6 +299,7 @@ __all__ = [
     "to_plain",
     "tokens_on",
     "turn_ends",
+    "turns_of",
     "why_unreadable",
     "with_compressed",
 ]

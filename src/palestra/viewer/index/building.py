@@ -8,11 +8,12 @@ from pathlib import Path
 from palestra.analysis import RowBlock, RowReader, why_no_row, without_garbage
 from palestra.schema import MAX_ROW_BYTES
 from palestra.viewer.index.commits import MOST_PROBLEMS, BadLine, Commit
-from palestra.viewer.index.extraction import Extraction, IndexedObject
+from palestra.viewer.index.extraction import Extraction
 from palestra.viewer.index.lines import LineBlock, line_blocks
 from palestra.viewer.index.outcome_lines import is_failed, is_outcome, row_of_outcome
 from palestra.viewer.index.packed import CopyingReader, ReadFailed
 from palestra.viewer.index.places import RunPart
+from palestra.viewer.index.responses import IndexedObject
 from palestra.viewer.index.sources import IndexedFile, Watched, run_sources
 from palestra.viewer.index.storage import StoredColumns
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from palestra.viewer.index.extraction import FieldStates
+from palestra.viewer.index.row_fields import FieldStates
 from palestra.viewer.index.sources import IndexedFile
 from palestra.viewer.index.storage import ColumnState
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from palestra.analysis import RunFrame
 from palestra.metrics import IntArray, TaskIndex
 from palestra.viewer.index.commits import Commit
-from palestra.viewer.index.extraction import COLUMN_TYPES
 from palestra.viewer.index.fields import prompt_rows, rollout_columns, task_columns
 from palestra.viewer.index.framing import frame_of
 from palestra.viewer.index.heaps import Heap
 from palestra.viewer.index.joined import Join, join
+from palestra.viewer.index.layout import COLUMN_TYPES
 from palestra.viewer.index.packed import PackedFrames
 from palestra.viewer.index.places import IndexedPlace, LineProblem, RunPart
 from palestra.viewer.index.sources import IndexedFile
