@@ -81,7 +81,13 @@ from palestra.schema.outcomes import (
     reverify_in,
     the_command,
 )
-from palestra.schema.packed import BUFFER_BYTES, is_compressed, open_packed
+from palestra.schema.packed import (
+    BUFFER_BYTES,
+    FrameReader,
+    codec_of,
+    is_compressed,
+    open_packed,
+)
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
     TOOL_FAILURES,
@@ -208,6 +214,7 @@ __all__ = [
     "ChatMessage",
     "ContentPart",
     "FailedAttempts",
+    "FrameReader",
     "FunctionCall",
     "FunctionCallOutput",
     "FunctionTool",
@@ -266,6 +273,7 @@ __all__ = [
     "cached_tokens",
     "called",
     "changed",
+    "codec_of",
     "complete_document",
     "completion_decoder",
     "decode_completion",

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final, Self, final
@@ -19,7 +19,7 @@ from typing import Any, Final, Self, final
 import msgspec
 from msgspec.structs import replace
 
-from palestra.errors import CallError, ConfigError, PalestraError
+from palestra.errors import CallError, ConfigError, PalestraError, RunFailed
 from palestra.schema import encode_json
 from palestra.system import background
 from palestra.training.checks import SECONDS, require
@@ -256,10 +256,7 @@ class RemoteSubmission:
 
     async def groups(self, size: int) -> AsyncIterator[Group]:
         """Yield each group as soon as all of its `size` members have ended."""
-        members: dict[int | str, list[Key]] = {}
-        for key, name in self._groups.items():
-            members.setdefault(name, []).append(key)
-        check_group_sizes(members, size)
+        check_group_sizes(Counter(self._groups.values()), size)
         while isinstance(group := await self._next_line("groups", size), Group):
             yield group
 
@@ -272,6 +269,9 @@ class RemoteSubmission:
         except asyncio.CancelledError:
             # What was taken is lost with it, so nobody can want the rest.
             self.cancel()
+            raise
+        except BatchFailed as error:
+            error.outcomes = (*outcomes, *error.outcomes)
             raise
         return outcomes
 
@@ -297,7 +297,11 @@ class RemoteSubmission:
             with contextlib.suppress(BatchGone):
                 await self._changed(self._calls.operations.close_batch)
         except CallError as error:
-            logger.warning("a batch ends with its lease only: %s", error.message)
+            logger.warning(
+                "the rollout service cannot be told that a batch has ended, so it runs until its "
+                "lease is over: %s",
+                error.message,
+            )
         finally:
             self._on_close(self.name)
 
@@ -367,11 +371,17 @@ class RemoteSubmission:
     def _take_end(self, end: PageEnd | StreamEnd) -> None:
         self._summary = end.summary
         if isinstance(end, StreamEnd):
-            self._end, self._error = end, error_from_json(end.error)
+            self._end, self._error = end, self._end_of(error_from_json(end.error))
 
     def _note(self, outcome: Outcome) -> None:
         if isinstance(outcome, Completed):
             self._missing.pop(outcome.key, None)
+
+    def _end_of(self, error: PalestraError | None) -> PalestraError | None:
+        """Return the error that ends the batch: `IncompleteRollouts` when the service itself ended it."""
+        if type(error) is not RunFailed:
+            return error
+        return self._lost(BatchGone(error.message, hint=error.hint))
 
     def _lost(self, error: PalestraError) -> BatchFailed:
         """Return the error for a batch whose service is gone, or has forgotten it."""

@@ -38,7 +38,7 @@ class ServiceStatus(msgspec.Struct, frozen=True):
     """The weight version that was set last; null before the first."""
 
 
-class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
+class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A submission."""
 
     requests: list[RolloutRequest]
@@ -58,13 +58,13 @@ class BatchState(msgspec.Struct, frozen=True):
     lease_s: float
 
 
-class CancelRequest(msgspec.Struct, frozen=True):
+class CancelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rollouts to cancel, as pairs of task id and rollout index; null: all."""
 
     keys: list[Key] | None = None
 
 
-class WeightVersion(msgspec.Struct, frozen=True):
+class WeightVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The version of the weights that the model's endpoint serves from now on."""
 
     version: int
@@ -74,7 +74,7 @@ class Nothing(msgspec.Struct, frozen=True):
     """An empty object."""
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class Page(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which lines of a stream are wanted."""
 
     after: Count = 0
