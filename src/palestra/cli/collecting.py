@@ -3,7 +3,7 @@
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from palestra import api
 from palestra.api import FleetChoice, OwnFleet, find, how_to_continue, verified_by, with_file_rows
@@ -11,7 +11,7 @@ from palestra.cli.console import command_line, masking, notice, say, say_json, s
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
-from palestra.cli.spelling import command_words, typed_program
+from palestra.cli.spelling import command_words, takes_overrides, typed_program
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ConfigTree, ResolvedConfig
@@ -34,6 +34,7 @@ from palestra.settings import CollectArgs, CollectSettings, args_from, load
 from palestra.system import shown
 from palestra.transport import ServerClient
 
+RESUME_OVERRIDES: Final = "++output_jsonl_fpath={} ++resume_from_cache=true"
 FleetToUse = Literal["found", "own", "running"]
 """Which servers a collection uses."""
 
@@ -63,6 +64,7 @@ def collect(
         args.settings(config, overwrite=True if ng and not args.resume_from_cache else None),
         verified_by=verified_by(overrides, config.secrets),
         reverify_words=command_words("reverify", typed_program()),
+        **({"resume_words": RESUME_OVERRIDES} if takes_overrides(typed_program()) else {}),
         command=command_line(config.secrets),
     )
     settings = with_file_rows(settings, config, notice)
