@@ -64,9 +64,10 @@ def collect(
         args.settings(config, overwrite=True if ng and not args.resume_from_cache else None),
         verified_by=verified_by(overrides, config.secrets),
         reverify_words=command_words("reverify", typed_program()),
-        **({"resume_words": RESUME_OVERRIDES} if takes_overrides(typed_program()) else {}),
         command=command_line(config.secrets),
     )
+    if takes_overrides(typed_program()):
+        settings = replace(settings, resume_words=RESUME_OVERRIDES)
     settings = with_file_rows(settings, config, notice)
     with (
         watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch,
@@ -151,7 +152,7 @@ def report(
     """Print the accounting, the key metrics and the paths of the files; return the exit code."""
     accounting = collected.accounting
     say(accounting.line())
-    print_key_metrics(collected.metrics if metrics else ())
+    print_key_metrics(collected.metrics if metrics else (), prepared.paths.materialized_inputs)
     if collected.aggregation_problem:
         notice(f"warning: no aggregate metrics: {collected.aggregation_problem}")
     for path in prepared.paths.recorded():
