@@ -800,21 +800,33 @@
   // src/format.ts
   var UNIT = " %";
   var DASH = "–";
-  var count = (value) => Math.round(value).toLocaleString("en-US");
+  var fixed = (value, digits) => {
+    const exact = Math.abs(value).toFixed(30);
+    const point = exact.indexOf(".");
+    const kept = exact.slice(0, digits ? point + digits + 1 : point);
+    const isTie = point > 0 && /^50*$/.test(exact.slice(point + digits + 1));
+    const isEven = Number(kept.at(-1)) % 2 === 0;
+    return isTie && isEven ? `${value < 0 ? "-" : ""}${kept}` : value.toFixed(digits);
+  };
+  var significant = (value) => {
+    const exponent = value ? Math.floor(Math.log10(Math.abs(value))) : 0;
+    return exponent < -20 || exponent > 2 ? Number(value.toPrecision(3)) : Number(fixed(value, 2 - exponent));
+  };
+  var count = (value) => Number(fixed(value, 0)).toLocaleString("en-US");
   var amount = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
   var percent = (share) => {
     if (share === null || share === void 0 || Number.isNaN(share)) return DASH;
     if (share > 0 && share < 1e-3) return `< 0.1${UNIT}`;
     if (share > 0.999 && share < 1) return `> 99.9${UNIT}`;
-    return `${(100 * share).toFixed(1)}${UNIT}`;
+    return `${fixed(100 * share, 1)}${UNIT}`;
   };
-  var decimal = (value, digits = 3) => value === null || value === void 0 || Number.isNaN(value) ? DASH : value.toFixed(digits);
+  var decimal = (value, digits = 3) => value === null || value === void 0 || Number.isNaN(value) ? DASH : fixed(value, digits);
   var number = (value) => {
     if (value === null || value === void 0 || Number.isNaN(value)) return DASH;
     if (Math.abs(value) >= 100) return count(value);
-    return String(Number(value.toPrecision(3)));
+    return String(significant(value));
   };
-  var signed = (value) => value === null || value === void 0 ? DASH : `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(3)}`;
+  var signed = (value) => value === null || value === void 0 ? DASH : `${value > 0 ? "+" : value < 0 ? "−" : ""}${fixed(Math.abs(value), 3)}`;
   var SIZES = ["bytes", "KB", "MB", "GB", "TB"];
   var bytes = (value) => {
     let size = value;
@@ -842,11 +854,12 @@
     const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
     return `${day} ${two(at.getHours())}:${two(at.getMinutes())}`;
   };
-  var interval = (low, high) => low === null || low === void 0 || high === null || high === void 0 ? "" : `${low.toFixed(3)} to ${high.toFixed(3)}`;
+  var interval = (low, high) => low === null || low === void 0 || high === null || high === void 0 ? "" : `${fixed(low, 3)} to ${fixed(high, 3)}`;
+  var percents = (low, high) => `${fixed(100 * low, 1)} to ${percent(high)}`;
   var compact = (value) => {
     if (Math.abs(value) >= 1e6) return `${number(value / 1e6)}M`;
     if (Math.abs(value) >= 1e3) return `${number(value / 1e3)}k`;
-    return String(Number(value.toPrecision(3)));
+    return String(significant(value));
   };
 
   // src/text.ts
@@ -1640,7 +1653,7 @@
     A2(() => setText(query), [query]);
     useKeys({ "/": () => input.current?.select() });
     const bad = error?.status === 400 ? error.reply : null;
-    const fix = bad?.nearest && bad.position !== null && bad.position !== void 0 ? fixed(query, bad.position, bad.nearest) : null;
+    const fix = bad?.nearest && bad.position !== null && bad.position !== void 0 ? fixed2(query, bad.position, bad.nearest) : null;
     return /* @__PURE__ */ a3(
       "form",
       {
@@ -1693,7 +1706,7 @@
       }
     );
   };
-  var fixed = (query, position, nearest) => query.slice(0, position) + query.slice(position).replace(/^[\w.]+/, nearest);
+  var fixed2 = (query, position, nearest) => query.slice(0, position) + query.slice(position).replace(/^[\w.]+/, nearest);
   var QueryExamples = () => /* @__PURE__ */ a3("p", { class: "quiet", children: [
     "Try",
     " ",
@@ -4053,12 +4066,43 @@
   }
 
   // src/parts/virtual.ts
+  var UNDER_HEADER = 56;
+  var MOVES = ["wheel", "touchmove", "pointerdown", "keydown"];
+  var useGoal = (view, list) => {
+    const goal = T2(null);
+    const [, redraw] = _2((turn) => turn + 1, 0);
+    A2(() => {
+      const forget = () => {
+        goal.current = null;
+      };
+      for (const move of MOVES) addEventListener(move, forget, { capture: true, passive: true });
+      return () => {
+        for (const move of MOVES) removeEventListener(move, forget, { capture: true });
+      };
+    }, []);
+    F2(() => {
+      if (!goal.current) return;
+      const { at, offset } = goal.current;
+      const [next] = view.getOffsetForIndex(at, "start") ?? [offset];
+      if (next !== offset) {
+        goal.current.offset = next;
+        view.scrollToIndex(at, { align: "start" });
+      }
+      const element = list.current?.querySelector(`[data-index="${at}"]`);
+      if (element && !element.contains(document.activeElement)) element.focus({ preventScroll: true });
+    });
+    return b((at) => {
+      goal.current = { at, offset: null };
+      redraw(0);
+    }, []);
+  };
   var useWindow = (count2, scrollMargin, estimate) => {
     const [, redraw] = _2((turn) => turn + 1, 0);
     const options = {
       count: count2,
       estimateSize: estimate,
       scrollMargin,
+      scrollPaddingStart: UNDER_HEADER,
       overscan: 6,
       getScrollElement: () => window,
       initialOffset: () => scrollY,
@@ -4119,16 +4163,7 @@
         askReply(request("outline", spot.places, { row: spot.row, start: page2 * OUTLINE })).then((reply) => setPages((before) => new Map(before).set(page2, reply.items))).catch((cause) => setError(cause instanceof ReplyError ? cause : new ReplyError(0, { message: String(cause) })));
       }
     }, [needed.join(","), spot]);
-    const open = (at) => {
-      view.scrollToIndex(at, { align: "start" });
-      let tries = 20;
-      const focus = () => {
-        const element = list.current?.querySelector(`[data-index="${at}"]`);
-        if (element) element.focus({ preventScroll: true });
-        else if ((tries -= 1) > 0) requestAnimationFrame(focus);
-      };
-      requestAnimationFrame(focus);
-    };
+    const open = useGoal(view, list);
     A2(() => {
       if (total && target !== null) open(Math.min(target, total - 1));
     }, [total > 0, target]);
@@ -4144,6 +4179,15 @@
       (first.error ?? error) && /* @__PURE__ */ a3(ErrorBox, { error: first.error ?? error }),
       late && !first.data && !first.error && /* @__PURE__ */ a3("p", { class: "quiet waiting", children: "Reading the transcript…" }),
       first.data && total === 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: "This row holds no conversation." }),
+      shown.length < total && /* @__PURE__ */ a3("p", { class: "print-only", children: [
+        "Items ",
+        (shown[0]?.index ?? 0) + 1,
+        " to ",
+        (shown[shown.length - 1]?.index ?? 0) + 1,
+        " of ",
+        count(total),
+        ": those near the screen. The download of the row has all."
+      ] }),
       /* @__PURE__ */ a3("ol", { class: "conversation", "aria-busy": first.loading, ref: list, style: { height: `${view.getTotalSize()}px` }, "aria-label": `Conversation of ${count(total)} items`, children: shown.map((place) => {
         const item = itemAt(place.index);
         return /* @__PURE__ */ a3(
@@ -4490,43 +4534,61 @@
       const cell = list.current?.querySelector(chosen === null ? ".begins" : '[aria-current="true"]');
       if (cell && list.current) list.current.scrollTop = cell.offsetTop - list.current.offsetTop - (chosen === null ? 60 : 200);
     }, [range, chosen]);
-    return /* @__PURE__ */ a3(
-      "ol",
-      {
-        class: "token-cells",
-        ref: list,
-        start: range.start,
-        tabIndex: 0,
-        role: "list",
-        "aria-label": `Tokens of turn ${turn}`,
-        onClick: (event) => {
-          const at = event.target.closest("[data-at]")?.getAttribute("data-at");
-          if (at) setParameters({ token: `${turn}.${at}` });
-        },
-        children: range.ids.map((id, at) => {
-          const position = range.start + at;
-          const value = range.log_probs[at];
-          const isTrained = range.mask[at] === 1;
-          const text = range.texts[at];
-          const tip = `position ${position}, id ${id ?? "none"}, log prob ${value === null || value === void 0 ? "none" : decimal(value)}, ${isTrained ? "trained on" : "not trained on"}`;
-          return /* @__PURE__ */ a3(
-            "li",
-            {
-              "data-at": position,
-              "data-tip": tip,
-              "aria-current": position === chosen ? "true" : void 0,
-              class: `token ${level(value)}${isTrained ? " trained" : ""}${position === range.prompt_ids ? " begins" : ""}`,
-              children: [
-                text !== void 0 && /* @__PURE__ */ a3("bdi", { class: "theirs", children: visible(text).replaceAll("\n", "⏎") }),
-                /* @__PURE__ */ a3("span", { children: id ?? "none" }),
-                /* @__PURE__ */ a3("small", { children: value === null || value === void 0 ? "" : number(Math.round(value * 100) / 100) })
-              ]
-            },
-            position
-          );
-        })
-      }
-    );
+    const last = range.start + range.ids.length - 1;
+    const choose = (event) => {
+      const at = chosen ?? Math.max(range.start, range.prompt_ids) - 1;
+      const places = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: range.start, End: last };
+      const next = places[event.key];
+      if (next === void 0) return;
+      event.preventDefault();
+      setParameters({ token: `${turn}.${Math.min(last, Math.max(range.start, next))}` });
+    };
+    return /* @__PURE__ */ a3($, { children: [
+      /* @__PURE__ */ a3(
+        "ol",
+        {
+          class: "token-cells",
+          ref: list,
+          start: range.start,
+          tabIndex: 0,
+          role: "list",
+          "aria-label": `Tokens of turn ${turn}; arrows choose one`,
+          onKeyDown: choose,
+          onClick: (event) => {
+            const at = event.target.closest("[data-at]")?.getAttribute("data-at");
+            if (at) setParameters({ token: `${turn}.${at}` });
+          },
+          children: range.ids.map((id, at) => {
+            const position = range.start + at;
+            const value = range.log_probs[at];
+            const isTrained = range.mask[at] === 1;
+            const text = range.texts[at];
+            const tip = tokenText(range, at);
+            return /* @__PURE__ */ a3(
+              "li",
+              {
+                "data-at": position,
+                "data-tip": tip,
+                "aria-current": position === chosen ? "true" : void 0,
+                class: `token ${level(value)}${isTrained ? " trained" : ""}${position === range.prompt_ids ? " begins" : ""}`,
+                children: [
+                  text !== void 0 && /* @__PURE__ */ a3("bdi", { class: "theirs", children: visible(text).replaceAll("\n", "⏎") }),
+                  /* @__PURE__ */ a3("span", { children: id ?? "none" }),
+                  /* @__PURE__ */ a3("small", { children: value === null || value === void 0 ? "" : number(Math.round(value * 100) / 100) })
+                ]
+              },
+              position
+            );
+          })
+        }
+      ),
+      /* @__PURE__ */ a3("p", { class: "quiet", role: "status", children: chosen !== null && chosen >= range.start && chosen <= last ? `Chosen: ${tokenText(range, chosen - range.start)}.` : "" })
+    ] });
+  };
+  var tokenText = (range, at) => {
+    const value = range.log_probs[at];
+    const logProb = value === null || value === void 0 ? "none" : decimal(value);
+    return `position ${range.start + at}, id ${range.ids[at] ?? "none"}, log prob ${logProb}, ${range.mask[at] === 1 ? "trained on" : "not trained on"}`;
   };
 
   // src/pages/rollout.tsx
@@ -5079,12 +5141,17 @@
       ] }, line.name)) })
     ] });
   };
-  var barRows = (bars) => bars.map((bar) => [bar.label, count(bar.count)]);
+  var barRows = (bars) => {
+    const total = bars.reduce((sum, bar) => sum + bar.count, 0);
+    return bars.map((bar) => [bar.label, count(bar.count), percent(total ? bar.count / total : null)]);
+  };
+  var meanText = (mean, binary) => binary ? percent(mean.value) : decimal(mean.value);
+  var rangeText = ({ low, high }, binary) => low === null || high === null ? "-" : binary ? percents(low, high) : interval(low, high);
   var Charts = ({ figures, run }) => {
     const link = (bar) => bar.query ? tablePlace(run, bar.of, bar.query) : null;
     const last = figures.pass_rates.length - 1;
     return /* @__PURE__ */ a3($, { children: [
-      figures.pass_rates.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Pass rate of tasks", reading: "Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks.", heads: ["Pass rate", "Tasks"], rows: barRows(figures.pass_rates), children: /* @__PURE__ */ a3(
+      figures.pass_rates.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Pass rate of tasks", reading: "Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks.", heads: ["Pass rate", "Tasks", "Share"], rows: barRows(figures.pass_rates), children: /* @__PURE__ */ a3(
         ColumnChart,
         {
           bars: figures.pass_rates,
@@ -5100,29 +5167,29 @@
         {
           title: figures.binary ? "pass@k and pass^k" : "Best of k",
           reading: "How much the best of k rollouts gains over one. Whiskers: 95 %.",
-          heads: ["k", "Best of k", "95 %", "pass^k", "Tasks"],
+          heads: ["k", figures.binary ? "pass@k" : "best of k", "95 %", ...figures.binary ? ["pass^k"] : [], "Tasks"],
           rows: figures.curve.map((point) => [
             String(point.k),
-            figures.binary ? percent(point.best.value) : decimal(point.best.value),
-            interval(point.best.low, point.best.high),
-            point.worst === null ? "–" : percent(point.worst),
+            meanText(point.best, figures.binary),
+            rangeText(point.best, figures.binary),
+            ...figures.binary ? [percent(point.worst)] : [],
             count(point.tasks)
           ]),
           children: /* @__PURE__ */ a3(CurveChart, { points: figures.curve, binary: figures.binary })
         }
       ),
-      figures.rewards.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Rewards of rollouts", reading: "Choose a bar to read its rollouts.", heads: ["Reward", "Rollouts"], rows: barRows(figures.rewards), children: /* @__PURE__ */ a3(ColumnChart, { bars: figures.rewards, unit: "rollouts", title: "reward", label: "Rollouts by reward", link, tone: () => "plain" }) }),
+      figures.rewards.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Rewards of rollouts", reading: "Choose a bar to read its rollouts.", heads: ["Reward", "Rollouts", "Share"], rows: barRows(figures.rewards), children: /* @__PURE__ */ a3(ColumnChart, { bars: figures.rewards, unit: "rollouts", title: "reward", label: "Rollouts by reward", link, tone: () => "plain" }) }),
       figures.lengths.length > 1 && /* @__PURE__ */ a3(
         Figure,
         {
           title: "Reward against length",
           reading: "Grey bars: how many rollouts are of that length. Choose a point to read them.",
-          heads: ["Output tokens", "Mean reward", "95 %", "Rollouts"],
+          heads: ["Output tokens", "Rollouts", "Mean reward", "95 %"],
           rows: figures.lengths.map((bin) => [
             `${count(bin.low)} to ${count(bin.high)}`,
-            decimal(bin.reward.value),
-            interval(bin.reward.low, bin.reward.high),
-            count(bin.rollouts)
+            count(bin.rollouts),
+            meanText(bin.reward, figures.binary),
+            rangeText(bin.reward, figures.binary)
           ]),
           children: /* @__PURE__ */ a3(LengthChart, { bins: figures.lengths, binary: figures.binary, link: (bin) => bin.query ? tablePlace(run, "rollouts", bin.query) : null })
         }
