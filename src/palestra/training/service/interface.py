@@ -12,6 +12,7 @@ from palestra.training.raw import RawRow
 from palestra.training.service.wire import (
     LINES_TYPE,
     SERVICE,
+    BatchList,
     BatchRequest,
     BatchState,
     CancelRequest,
@@ -59,6 +60,13 @@ OPERATIONS: Final = (
         "Submit rollouts. The client chooses the id, so that sending it twice submits once.",
         BatchState,
         body=BatchRequest,
+    ),
+    Operation(
+        "list_batches",
+        "GET",
+        "/v1/batches",
+        "Return the counts of all batches, such as those of a trainer that was killed.",
+        BatchList,
     ),
     Operation(
         "batch_state",
