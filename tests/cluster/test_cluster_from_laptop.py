@@ -4,7 +4,6 @@ import getpass
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,17 +12,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cluster_runs import ENDPOINT_KEY, free_port
 from slurm_site import wait_until
 
 from palestra.cli.clustering.from_laptop import flags_of
 from palestra.cluster import LoginNode, SshSettings, pack
 from palestra.cluster.configs import ClusterConfig, find_cluster
 from palestra.cluster.executors import ClusterUnreachable
+from palestra.cluster.ports import answered
 from palestra.errors import ConfigError
 
-SERVER = Path(__file__).with_name("answering_server.py")
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-KEY = "sk-canary-9876543210"
 needs_sshd = pytest.mark.skipif(
     SSHD is None or shutil.which("ssh") is None, reason="needs OpenSSH: openssh-server"
 )
@@ -56,18 +55,6 @@ class Site:
         (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {public}")
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as sock:
-        return sock.connect_ex(("127.0.0.1", port)) == 0
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder, port = tmp_path_factory.mktemp("site"), free_port()
@@ -84,28 +71,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         Path("/run/sshd").mkdir(exist_ok=True)
     server = subprocess.Popen([str(SSHD), "-D", "-e", "-f", str(folder / "sshd_config")])
     try:
-        wait_until(lambda: answers(port), seconds=30, every=0.05)
+        wait_until(lambda: answered("127.0.0.1", port), seconds=30, every=0.05)
         made = Site(folder, port)
         made.trust()
         yield made
     finally:
         server.terminate()
         server.wait(20)
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, SERVER, "--port", str(port)],
-        env={**os.environ, "PALESTRA_SERVER_KEY": KEY},
-    )
-    try:
-        wait_until(lambda: answers(port), seconds=60, every=0.1)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @needs_sshd
@@ -186,7 +158,7 @@ def palestra(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "palestra", "cluster", *words],
         cwd=folder,
-        env={**os.environ, "MY_KEY": KEY, "PALESTRA_STATE_DIR": str(state)},
+        env={**os.environ, "MY_KEY": ENDPOINT_KEY, "PALESTRA_STATE_DIR": str(state)},
         capture_output=True,
         text=True,
         check=False,
@@ -232,7 +204,7 @@ def test_a_run_is_submitted_followed_and_read_from_a_laptop(
     for name in ("rollouts_done.json", "rollouts_manifest.json"):
         assert commit in (jobs / "from-laptop/results" / name).read_text()
     written = [path for path in jobs.rglob("*") if path.is_file()]
-    assert [path for path in written if KEY.encode() in path.read_bytes()] == []
+    assert [path for path in written if ENDPOINT_KEY.encode() in path.read_bytes()] == []
 
 
 @needs_sshd

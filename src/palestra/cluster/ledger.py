@@ -7,7 +7,8 @@ A run's ledger is append-only. Incomplete lines are ignored. Its events:
     restarted     a service was started again
     ignored       a service ended, and the job went on without it
     requeued      a job went back into the queue before its time limit
-    ended         a supervisor reported how its job ended: status, code, reason, counts
+    ended         how a job ended: status, code, reason, counts; by its supervisor, or by
+                  `cluster status` where the supervisor was killed or did not know the cause
     never_starts  a job cannot start because a job that it depends on failed: dependant, reason
     cancelled     a user cancelled a job
 
