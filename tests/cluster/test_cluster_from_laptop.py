@@ -3,6 +3,7 @@
 import getpass
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from palestra.cli.clustering.from_laptop import flags_of
 from palestra.cluster import LoginNode, SshSettings, pack
 from palestra.cluster.configs import ClusterConfig, find_cluster
 from palestra.cluster.executors import ClusterUnreachable
+from palestra.cluster.ledger import KnownRun, known_run, remember
 from palestra.cluster.ports import answered
 from palestra.errors import ConfigError
 
@@ -97,10 +99,43 @@ def test_a_host_key_that_has_changed_is_an_error_that_says_so(site: Site) -> Non
             update={"options": (*site.settings.options, "ControlPath=none")}
         )
         with pytest.raises(ConfigError, match=r"host key of 127\.0\.0\.1 is not the one") as caught:
-            LoginNode(settings, 30.0).run("true")
+            LoginNode(settings, 30.0).palestra(["cluster", "status", "it"], folder="/")
     finally:
         site.trust()
-    assert "ssh-keygen -R" in caught.value.hint
+    assert "ssh-keygen -" in caught.value.hint
+    assert f"[127.0.0.1]:{site.port}" in caught.value.hint
+
+
+@needs_sshd
+@pytest.mark.slow
+def test_a_host_that_is_not_known_yet_is_reached_by_the_command_of_the_hint(site: Site) -> None:
+    (site.folder / "known_hosts").write_text("")
+    try:
+        settings = site.settings.model_copy(
+            update={"options": (*site.settings.options, "ControlPath=none")}
+        )
+        with pytest.raises(ConfigError, match="Host key verification failed") as caught:
+            LoginNode(settings, 30.0).run("true")
+        by_hand = shlex.split(caught.value.hint.partition("its key: ")[2])
+        by_hand[1:1] = ["-o", "StrictHostKeyChecking=accept-new"]
+        done = subprocess.run([*by_hand, "echo in"], capture_output=True, check=True, timeout=60)
+    finally:
+        site.trust()
+
+    assert done.stdout == b"in\n"
+
+
+def test_a_run_from_a_laptop_is_known_by_its_folder_on_the_cluster(tmp_path: Path) -> None:
+    registry = tmp_path / "runs.jsonl"
+    there = KnownRun("lap", "/jobs/lap/out", "slurm", login={"host": "login"}, typed="out")
+    remember(there, registry)
+    remember(KnownRun("here", "/jobs/here", "slurm"), registry)
+
+    for name in ("lap", "out", "/jobs/lap/out"):
+        run = known_run(name, registry)
+        assert run is not None
+        assert run.name == "lap"
+    assert known_run("/jobs/here", registry) is None
 
 
 @needs_sshd

@@ -103,9 +103,16 @@ def remember(run: KnownRun, path: Path | None = None) -> None:
 
 
 def known_run(name: str, path: Path | None = None) -> KnownRun | None:
-    """Return the last run named `name`; None when there is none."""
+    """Return the last run named `name`; None when there is none.
+
+    A run that was submitted from elsewhere is also known by its output folder, as it was typed and
+    as it is on the cluster.
+    """
     target = path or registry_file()
-    lines_of_run = [
-        line for line in read_lines(target) if name in {line.get("name"), line.get("typed") or None}
-    ]
+    lines_of_run = [line for line in read_lines(target) if name in _names_of(line)]
     return KnownRun(**lines_of_run[-1]) if lines_of_run else None
+
+
+def _names_of(line: JsonDict) -> set[object]:
+    remote_names = ("typed", "output_dir") if line.get("login") else ()
+    return {line.get(key) for key in ("name", *remote_names)} - {"", None}
