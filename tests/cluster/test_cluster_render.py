@@ -167,6 +167,17 @@ def test_what_the_plan_decides_is_not_for_sbatch_options() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "instead"),
+    [("mem=9G", "mem_mib"), ("time=5", "--time"), ("gres=gpu:2", "--server-gpus")],
+)
+def test_a_directive_of_the_plan_is_refused_with_what_sets_it(text: str, instead: str) -> None:
+    on, asked = cluster(), options(sbatch=text)
+    with pytest.raises(ConfigError) as caught:
+        scripts(planned(asked, on), asked, on)
+    assert instead in caught.value.hint
+
+
+@pytest.mark.parametrize(
     ("value", "written"),
     [
         ("plain", "plain"),

@@ -34,8 +34,8 @@ def check_shards(run: Run, files: RunFiles, *, allow_partial: bool) -> list[str]
         )
         raise MergeIncomplete(
             f"{len(open_shards)} of {len(names)} shards are not done\n  {described}",
-            hint="`palestra cluster retry-failed` runs them again; `palestra cluster merge-shards "
-            "PLAN --allow-partial` merges what is there",
+            hint=f"`palestra cluster retry-failed {files.output_dir}` runs them again; "
+            f"`palestra cluster merge-shards {files.output_dir} --allow-partial` merges what is there",
         )
     begun_shards = [name for name in names if files.shard(name).manifest.exists()]
     if not begun_shards:

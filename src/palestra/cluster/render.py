@@ -49,6 +49,26 @@ OWNED: Final = frozenset(
     }
 )
 """The directives that an option or the plan sets. Users cannot set them through `sbatch`."""
+_INSTEAD: Final = {
+    "job-name": "--expname",
+    "output": "--log-dir",
+    "error": "--log-dir",
+    "array": "--array-cap",
+    "dependency": "--run-after",
+    "nodes": "--server-nodes",
+    "cpus-per-task": "`cpus` in the cluster's file",
+    "gres": "--server-gpus",
+    "gpus-per-node": "--server-gpus",
+    "mem": "`mem_mib` in the cluster's file",
+    **{
+        name: f"--{name}"
+        for name in ("partition", "account", "qos", "time", "time-min", "exclusive")
+    },
+    "signal": "`signal_s` in the cluster's file",
+    "requeue": "`requeue` in the cluster's file",
+    "no-requeue": "`requeue` in the cluster's file",
+}
+"""What sets a directive of `OWNED` instead, where users may set it."""
 
 
 def script(run: Run, job: PlannedJob, options: JobOptions, cluster: ClusterConfig) -> str:
@@ -191,8 +211,7 @@ def _own_variables(variables: Mapping[str, str], where: str) -> Mapping[str, str
         if key in OWNED:
             raise ConfigError(
                 f"{where}: {key} is set by Palestra and cannot be changed here",
-                hint="use the options of this command for: --partition, --account, --qos, "
-                "--time, --time-min, --exclusive, --array-cap",
+                hint=f"set it by {_INSTEAD[key]}" if key in _INSTEAD else "",
             )
     return variables
 
