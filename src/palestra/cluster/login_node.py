@@ -145,11 +145,11 @@ class LoginNode:
 
     def _forgetting(self, complaint: str) -> str:
         """Return the command that removes an old host key: as `ssh` names it, where it does."""
-        named = (line.strip() for line in complaint.splitlines())
+        lines = (line.strip() for line in complaint.splitlines())
         port, host = self.settings.port, self.settings.host
-        place = f"[{host}]:{port}" if port not in {None, 22} else host
-        ours = f"ssh-keygen -R {shlex.quote(place)}"
-        return next((line for line in named if line.startswith("ssh-keygen -")), ours)
+        address = f"[{host}]:{port}" if port not in {None, 22} else host
+        ours = f"ssh-keygen -R {shlex.quote(address)}"
+        return next((line for line in lines if line.startswith("ssh-keygen -")), ours)
 
 
 def _ssh_words(settings: SshSettings, options: Sequence[str]) -> list[str]:
