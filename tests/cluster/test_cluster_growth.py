@@ -169,7 +169,7 @@ def test_fewer_seeds_and_other_chunks_are_refused(endpoint: str, from_the_start:
     notices: list[str] = []
     with pytest.raises(StaleRun, match="seeds: '0,1,2' -> '0,1'"):
         collect(endpoint, from_the_start, num_random_seeds=2, report=notices.append)
-    assert notices == []  # nothing of shards that are done: this run does not go on
+    assert not [text for text in notices if "are done already" in text]
     with pytest.raises(StaleRun, match="num_chunks: 'none' -> '2'"):
         collect(endpoint, from_the_start, num_random_seeds=3, num_chunks=2)
 
