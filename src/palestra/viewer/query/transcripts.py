@@ -82,7 +82,7 @@ def _reads(snapshot: IndexSnapshot, candidates: IntArray) -> Iterator[_Read]:
     for part, rows, offsets, lengths in snapshot.by_place(candidates):
         ends = offsets + lengths
         begin = 0
-        for end in [*_breaks(offsets.tolist(), ends.tolist()), len(rows)]:
+        for end in [*_breaks(offsets, ends), len(rows)]:
             if end > begin:
                 first = snapshot.place(int(rows[begin]), part)
                 size = int(ends[end - 1] - offsets[begin])
@@ -94,16 +94,11 @@ def _reads(snapshot: IndexSnapshot, candidates: IntArray) -> Iterator[_Read]:
             begin = end
 
 
-def _breaks(offsets: Sequence[int], ends: Sequence[int]) -> Iterator[int]:
-    """Yield the positions of rows that are not read together with the row before."""
-    if not offsets:
-        return
-    first, last = offsets[0], ends[0]
-    for at, (offset, end) in enumerate(zip(offsets, ends, strict=True)):
-        if at and (not 0 <= offset - last <= _GAP_BYTES or end - first > READ_BYTES):
-            yield at
-            first = offset
-        last = end
+def _breaks(offsets: IntArray, ends: IntArray) -> list[int]:
+    """Return the positions of rows that are not read together with the row before."""
+    gaps = offsets[1:] - ends[:-1]
+    is_next_read = np.diff(offsets // READ_BYTES) != 0
+    return (np.flatnonzero(is_next_read | (gaps < 0) | (gaps > _GAP_BYTES)) + 1).tolist()
 
 
 class _Search:
