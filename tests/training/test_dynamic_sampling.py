@@ -196,6 +196,11 @@ async def test_a_queue_that_is_too_short_is_refused() -> None:
         opened(task_queue(ROWS[:3], SIZE))
 
 
+def test_groups_of_one_member_are_refused() -> None:
+    with pytest.raises(ConfigError, match="a group of one rollout has no spread"):
+        rule(members=OverSampling(needed=1)).checked()
+
+
 async def test_a_task_that_comes_twice_is_refused() -> None:
     groups = [[request(task, index) for index in range(SIZE)] for task in (0, 1, 0)]
 

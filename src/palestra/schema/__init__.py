@@ -74,7 +74,13 @@ from palestra.schema.outcomes import (
     reverify_in,
     the_command,
 )
-from palestra.schema.packed import BUFFER_BYTES, is_compressed, open_packed
+from palestra.schema.packed import (
+    BUFFER_BYTES,
+    FrameReader,
+    codec_of,
+    is_compressed,
+    open_packed,
+)
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
     TOOL_FAILURES,
@@ -151,6 +157,7 @@ from palestra.schema.tokens import (
     says_nothing,
     tokens_on,
     turn_ends,
+    turns_of,
 )
 from palestra.schema.unchecked import changed, maker
 
@@ -199,6 +206,7 @@ __all__ = [
     "ChatMessage",
     "ContentPart",
     "FailedAttempts",
+    "FrameReader",
     "FunctionCall",
     "FunctionCallOutput",
     "FunctionTool",
@@ -257,6 +265,7 @@ __all__ = [
     "cached_tokens",
     "called",
     "changed",
+    "codec_of",
     "complete_document",
     "completion_decoder",
     "decode_completion",
@@ -298,6 +307,7 @@ __all__ = [
     "to_plain",
     "tokens_on",
     "turn_ends",
+    "turns_of",
     "why_unreadable",
     "with_compressed",
 ]

@@ -30,7 +30,7 @@ ABOVE_ZERO: Final = 1e-3
 
 _OWN = (FunctionCall, Reasoning)
 _READ = frozenset({"user", "system", "developer"})
-_OWN_TYPES = frozenset({"function_call", "reasoning"})
+_OWN_TYPES = ("function_call", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,14 @@ def model_turns(conversation: Iterable[Any]) -> int:
     """Return the number of model turns in a conversation of items or messages, given as objects or
     JSON.
     """
+    return turns_of((field_of(item, "role"), field_of(item, "type")) for item in conversation)
+
+
+def turns_of(kinds: Iterable[tuple[Any, Any]]) -> int:
+    """Return the number of model turns. `kinds`: the role and the type of each item."""
     turns, inside = 0, False
-    for item in conversation:
-        is_models = field_of(item, "role") == "assistant" or field_of(item, "type") in _OWN_TYPES
+    for role, kind in kinds:
+        is_models = role == "assistant" or kind in _OWN_TYPES
         turns += is_models and not inside
         inside = is_models
     return turns

@@ -33,7 +33,7 @@ class Turn(msgspec.Struct, frozen=True):
     generated_ids: list[int]
     logprobs: list[float]
     """The log prob of each generated id when it was sampled. Empty when the original values are
-    invalid (a NaN, too few): such a turn is not trained on, and its rollout is masked."""
+    invalid (a NaN, too few): such a turn is not trained on."""
     weights_start: int | None = None
     """The trainer's weight version when the call began; None when the trainer never set one."""
     weights_end: int | None = None

@@ -222,7 +222,7 @@ def _torch_tensor() -> TensorMaker:
     if find_spec("torch") is None:
         raise ConfigError(
             "torch is not installed, and NeMo RL's batches are tensors",
-            hint="install the trainer's torch where the actor runs, or give the environment tensor=",
+            hint="install the trainer's torch in the environment of Ray's workers",
         )
     maker: TensorMaker = import_module("torch").tensor
     return maker

@@ -73,7 +73,11 @@ class DynamicSampling:
     def checked(self) -> Self:
         """Return it. Raises ConfigError: a value is invalid."""
         _require_all(self, _DYNAMIC, "dynamic sampling: ")
-        self.members.checked()
+        if self.members.checked().needed == 1:
+            raise ConfigError(
+                "dynamic sampling: members.needed is 1, and a group of one rollout has no spread",
+                hint="needed must be at least 2",
+            )
         return self
 
 

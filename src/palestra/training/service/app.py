@@ -11,6 +11,7 @@ from typing import Any, Final, Self, final
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -22,8 +23,10 @@ from palestra.system import bears_token, names_this_machine
 from palestra.training.contract import RolloutSource
 from palestra.training.outcomes import json_of
 from palestra.training.service.batches import (
+    GROUPS,
     LeaseOver,
     NoBatch,
+    OtherBatch,
     ServedBatch,
     ServedBatches,
     TakenOtherwise,
@@ -126,7 +129,8 @@ class RolloutService:
         }
         described = Route("/openapi.json", self._document, methods=["GET"])
         return Starlette(
-            routes=[described, *(self._route(item, answers[item.name]) for item in OPERATIONS)]
+            routes=[described, *(self._route(item, answers[item.name]) for item in OPERATIONS)],
+            exception_handlers={404: _no_operation, 405: _no_operation},
         )
 
     def _route(self, operation: Operation, answer: Answer) -> Route:
@@ -147,21 +151,31 @@ class RolloutService:
     def _admit(self, request: Request, *, takes_json: bool) -> None:
         """Raise `_Refused` for a request with a wrong token, Host header or content type."""
         if self._token:
-            credentials = request.headers.get("authorization", "").encode("latin-1")
-            if not bears_token(credentials, self._token):
-                problem = ConfigError(
-                    "the rollout service requires its token, and the request has none or another",
-                    hint=f"set {TOKEN_VARIABLE} to the token of the service",
-                    cause=KnownCause.NO_TOKEN,
-                )
-                raise _Refused(401, problem)
+            credentials = request.headers.get("authorization", "")
+            if not bears_token(credentials.encode("latin-1"), self._token):
+                raise _Refused(401, _wrong_token(credentials))
         elif not names_this_machine(request.headers.get("host", "")):
             raise _Refused(
                 421, ConfigError("without a token the rollout service is localhost or 127.0.0.1")
             )
+        elif request.headers.get("origin"):
+            raise _Refused(
+                421,
+                ConfigError(
+                    "without a token the rollout service answers no pages of browsers",
+                    hint=f"set {TOKEN_VARIABLE} for the service, and send its token",
+                ),
+            )
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if takes_json and content_type != JSON_TYPE:
-            raise _Refused(415, InputDataError(f"the body's content type must be {JSON_TYPE}"))
+            raise _Refused(
+                415,
+                InputDataError(
+                    f"the content type of the body is {content_type or 'not set'}; it must be "
+                    f"{JSON_TYPE}",
+                    hint=f"curl sends it with -H 'content-type: {JSON_TYPE}'",
+                ),
+            )
 
     # The operations
 
@@ -182,6 +196,7 @@ class RolloutService:
         body: BatchRequest = await self._body(request, BatchRequest)
         batch = self._batches.add(
             request.path_params["batch"],
+            body,
             lambda: self._source.submit(
                 body.requests,
                 deadline_s=body.deadline_s,
@@ -199,7 +214,7 @@ class RolloutService:
 
     async def _groups(self, request: Request) -> Response:
         page = _query(request, GroupPage)
-        return await self._stream(request, "groups", page, page.size)
+        return await self._stream(request, GROUPS, page, page.size)
 
     async def _gathered(self, request: Request) -> Response:
         return await self._stream(request, "gathered", _query(request, Page))
@@ -248,10 +263,32 @@ class RolloutService:
             if size > self._most_body_bytes:
                 raise _Refused(413, InputDataError(_too_large(self._most_body_bytes)))
             chunks.append(chunk)
+        text = b"".join(chunks)
+        if not text:
+            raise InputDataError(f"the body is empty; it must be the JSON of a {kind.__name__}")
         try:
-            return msgspec.json.decode(b"".join(chunks), type=kind)
+            return msgspec.json.decode(text, type=kind)
         except msgspec.DecodeError as error:
             raise InputDataError(f"the body is no {kind.__name__}: {error}") from None
+
+
+async def _no_operation(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    problem = InputDataError(
+        f"the rollout service has no operation {request.method} {request.url.path}",
+        hint="GET /openapi.json lists all; a client's url has no path",
+    )
+    return _problem(status, problem)
+
+
+def _wrong_token(credentials: str) -> ConfigError:
+    token = "another token" if credentials else "no token"
+    return ConfigError(
+        f"the rollout service requires its token, and the request has {token}",
+        hint=f"set {TOKEN_VARIABLE} to the token of the service; programs without our client send "
+        "it as the header `Authorization: Bearer TOKEN`",
+        cause=KnownCause.NO_TOKEN,
+    )
 
 
 def _too_large(most_bytes: int) -> str:
@@ -289,6 +326,7 @@ def _status_of(error: PalestraError) -> int:
     statuses: Mapping[type[PalestraError], int] = {
         NoBatch: 404,
         TakenOtherwise: 409,
+        OtherBatch: 409,
         LeaseOver: 410,
         InputDataError: 422,
         BadInput: 400,

@@ -8,10 +8,11 @@ comes twice.
 
 import asyncio
 import contextlib
+import hashlib
 import itertools
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final, NamedTuple, final
 
@@ -21,8 +22,16 @@ from palestra.errors import InputDataError, PalestraError, RunFailed
 from palestra.training.contract import Submission
 from palestra.training.groups import Group
 from palestra.training.outcomes import Outcome, json_of
+from palestra.training.rows import check_group_sizes
 from palestra.training.service.failures import error_to_json
-from palestra.training.service.wire import NO_ERROR, BatchState, GroupLine, PageEnd, StreamEnd
+from palestra.training.service.wire import (
+    NO_ERROR,
+    BatchRequest,
+    BatchState,
+    GroupLine,
+    PageEnd,
+    StreamEnd,
+)
 
 logger = logging.getLogger("palestra.training")
 
@@ -31,6 +40,7 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 LINGER_S: Final = 0.02
 """How long a page waits for further lines after its first one: rollouts end in bursts, and a page
 for each would cost more than the outcome itself."""
+GROUPS: Final = "groups"
 MOST_FORGOTTEN: Final = 1000
 """The number of cancelled batches whose ids are remembered, to say what became of them."""
 
@@ -47,6 +57,10 @@ class TakenOtherwise(RunFailed):
     """Error: lines that were acknowledged cannot be had again, nor a batch in a second way."""
 
 
+class OtherBatch(RunFailed):
+    """Error: the id stands for a batch that was submitted with another request."""
+
+
 class TakenLines(NamedTuple):
     """Lines of a batch, for a stream."""
 
@@ -61,9 +75,14 @@ class TakenLines(NamedTuple):
 class ServedBatch:
     """One submission, as lines that wait for their acknowledgement."""
 
-    def __init__(self, name: str, handle: Submission, *, lease_s: float) -> None:
+    def __init__(
+        self, name: str, handle: Submission, request: BatchRequest, *, lease_s: float
+    ) -> None:
         self.name = name
         self.handle = handle
+        self.digest = digest_of(request)
+        """What the batch was submitted with."""
+        self._group_sizes = Counter(item.group for item in request.requests)
         self._lease_s = lease_s
         self.heard = time.monotonic()
         """When the client was last heard of."""
@@ -97,8 +116,11 @@ class ServedBatch:
     def take(self, way: str, size: int = 0) -> None:
         """Begin to take the batch: its `outcomes`, its `groups` of a size, or all as `gathered`.
 
-        Raises TakenOtherwise: it is taken in another way.
+        Raises TakenOtherwise: it is taken in another way. Raises InputDataError: a group does not
+        have this size.
         """
+        if way == GROUPS:
+            check_group_sizes(self._group_sizes, size)
         name = f"{way} of {size}" if size else way
         if self._way not in {"", name}:
             raise TakenOtherwise(
@@ -215,11 +237,22 @@ class ServedBatches:
         self._forgotten: OrderedDict[str, str] = OrderedDict()
         """Id of a batch that was cancelled -> why."""
 
-    def add(self, name: str, submit: Callable[[], Submission]) -> ServedBatch:
-        """Return the batch of that id; submit it unless it was submitted before."""
+    def add(
+        self, name: str, request: BatchRequest, submit: Callable[[], Submission]
+    ) -> ServedBatch:
+        """Return the batch of that id; submit it unless it was submitted before.
+
+        Raises OtherBatch: the batch of that id was submitted with another request.
+        """
         if name not in self._batches:
             self._raise_if_forgotten(name)
-            self._batches[name] = ServedBatch(name, submit(), lease_s=self.lease_s)
+            self._batches[name] = ServedBatch(name, submit(), request, lease_s=self.lease_s)
+        elif self._batches[name].digest != digest_of(request):
+            raise OtherBatch(
+                f"batch {name} was submitted with another body",
+                hint="give each submission an id of its own, such as a UUID; or DELETE this batch "
+                "first",
+            )
         return self._batches[name]
 
     def get(self, name: str) -> ServedBatch:
@@ -228,13 +261,18 @@ class ServedBatches:
         if name not in self._batches:
             raise NoBatch(
                 f"there is no batch {name}",
-                hint="batches end with their service: was it started anew meanwhile?",
+                hint="was it submitted, and not deleted? Batches end with their service: was that "
+                "started anew meanwhile?",
             )
         return self._batches[name]
 
     def _raise_if_forgotten(self, name: str) -> None:
         if name in self._forgotten:
-            raise LeaseOver(self._forgotten[name])
+            raise LeaseOver(
+                self._forgotten[name],
+                hint="each request about a batch renews its lease; `serve-rollouts --lease` makes it "
+                "longer",
+            )
 
     async def close(self, name: str) -> BatchState:
         """Close a batch, forget it, and return its final counts."""
@@ -285,12 +323,17 @@ async def _gathered(handle: Submission, _: int) -> AsyncIterator[bytes]:
         yield json_of(outcome)
 
 
+def digest_of(request: BatchRequest) -> bytes:
+    """Return a digest of a submission. Spaces and the order of fields make no difference."""
+    return hashlib.sha256(msgspec.json.encode(request, order="deterministic")).digest()
+
+
 def _group_line(group: Group) -> bytes:
     return json_of(GroupLine(group.group_id, group.outcomes, group.left_out))
 
 
 _LINES: Final[dict[str, Callable[[Submission, int], AsyncIterator[bytes]]]] = {
     "outcomes": _outcomes,
-    "groups": _groups,
+    GROUPS: _groups,
     "gathered": _gathered,
 }

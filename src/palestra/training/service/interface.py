@@ -121,11 +121,11 @@ STATUSES: Final[Mapping[int, str]] = {
     400: "A setting or a policy is wrong.",
     401: "The token is missing or wrong.",
     404: "There is no such batch.",
-    409: "The lines were acknowledged before, or the batch is taken in another way.",
+    409: "The lines were acknowledged before, the batch is taken in another way, or its id was used.",
     410: "The batch was cancelled, because its client was silent for too long.",
     413: "The body is too large.",
     415: "The body's content type is not application/json.",
-    421: "Without a token, only this machine may call.",
+    421: "Without a token, only programs of this machine may call.",
     422: "The body, a row or a parameter is wrong.",
     502: "A server of the fleet failed.",
 }

@@ -11,14 +11,14 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Self, final
 
 import msgspec
 from msgspec.structs import replace
 
-from palestra.errors import CallError, ConfigError, PalestraError
+from palestra.errors import CallError, ConfigError, PalestraError, RunFailed
 from palestra.schema import encode_json
 from palestra.training.checks import SECONDS, require
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts
@@ -243,10 +243,7 @@ class RemoteSubmission:
 
     async def groups(self, size: int) -> AsyncIterator[Group]:
         """Yield each group as soon as all of its `size` members have ended."""
-        members: dict[int | str, list[Key]] = {}
-        for key, name in self._groups.items():
-            members.setdefault(name, []).append(key)
-        check_group_sizes(members, size)
+        check_group_sizes(Counter(self._groups.values()), size)
         while isinstance(group := await self._next_line("groups", size), Group):
             yield group
 
@@ -259,6 +256,9 @@ class RemoteSubmission:
         except asyncio.CancelledError:
             # What was taken is lost with it, so nobody can want the rest.
             self.cancel()
+            raise
+        except BatchFailed as error:
+            error.outcomes = (*outcomes, *error.outcomes)
             raise
         return outcomes
 
@@ -284,7 +284,11 @@ class RemoteSubmission:
             with contextlib.suppress(BatchGone):
                 await self._changed(self._calls.operations.close_batch)
         except CallError as error:
-            logger.warning("a batch ends with its lease only: %s", error.message)
+            logger.warning(
+                "the rollout service cannot be told that a batch has ended, so it runs until its "
+                "lease is over: %s",
+                error.message,
+            )
         finally:
             self._on_close(self.name)
 
@@ -345,7 +349,7 @@ class RemoteSubmission:
             line = _READER.decode(encoded)
             if isinstance(line, StreamEnd):
                 self._summary, self._end = line.summary, line
-                self._error = error_from_json(line.error)
+                self._error = self._end_of(error_from_json(line.error))
             elif isinstance(line, PageEnd):
                 self._summary = line.summary
             else:
@@ -358,6 +362,12 @@ class RemoteSubmission:
     def _note(self, outcome: Outcome) -> None:
         if isinstance(outcome, Completed):
             self._missing.pop(outcome.key, None)
+
+    def _end_of(self, error: PalestraError | None) -> PalestraError | None:
+        """Return the error that ends the batch: `IncompleteRollouts` when the service itself ended it."""
+        if type(error) is not RunFailed:
+            return error
+        return self._lost(BatchGone(error.message, hint=error.hint))
 
     def _lost(self, error: PalestraError) -> BatchFailed:
         """Return the error for a batch whose service is gone, or has forgotten it."""

@@ -35,7 +35,7 @@ class ServiceStatus(msgspec.Struct, frozen=True):
     """The fields of `ClientSettings`."""
 
 
-class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
+class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A submission."""
 
     requests: list[RolloutRequest]
@@ -55,13 +55,13 @@ class BatchState(msgspec.Struct, frozen=True):
     lease_s: float
 
 
-class CancelRequest(msgspec.Struct, frozen=True):
+class CancelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rollouts to cancel, as pairs of task id and rollout index; null: all."""
 
     keys: list[Key] | None = None
 
 
-class WeightVersion(msgspec.Struct, frozen=True):
+class WeightVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The version of the weights that the model's endpoint serves from now on."""
 
     version: int
@@ -71,7 +71,7 @@ class Nothing(msgspec.Struct, frozen=True):
     """An empty object."""
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class Page(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which lines of a stream are wanted."""
 
     after: Count = 0

@@ -20,7 +20,8 @@ from palestra.viewer.index.outline import (
     read_item,
     text_range,
 )
-from palestra.viewer.index.places import IndexedPlace, LineProblem, RunChanged, RunPart, read_row
+from palestra.viewer.index.packed import RunChanged
+from palestra.viewer.index.places import IndexedPlace, LineProblem, RunPart, read_row
 from palestra.viewer.index.refreshing import Index, IndexProgress
 from palestra.viewer.index.snapshot import IndexSnapshot
 from palestra.viewer.index.tables import (

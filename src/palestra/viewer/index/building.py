@@ -8,11 +8,12 @@ from pathlib import Path
 from palestra.analysis import RowBlock, RowReader, why_no_row, without_garbage
 from palestra.schema import MAX_ROW_BYTES
 from palestra.viewer.index.commits import MOST_PROBLEMS, BadLine, Commit
-from palestra.viewer.index.extraction import Extraction, IndexedObject
+from palestra.viewer.index.extraction import Extraction
 from palestra.viewer.index.lines import LineBlock, line_blocks
 from palestra.viewer.index.outcome_lines import is_failed, is_outcome, row_of_outcome
-from palestra.viewer.index.packed import CopyingReader, ReadFailed
+from palestra.viewer.index.packed import PieceReader, ReadFailed
 from palestra.viewer.index.places import RunPart
+from palestra.viewer.index.responses import IndexedObject
 from palestra.viewer.index.sources import IndexedFile, Watched, run_sources
 from palestra.viewer.index.storage import StoredColumns
 
@@ -35,7 +36,7 @@ class Builder:
         self._extraction = Extraction(
             columns, self._commit.fields, family=family, rows=self._commit.rows("results")
         )
-        self._packed: dict[str, tuple[CopyingReader, Iterator[LineBlock]]] = {}
+        self._packed: dict[str, tuple[PieceReader, Iterator[LineBlock]]] = {}
 
     def why_invalid(self) -> str:
         """Return why the columns do not describe the files any more; empty when they do."""
@@ -138,7 +139,7 @@ class Builder:
             return
         if source.path not in self._packed:
             source.packed_size = Path(source.path).stat().st_size
-            reader = CopyingReader(Path(source.path), self._columns, f"copy{source.number}")
+            reader = PieceReader(Path(source.path), self._columns, f"copy{source.number}")
             blocks = line_blocks(reader, offset=0, first_line=1)
             self._packed[source.path] = reader, blocks
         reader, blocks = self._packed[source.path]

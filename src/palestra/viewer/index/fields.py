@@ -17,9 +17,10 @@ from palestra.viewer.index.columns import (
     Pointers,
     TextColumn,
 )
-from palestra.viewer.index.extraction import BETWEEN, NO_TEXT, FieldStates
 from palestra.viewer.index.heaps import Heap
 from palestra.viewer.index.joined import Join, Views
+from palestra.viewer.index.layout import BETWEEN, NO_TEXT
+from palestra.viewer.index.row_fields import FieldStates
 from palestra.viewer.index.tables import RowTable
 
 ENDS = ("scored", "not ended", "no reward")

@@ -142,6 +142,14 @@ class RawText:
             text = json.loads(f'"{text}"', strict=False)
         return TextRange(text, begin, end if end < len(body) else None, len(body))
 
+    def end(self, length: int) -> str:
+        """Return what the last `length` bytes hold, from the first whole character on."""
+        body, quote = self.body, b'"' if self.is_string else b""
+        start = _edge(body, len(body) - length, escapes=self.is_string)
+        if not quote:
+            return bytes(body[start:]).decode("utf-8", "replace")
+        return str(decode_value(msgspec.Raw(b"".join((quote, body[start:], quote)))))
+
     def part(self) -> TextPart:
         """Return its size and beginning."""
         beginning = self.range(0, HEAD_CHARACTERS * _LONGEST_ESCAPE // 2).text

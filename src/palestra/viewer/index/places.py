@@ -6,9 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
-from palestra.errors import InputDataError
 from palestra.viewer.index.outcome_lines import row_of_outcome
-from palestra.viewer.index.packed import PackedFrames, read_packed
+from palestra.viewer.index.packed import PackedFrames, RunChanged, read_packed
 
 
 class RunPart(StrEnum):
@@ -51,10 +50,6 @@ class LineProblem:
     path: Path
     line: int
     reason: str
-
-
-class RunChanged(InputDataError):
-    """The file was replaced, cut or removed since it was indexed. `refresh` builds the index anew."""
 
 
 def read_row(row_place: IndexedPlace, *, start: int = 0, length: int | None = None) -> bytes:

@@ -11,17 +11,18 @@ import numpy.typing as npt
 from palestra.analysis import RunFrame
 from palestra.metrics import IntArray, TaskIndex
 from palestra.viewer.index.commits import Commit
-from palestra.viewer.index.extraction import COLUMN_TYPES
 from palestra.viewer.index.fields import prompt_rows, rollout_columns, task_columns
 from palestra.viewer.index.framing import frame_of
 from palestra.viewer.index.heaps import Heap
 from palestra.viewer.index.joined import Join, join
+from palestra.viewer.index.layout import COLUMN_TYPES
 from palestra.viewer.index.packed import PackedFrames
 from palestra.viewer.index.places import IndexedPlace, LineProblem, RunPart
 from palestra.viewer.index.sources import IndexedFile
 from palestra.viewer.index.storage import StoredColumns
 from palestra.viewer.index.tables import RowTable
 
+_NO_COPIES: Final = np.empty(0, np.uint8)
 _TABLES: Final = {RunPart.INPUT: "inputs", RunPart.RESULT: "results", RunPart.FAILURE: "failures"}
 WORDS: Final = ("prompt", "last_answer", "tools", "error_message")
 """The fields of a rollout in which a word of a query is looked for."""
@@ -158,10 +159,12 @@ class IndexSnapshot:
     def _frames(self) -> dict[int, PackedFrames]:
         return {
             number: PackedFrames(
-                self._views[f"copy{number}.frames"], self._views[f"copy{number}.ends"]
+                Path(source.path),
+                self._views.get(f"copy{number}.copies", _NO_COPIES),
+                *(self._views[f"copy{number}.{name}"] for name in ("starts", "offsets", "sizes")),
             )
             for number, source in self._sources.items()
-            if source.has_copy and f"copy{number}.frames" in self._views
+            if source.has_copy and f"copy{number}.starts" in self._views
         }
 
 
@@ -180,7 +183,7 @@ def _type_of(name: str) -> npt.DTypeLike:
         return np.float64
     if name.startswith("results.text"):
         return np.int32
-    return np.uint8 if name.endswith((".heap", ".frames")) else np.int64
+    return np.uint8 if name.endswith((".heap", ".copies")) else np.int64
 
 
 def _heap(views: dict[str, npt.NDArray[Any]], name: str) -> Heap:

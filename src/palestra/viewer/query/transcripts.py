@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from palestra.analysis import Query, WordTerm, decide_query, decode_value, split
 from palestra.metrics import BoolArray, IntArray
 from palestra.schema import CREATE_PARAMS
 from palestra.viewer.index import IndexedPlace, IndexSnapshot, RunPart, read_row, row_of_outcome
-from palestra.viewer.index.folding import FoldedText
+from palestra.viewer.index.folding import ExactText, FoldedText
 from palestra.viewer.index.outline import RawText, SplitRow
 
 PROGRESS_BYTES: Final = 64 << 20
@@ -28,7 +28,8 @@ EXCERPT_CHARACTERS: Final = 60
 """How much of a text is shown on each side of a hit."""
 _LONGEST_FORM: Final = 12
 """The most bytes of one character in a row."""
-_PARAMS: Final = re.compile(f'"{CREATE_PARAMS}"'.encode())
+_HEXADECIMAL: Final = re.compile(r"\\u[0-9a-f]{4}")
+_PARAMS: Final = f'"{CREATE_PARAMS}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class TextHit:
 def search_text(
     snapshot: IndexSnapshot, query: Query, candidates: IntArray
 ) -> Iterator[TextHit | int]:
-    """Yield hits among the rollouts `candidates`, in file order. Texts are compared without case.
+    """Yield hits among the rollouts `candidates`, in file order.
 
     `candidates`: what `Table.select` returned for this query. After each 64 MB the number of bytes
     read so far is yielded, so that a caller can show progress and stop. Raises RunChanged: the files
@@ -110,7 +111,7 @@ class _Search:
 
     def __init__(self, snapshot: IndexSnapshot, query: Query) -> None:
         self._snapshot, self._query = snapshot, query
-        self._words = {word: _Pattern.of(word) for word in query.texts}
+        self._words = {leaf: _Pattern.of(leaf) for leaf in query.leaves() if _is_text(leaf)}
         selecting = snapshot.rollouts.selecting()
         self._decided: Mapping[Any, tuple[BoolArray, BoolArray]] = {
             leaf: selecting.leaf(leaf) for leaf in query.leaves() if not _is_text(leaf)
@@ -121,9 +122,10 @@ class _Search:
         """Yield the rows of a read that match."""
         data = read_row(batch.place.stored)
         self.bytes_read += len(data)
-        where: dict[int, dict[str, TextHit]] = {}
+        where: dict[int, dict[WordTerm, TextHit]] = {}
+        ends = batch.ends.tolist()
         for word, pattern in self._words.items():
-            positions = np.fromiter(pattern.positions(memoryview(data)), np.int64)
+            positions = np.fromiter(pattern.positions(data, ends), np.int64)
             for at in _rows_of(batch, positions).tolist():
                 line = data[int(batch.starts[at]) : int(batch.ends[at])]
                 text = row_of_outcome(line) if batch.place.is_outcome else line
@@ -136,15 +138,15 @@ class _Search:
             yield first or TextHit(int(batch.rows[at]), -1, "", batch.part)
 
     def _look_into_prompts(
-        self, batch: _Read, data: bytes, where: dict[int, dict[str, TextHit]]
+        self, batch: _Read, data: bytes, where: dict[int, dict[WordTerm, TextHit]]
     ) -> None:
         """Search the prompts of rows that do not repeat them."""
         if batch.part is RunPart.INPUT:
             return
-        with_prompt = _rows_of(
-            batch, np.fromiter((match.start() for match in _PARAMS.finditer(data)), np.int64)
-        )
-        for at in np.setdiff1d(np.arange(len(batch.rows)), with_prompt).tolist():
+        bounds = zip(batch.starts.tolist(), batch.ends.tolist(), strict=True)
+        # most rows begin with it, so that little of them is read again
+        without_prompt = [n for n, row in enumerate(bounds) if data.find(_PARAMS, *row) < 0]
+        for at in without_prompt:
             row_place = self._snapshot.place(int(batch.rows[at]), RunPart.INPUT)
             missing = [word for word in self._words if word not in where.get(at, {})]
             if row_place is None or not missing:
@@ -157,11 +159,13 @@ class _Search:
                     if hit is not None:
                         where.setdefault(at, {})[word] = hit
 
-    def _matches(self, rows: IntArray, where: Mapping[int, Mapping[str, TextHit]]) -> BoolArray:
+    def _matches(
+        self, rows: IntArray, where: Mapping[int, Mapping[WordTerm, TextHit]]
+    ) -> BoolArray:
         def leaf(node: Any) -> tuple[BoolArray, BoolArray]:
             if _is_text(node):
                 is_there = np.zeros(len(rows), np.bool_)
-                is_there[[at for at, words in where.items() if node.text in words]] = True
+                is_there[[at for at, words in where.items() if node in words]] = True
                 return is_there, ~is_there
             yes, no = self._decided[node]
             return yes[rows], no[rows]
@@ -177,7 +181,7 @@ def _rows_of(batch: _Read, positions: IntArray) -> IntArray:
     return at[at >= 0]
 
 
-def _is_text(leaf: Any) -> bool:
+def _is_text(leaf: Any) -> TypeGuard[WordTerm]:
     return isinstance(leaf, WordTerm) and leaf.whole_transcript
 
 
@@ -200,18 +204,27 @@ def _hit(row: int, part: RunPart, data: bytes, pattern: "_Pattern") -> TextHit |
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A text to look for in rows."""
+    """A text to look for in rows. `text`: in lower case, unless `is_exact`."""
 
     text: str
-    folded: FoldedText
+    is_exact: bool
+    search: ExactText | FoldedText
 
     @classmethod
-    def of(cls, text: str) -> "_Pattern":
-        return cls(text.lower(), FoldedText(text, _forms))
+    def of(cls, word: WordTerm) -> "_Pattern":
+        if word.is_exact:
+            return cls(word.text, word.is_exact, ExactText(word.text, _forms))
+        has_case = not word.text.isascii() or word.text.lower() != word.text.upper()
+        search = (FoldedText if has_case else ExactText)(word.text, _forms)
+        return cls(word.text.lower(), word.is_exact, search)
 
-    def positions(self, data: memoryview) -> Iterator[int]:
-        """Yield where the text begins in the bytes of rows."""
-        return self.folded.starts(data)
+    def positions(self, data: bytes | memoryview, ends: Sequence[int] = ()) -> Iterator[int]:
+        """Yield where the text begins in the bytes of rows, at least once for each row with it.
+        `ends`: where rows end.
+        """
+        if isinstance(self.search, ExactText):
+            return self.search.starts(data, ends)
+        return self.search.starts(data)
 
     def is_in(self, data: memoryview) -> bool:
         """Whether the text is in the bytes of a row."""
@@ -228,7 +241,7 @@ class _Pattern:
 
     def excerpt(self, text: str) -> str | None:
         """Return the part of a text around the first hit; None without one."""
-        at = text.lower().find(self.text)
+        at = (text if self.is_exact else text.lower()).find(self.text)
         if at < 0:
             return None
         end = at + len(self.text) + EXCERPT_CHARACTERS
@@ -236,6 +249,10 @@ class _Pattern:
 
 
 def _forms(text: str) -> Sequence[bytes]:
-    """Return a text as programs write it in JSON: with escapes for all but ASCII, and without."""
-    escaped = json.dumps(text)[1:-1].encode()
-    return escaped, json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+    """Return a text as programs write it in JSON: with escapes for all but ASCII, in lower and in
+    upper case, and without.
+    """
+    escaped = json.dumps(text)[1:-1]
+    plain = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+    upper = _HEXADECIMAL.sub(lambda match: match[0].upper().replace("U", "u", 1), escaped)
+    return escaped.encode(), upper.encode(), plain

@@ -34,5 +34,5 @@ class ClusterPage(Reply, frozen=True, kw_only=True):
     rollouts: list[Count]
     units: list[UnitLine]
     problem: str
-    """Why the executor does not answer; the other numbers are then of the files."""
+    """Why the executor does not answer; there are then no counts and no units."""
     asked_at: float

@@ -800,21 +800,33 @@
   // src/format.ts
   var UNIT = " %";
   var DASH = "–";
-  var count = (value) => Math.round(value).toLocaleString("en-US");
+  var fixed = (value, digits) => {
+    const exact = Math.abs(value).toFixed(30);
+    const point = exact.indexOf(".");
+    const kept = exact.slice(0, digits ? point + digits + 1 : point);
+    const isTie = point > 0 && /^50*$/.test(exact.slice(point + digits + 1));
+    const isEven = Number(kept.at(-1)) % 2 === 0;
+    return isTie && isEven ? `${value < 0 ? "-" : ""}${kept}` : value.toFixed(digits);
+  };
+  var significant = (value) => {
+    const exponent = value ? Math.floor(Math.log10(Math.abs(value))) : 0;
+    return exponent < -20 || exponent > 2 ? Number(value.toPrecision(3)) : Number(fixed(value, 2 - exponent));
+  };
+  var count = (value) => Number(fixed(value, 0)).toLocaleString("en-US");
   var amount = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
   var percent = (share) => {
     if (share === null || share === void 0 || Number.isNaN(share)) return DASH;
     if (share > 0 && share < 1e-3) return `< 0.1${UNIT}`;
     if (share > 0.999 && share < 1) return `> 99.9${UNIT}`;
-    return `${(100 * share).toFixed(1)}${UNIT}`;
+    return `${fixed(100 * share, 1)}${UNIT}`;
   };
-  var decimal = (value, digits = 3) => value === null || value === void 0 || Number.isNaN(value) ? DASH : value.toFixed(digits);
+  var decimal = (value, digits = 3) => value === null || value === void 0 || Number.isNaN(value) ? DASH : fixed(value, digits);
   var number = (value) => {
     if (value === null || value === void 0 || Number.isNaN(value)) return DASH;
     if (Math.abs(value) >= 100) return count(value);
-    return String(Number(value.toPrecision(3)));
+    return String(significant(value));
   };
-  var signed = (value) => value === null || value === void 0 ? DASH : `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(3)}`;
+  var signed = (value) => value === null || value === void 0 ? DASH : `${value > 0 ? "+" : value < 0 ? "−" : ""}${fixed(Math.abs(value), 3)}`;
   var SIZES = ["bytes", "KB", "MB", "GB", "TB"];
   var bytes = (value) => {
     let size = value;
@@ -842,11 +854,12 @@
     const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
     return `${day} ${two(at.getHours())}:${two(at.getMinutes())}`;
   };
-  var interval = (low, high) => low === null || low === void 0 || high === null || high === void 0 ? "" : `${low.toFixed(3)} to ${high.toFixed(3)}`;
+  var interval = (low, high) => low === null || low === void 0 || high === null || high === void 0 ? "" : `${fixed(low, 3)} to ${fixed(high, 3)}`;
+  var percents = (low, high) => `${fixed(100 * low, 1)} to ${percent(high)}`;
   var compact = (value) => {
     if (Math.abs(value) >= 1e6) return `${number(value / 1e6)}M`;
     if (Math.abs(value) >= 1e3) return `${number(value / 1e3)}k`;
-    return String(Number(value.toPrecision(3)));
+    return String(significant(value));
   };
 
   // src/text.ts
@@ -1640,7 +1653,7 @@
     A2(() => setText(query), [query]);
     useKeys({ "/": () => input.current?.select() });
     const bad = error?.status === 400 ? error.reply : null;
-    const fix = bad?.nearest && bad.position !== null && bad.position !== void 0 ? fixed(query, bad.position, bad.nearest) : null;
+    const fix = bad?.nearest && bad.position !== null && bad.position !== void 0 ? fixed2(query, bad.position, bad.nearest) : null;
     return /* @__PURE__ */ a3(
       "form",
       {
@@ -1693,7 +1706,7 @@
       }
     );
   };
-  var fixed = (query, position, nearest) => query.slice(0, position) + query.slice(position).replace(/^[\w.]+/, nearest);
+  var fixed2 = (query, position, nearest) => query.slice(0, position) + query.slice(position).replace(/^[\w.]+/, nearest);
   var QueryExamples = () => /* @__PURE__ */ a3("p", { class: "quiet", children: [
     "Try",
     " ",
@@ -5079,12 +5092,17 @@
       ] }, line.name)) })
     ] });
   };
-  var barRows = (bars) => bars.map((bar) => [bar.label, count(bar.count)]);
+  var barRows = (bars) => {
+    const total = bars.reduce((sum, bar) => sum + bar.count, 0);
+    return bars.map((bar) => [bar.label, count(bar.count), percent(total ? bar.count / total : null)]);
+  };
+  var meanText = (mean, binary) => binary ? percent(mean.value) : decimal(mean.value);
+  var rangeText = ({ low, high }, binary) => low === null || high === null ? "-" : binary ? percents(low, high) : interval(low, high);
   var Charts = ({ figures, run }) => {
     const link = (bar) => bar.query ? tablePlace(run, bar.of, bar.query) : null;
     const last = figures.pass_rates.length - 1;
     return /* @__PURE__ */ a3($, { children: [
-      figures.pass_rates.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Pass rate of tasks", reading: "Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks.", heads: ["Pass rate", "Tasks"], rows: barRows(figures.pass_rates), children: /* @__PURE__ */ a3(
+      figures.pass_rates.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Pass rate of tasks", reading: "Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks.", heads: ["Pass rate", "Tasks", "Share"], rows: barRows(figures.pass_rates), children: /* @__PURE__ */ a3(
         ColumnChart,
         {
           bars: figures.pass_rates,
@@ -5100,29 +5118,29 @@
         {
           title: figures.binary ? "pass@k and pass^k" : "Best of k",
           reading: "How much the best of k rollouts gains over one. Whiskers: 95 %.",
-          heads: ["k", "Best of k", "95 %", "pass^k", "Tasks"],
+          heads: ["k", figures.binary ? "pass@k" : "best of k", "95 %", ...figures.binary ? ["pass^k"] : [], "Tasks"],
           rows: figures.curve.map((point) => [
             String(point.k),
-            figures.binary ? percent(point.best.value) : decimal(point.best.value),
-            interval(point.best.low, point.best.high),
-            point.worst === null ? "–" : percent(point.worst),
+            meanText(point.best, figures.binary),
+            rangeText(point.best, figures.binary),
+            ...figures.binary ? [percent(point.worst)] : [],
             count(point.tasks)
           ]),
           children: /* @__PURE__ */ a3(CurveChart, { points: figures.curve, binary: figures.binary })
         }
       ),
-      figures.rewards.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Rewards of rollouts", reading: "Choose a bar to read its rollouts.", heads: ["Reward", "Rollouts"], rows: barRows(figures.rewards), children: /* @__PURE__ */ a3(ColumnChart, { bars: figures.rewards, unit: "rollouts", title: "reward", label: "Rollouts by reward", link, tone: () => "plain" }) }),
+      figures.rewards.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Rewards of rollouts", reading: "Choose a bar to read its rollouts.", heads: ["Reward", "Rollouts", "Share"], rows: barRows(figures.rewards), children: /* @__PURE__ */ a3(ColumnChart, { bars: figures.rewards, unit: "rollouts", title: "reward", label: "Rollouts by reward", link, tone: () => "plain" }) }),
       figures.lengths.length > 1 && /* @__PURE__ */ a3(
         Figure,
         {
           title: "Reward against length",
           reading: "Grey bars: how many rollouts are of that length. Choose a point to read them.",
-          heads: ["Output tokens", "Mean reward", "95 %", "Rollouts"],
+          heads: ["Output tokens", "Rollouts", "Mean reward", "95 %"],
           rows: figures.lengths.map((bin) => [
             `${count(bin.low)} to ${count(bin.high)}`,
-            decimal(bin.reward.value),
-            interval(bin.reward.low, bin.reward.high),
-            count(bin.rollouts)
+            count(bin.rollouts),
+            meanText(bin.reward, figures.binary),
+            rangeText(bin.reward, figures.binary)
           ]),
           children: /* @__PURE__ */ a3(LengthChart, { bins: figures.lengths, binary: figures.binary, link: (bin) => bin.query ? tablePlace(run, "rollouts", bin.query) : null })
         }
