@@ -173,6 +173,15 @@ def test_an_environment_without_rows_is_named_by_its_file(world: World, fake: Fa
     assert "my_env.py has no rows" in refused
 
 
+def test_a_limit_of_no_tasks_runs_none_and_ends_well(world: World, fake: FakeEndpoint) -> None:
+    world.write("my_env.py", MENDED)
+
+    done = world.run("palestra", *evaluated(fake), "--limit", "0")
+
+    assert done.code == 0, done.err
+    assert "requested 0 = scored 0" in done.out
+
+
 def test_a_function_named_verify_is_called_by_its_file(world: World, fake: FakeEndpoint) -> None:
     world.write("my_env.py", MENDED.replace("def check", "def verify"))
 

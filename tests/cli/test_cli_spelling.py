@@ -1,11 +1,17 @@
 """Commands in hints, in the words of the program that the user called."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import typer
 
+from palestra.api import how_to_continue
+from palestra.cli.collecting import RESUME_OVERRIDES
 from palestra.cli.gym.commands import COMMANDS
 from palestra.cli.main import app
-from palestra.cli.spelling import command_words, with_commands_of
+from palestra.cli.spelling import command_words, takes_overrides, with_commands_of
+from palestra.settings import CollectSettings
 
 
 @pytest.mark.parametrize(
@@ -45,3 +51,27 @@ def test_the_table_of_gym_names_only_commands_of_palestra() -> None:
 def test_reverification_has_a_gym_command_and_no_older_one() -> None:
     assert command_words("reverify", "gym") == "gym eval reverify"
     assert command_words("reverify", "ng_collect_rollouts") == "palestra reverify"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({}, "--output out/r.jsonl --resume"),
+        (
+            {"resume_words": RESUME_OVERRIDES},
+            "++output_jsonl_fpath=out/r.jsonl ++resume_from_cache=true",
+        ),
+    ],
+)
+def test_a_stopped_run_goes_on_with_the_options_that_its_program_takes(
+    words: dict[str, Any], expected: str
+) -> None:
+    settings = CollectSettings((), Path("out/r.jsonl"), **words)
+
+    assert f"with {expected} goes on" in how_to_continue(settings)
+
+
+def test_only_the_older_programs_take_nothing_but_overrides() -> None:
+    programs = ("palestra", "gym", "ng", "palestra gym", "ng_collect_rollouts", "nemo_gym_run")
+
+    assert [p for p in programs if takes_overrides(p)] == ["ng_collect_rollouts", "nemo_gym_run"]

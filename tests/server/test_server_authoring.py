@@ -160,6 +160,16 @@ def test_the_rules_of_its_rewards_are_those_of_its_server() -> None:
     assert server_of(server_class_of(defined(sums))).declared_reward_rules() == RewardRules()
 
 
+def test_objects_and_lists_of_a_gold_template_are_json() -> None:
+    row = {"want": {"a": [True, None]}, "count": 2}
+    env = environment(data=[row], prompt="?", gold="{want} {want[a]} {count}")(lambda: 1.0)
+
+    gold = defined(env).gold(row)
+
+    assert gold is not None
+    assert gold.output_text == '{"a":[true,null]} [true,null] 2'
+
+
 @pytest.mark.parametrize(
     ("rules", "limits"),
     [

@@ -68,8 +68,8 @@ def how_to_continue(settings: CollectSettings) -> str:
     """Return a sentence for the user: how a stopped run goes on."""
     instead = ", without overwrite," if settings.overwrite else ""
     return (
-        f"the same command with --output {shown(settings.output_jsonl_fpath)} --resume "
-        f"(++resume_from_cache=true){instead} goes on from there"
+        f"the same command with {settings.resume_words.format(shown(settings.output_jsonl_fpath))}"
+        f"{instead} goes on from there"
     )
 
 

@@ -43,7 +43,7 @@ def ask_agents(
     except CommandStopped as stopped:
         notice(f"stopped by {stopped.signal.name}; the earlier files at the output are unchanged")
         raise SystemExit(stopped.exit_code) from None
-    print_key_metrics(metrics)
+    print_key_metrics(metrics, RunPaths(output).materialized_inputs)
 
 
 _OVERRIDE = re.compile(r"(\+\+?|~)|[A-Za-z_][\w.@/]*=")

@@ -35,6 +35,11 @@ def has_flags(program: str) -> bool:
     return program == PALESTRA
 
 
+def takes_overrides(program: str) -> bool:
+    """Whether `program` is one of NeMo Gym's older programs, which have no flags."""
+    return program.startswith(_FIELD_PREFIXES)
+
+
 def command_words(command: str, program: str) -> str:
     """Return the words that call a command of `palestra` for users of `program`."""
     return _in_words_of(program, command) or f"{PALESTRA} {command}"

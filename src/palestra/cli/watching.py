@@ -30,6 +30,7 @@ from palestra.rollouts import (
 )
 from palestra.schema import JsonDict
 from palestra.settings import CollectSettings
+from palestra.system import background
 from palestra.transport import ServerClient
 
 PROGRESS_EVENT_EVERY_S: Final = 2.0
@@ -209,11 +210,8 @@ async def _events_written(events: EventFile | None, progress: Progress) -> Async
     if events is None:
         yield
         return
-    telling = asyncio.create_task(_write_events(events, progress), name="events")
-    try:
+    async with background(_write_events(events, progress), "events"):
         yield
-    finally:
-        await _end(telling)
 
 
 async def _write_events(events: EventFile, progress: Progress) -> None:

@@ -24,7 +24,14 @@ from palestra.schema.chat import (
     part_of_block,
     thought_in,
 )
-from palestra.schema.encoding import WIRE_TYPES, encode_json, fields_of, set_fields, to_plain
+from palestra.schema.encoding import (
+    WIRE_TYPES,
+    encodable,
+    encode_json,
+    fields_of,
+    set_fields,
+    to_plain,
+)
 from palestra.schema.items import (
     ContentPart,
     FunctionCall,
@@ -154,6 +161,7 @@ from palestra.schema.tokens import (
     is_truncated,
     model_turns,
     never_made,
+    put_tokens,
     says_nothing,
     tokens_on,
     turn_ends,
@@ -270,6 +278,7 @@ __all__ = [
     "completion_decoder",
     "decode_completion",
     "documented_answers",
+    "encodable",
     "encode_json",
     "field_of",
     "fields_of",
@@ -291,6 +300,7 @@ __all__ = [
     "own_hint",
     "part_of_block",
     "plain_input",
+    "put_tokens",
     "read_jsonl",
     "reasoning_tokens",
     "rejected_fields",

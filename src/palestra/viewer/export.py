@@ -1,13 +1,14 @@
 """Writes what matches as one HTML file that loads nothing: for a mail, or an issue."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from palestra.analysis import Markup, amount, tag, together, visible, visible_line
-from palestra.errors import PalestraError
+from palestra.errors import ConfigError, PalestraError
 from palestra.metrics import IntArray
-from palestra.system import replacing
+from palestra.system import replacing, shown
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.conversation import conversation_of
 from palestra.viewer.index import IndexSnapshot
@@ -37,10 +38,10 @@ def export(
 ) -> int:
     """Write the rollouts of `rows`, as many as fit in 10 MB, and return how many were written.
 
-    `mask`: takes secrets out of each text.
+    `mask`: takes secrets out of each text. Raises ConfigError: `path` cannot be written.
     """
     written = 0
-    with replacing(path) as file:
+    with _written(path) as file:
         head = _head(run, len(rows), query, mask).encode()
         file.write(head)
         room = MOST_BYTES - len(head) - END_BYTES
@@ -53,6 +54,19 @@ def export(
             written += 1
         file.write(_end(written, len(rows)).encode())
     return written
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[BinaryIO]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        raise ConfigError(
+            f"--export: cannot write {shown(path)}: {error.strerror}",
+            hint="name another file",
+        ) from error
 
 
 def _head(run: OpenRun, count: int, query: str, mask: Callable[[str], str]) -> str:

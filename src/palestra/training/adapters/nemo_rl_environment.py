@@ -90,6 +90,10 @@ class _Environment:
         """Return whether rollouts can come back."""
         return self._client is not None and (await self._client.health()).ok
 
+    async def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`."""
+        await self._running().hold_calls()
+
     async def set_weight_version(self, version: int) -> None:
         """Set the version of the model's weights from now on."""
         await self._running().set_weight_version(version)

@@ -4,9 +4,9 @@ Without a token, the service accepts only Host headers that name this machine, a
 content type that no HTML form can send: a web page in a browser on this machine must not reach it.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, Final, Self, final
 
 import msgspec
@@ -19,7 +19,7 @@ from starlette.routing import Route
 from palestra.errors import BadInput, ConfigError, InputDataError, KnownCause, PalestraError
 from palestra.fleet import LOOPBACK
 from palestra.schema import JSON_TYPE, JsonDict
-from palestra.system import bears_token, names_this_machine
+from palestra.system import background, bears_token, names_this_machine
 from palestra.training.contract import RolloutSource
 from palestra.training.outcomes import json_of
 from palestra.training.service.batches import (
@@ -35,6 +35,7 @@ from palestra.training.service.failures import error_to_json
 from palestra.training.service.interface import OPERATIONS, VERSION, Operation, openapi_document
 from palestra.training.service.wire import (
     LINES_TYPE,
+    PACKED_TYPE,
     SERVICE,
     BatchRequest,
     BatchState,
@@ -50,6 +51,9 @@ TOKEN_VARIABLE: Final = "PALESTRA_ROLLOUTS_TOKEN"  # noqa: S105 - a name
 LEASE_S: Final = 300.0
 MOST_BODY_BYTES: Final = 1024 * 1024 * 1024
 """The largest body of a submission. It is held in memory as bytes and as rows."""
+
+_ARRAY: Final = b"\xdd"
+"""The first byte of an array whose length has four bytes."""
 
 Answer = Callable[[Request], Awaitable[Any]]
 
@@ -94,17 +98,16 @@ class RolloutService:
         self._token = token
         self._most_body_bytes = most_body_bytes
         self._batches = ServedBatches(lease_s=lease_s)
-        self._watch: asyncio.Task[None] | None = None
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._watch = asyncio.create_task(self._batches.watch(), name="leases of batches")
+        watch = background(self._batches.watch(), "leases of batches")
+        await self._stack.enter_async_context(watch)
         return self
 
     async def __aexit__(self, *raised: object) -> None:
         del raised
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.wait({self._watch})
+        await self._stack.aclose()
         await self.stop("the rollout service was stopped")
 
     async def stop(self, reason: str) -> None:
@@ -125,6 +128,7 @@ class RolloutService:
             "close_batch": self._close,
             "pause": self._pause,
             "resume": self._resume,
+            "hold_calls": self._hold,
             "set_weight_version": self._set_weights,
         }
         described = Route("/openapi.json", self._document, methods=["GET"])
@@ -186,7 +190,9 @@ class RolloutService:
     async def _status(self, request: Request) -> ServiceStatus:
         del request
         settings: JsonDict = msgspec.to_builtins(self._source.settings)
-        return ServiceStatus(SERVICE, VERSION, self._batches.lease_s, settings)
+        return ServiceStatus(
+            SERVICE, VERSION, self._batches.lease_s, settings, self._source.weight_version
+        )
 
     async def _health(self, request: Request) -> Any:
         del request
@@ -221,12 +227,14 @@ class RolloutService:
 
     async def _stream(self, request: Request, way: str, page: Page, size: int = 0) -> Response:
         batch = self._batch(request)
-        batch.take(way, size)
+        batch.take(way, size, packed=page.packed)
         batch.acknowledge(page.after)
-        if page.follow:
+        if page.follow and not page.packed:
             return StreamingResponse(_followed(batch, page), media_type=LINES_TYPE)
         part = await batch.lines(page.after, page.limit, page.wait_s)
-        return Response(_joined(part.lines, part.last_line), media_type=LINES_TYPE)
+        if page.packed:
+            return Response(_packed(part.lines, part.last_line), media_type=PACKED_TYPE)
+        return Response(_joined([*part.lines, part.last_line]), media_type=LINES_TYPE)
 
     async def _cancel(self, request: Request) -> BatchState:
         body: CancelRequest = await self._body(request, CancelRequest)
@@ -245,6 +253,11 @@ class RolloutService:
     async def _resume(self, request: Request) -> Nothing:
         del request
         self._source.resume()
+        return Nothing()
+
+    async def _hold(self, request: Request) -> Nothing:
+        del request
+        await self._source.hold_calls()
         return Nothing()
 
     async def _set_weights(self, request: Request) -> Nothing:
@@ -305,14 +318,19 @@ async def _followed(batch: ServedBatch, page: Page) -> AsyncIterator[bytes]:
         part = await batch.lines(page.after + count, page.limit - count, page.wait_s)
         count += len(part.lines)
         if not part.lines or part.is_last or count >= page.limit or batch.is_full:
-            yield _joined(part.lines, part.last_line)
+            yield _joined([*part.lines, part.last_line])
             return
         yield _joined(part.lines)
 
 
-def _joined(lines: list[bytes], last_line: bytes | None = None) -> bytes:
-    all_lines = lines if last_line is None else [*lines, last_line]
-    return b"".join(line + b"\n" for line in all_lines)
+def _joined(lines: list[bytes]) -> bytes:
+    return b"\n".join([*lines, b""])
+
+
+def _packed(lines: list[bytes], last_line: bytes) -> bytes:
+    """Return a MessagePack array of lines that are packed already, and the last line as bytes."""
+    head = _ARRAY + (len(lines) + 1).to_bytes(4, "big")
+    return b"".join([head, *lines, msgspec.msgpack.encode(last_line)])
 
 
 def _query(request: Request, kind: type[Any]) -> Any:

@@ -20,8 +20,7 @@ import msgspec
 
 from palestra.errors import InputDataError, PalestraError, RunFailed
 from palestra.training.contract import Submission
-from palestra.training.groups import Group
-from palestra.training.outcomes import Outcome, json_of
+from palestra.training.outcomes import Outcome, json_of, packed_of
 from palestra.training.rows import check_group_sizes
 from palestra.training.service.failures import error_to_json
 from palestra.training.service.wire import (
@@ -34,6 +33,9 @@ from palestra.training.service.wire import (
 )
 
 logger = logging.getLogger("palestra.training")
+
+Item = Outcome | GroupLine
+"""What a line is made of."""
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 """The size of lines after which a stream ends, however many lines were asked for."""
@@ -88,6 +90,7 @@ class ServedBatch:
         """When the client was last heard of."""
         self._readers = 0
         self._way = ""
+        self._encode: Callable[[object], bytes] = json_of
         self._first = 0
         """The number of lines that were acknowledged, and so forgotten."""
         self._lines: deque[bytes] = deque()
@@ -113,7 +116,7 @@ class ServedBatch:
         """Whether the client was not heard of for longer than the lease."""
         return not self._readers and time.monotonic() - self.heard > self._lease_s
 
-    def take(self, way: str, size: int = 0) -> None:
+    def take(self, way: str, size: int = 0, *, packed: bool = False) -> None:
         """Begin to take the batch: its `outcomes`, its `groups` of a size, or all as `gathered`.
 
         Raises TakenOtherwise: it is taken in another way. Raises InputDataError: a group does not
@@ -121,7 +124,7 @@ class ServedBatch:
         """
         if way == GROUPS:
             check_group_sizes(self._group_sizes, size)
-        name = f"{way} of {size}" if size else way
+        name = (f"{way} of {size}" if size else way) + (", packed" if packed else "")
         if self._way not in {"", name}:
             raise TakenOtherwise(
                 f"the batch is taken as {self._way} and cannot be taken as {name}",
@@ -129,8 +132,9 @@ class ServedBatch:
             )
         self._way = name
         if self._puller is None and self._end is None:
-            lines = _LINES[way](self.handle, size)
-            self._puller = asyncio.create_task(self._pull(lines), name=f"batch {self.name}")
+            self._encode = packed_of if packed else json_of
+            items = _ITEMS[way](self.handle, size)
+            self._puller = asyncio.create_task(self._pull(items), name=f"batch {self.name}")
 
     def acknowledge(self, after: int) -> None:
         """Forget the first `after` lines: the client has them.
@@ -187,13 +191,13 @@ class ServedBatch:
                     self._changed.clear()
                     await self._changed.wait()
 
-    async def _pull(self, lines: AsyncIterator[bytes]) -> None:
-        """Take one line after another, as long as a page waits for them."""
+    async def _pull(self, items: AsyncIterator[Item]) -> None:
+        """Take one item after another, as long as a page waits for them."""
         error: PalestraError | None = None
         try:
             while True:
                 await self._demand.wait()
-                line = await anext(lines)
+                line = self._encode(await anext(items))
                 self._lines.append(line)
                 self._bytes += len(line)
                 if len(self._lines) >= self._wanted_lines or self.is_full:
@@ -307,20 +311,18 @@ class ServedBatches:
             await batch.aclose()
 
 
-async def _outcomes(handle: Submission, _: int) -> AsyncIterator[bytes]:
-    while (outcome := await handle.next()) is not None:
-        yield json_of(outcome)
+def _outcomes(handle: Submission, _: int) -> AsyncIterator[Item]:
+    return aiter(handle)
 
 
-async def _groups(handle: Submission, size: int) -> AsyncIterator[bytes]:
+async def _groups(handle: Submission, size: int) -> AsyncIterator[Item]:
     async for group in handle.groups(size):
-        yield _group_line(group)
+        yield GroupLine(group.group_id, group.outcomes, group.left_out)
 
 
-async def _gathered(handle: Submission, _: int) -> AsyncIterator[bytes]:
-    outcomes: list[Outcome] = await handle.gather()
-    for outcome in outcomes:
-        yield json_of(outcome)
+async def _gathered(handle: Submission, _: int) -> AsyncIterator[Item]:
+    for outcome in await handle.gather():
+        yield outcome
 
 
 def digest_of(request: BatchRequest) -> bytes:
@@ -328,11 +330,7 @@ def digest_of(request: BatchRequest) -> bytes:
     return hashlib.sha256(msgspec.json.encode(request, order="deterministic")).digest()
 
 
-def _group_line(group: Group) -> bytes:
-    return json_of(GroupLine(group.group_id, group.outcomes, group.left_out))
-
-
-_LINES: Final[dict[str, Callable[[Submission, int], AsyncIterator[bytes]]]] = {
+_ITEMS: Final[dict[str, Callable[[Submission, int], AsyncIterator[Item]]]] = {
     "outcomes": _outcomes,
     GROUPS: _groups,
     "gathered": _gathered,
